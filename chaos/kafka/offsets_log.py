@@ -27,9 +27,10 @@ from chaos.kafka.security import Security
 OFFSETS_TOPIC = "__consumer_offsets"
 MARGIN_MS = 60_000
 """Reading begins this long before the given time: the clock of a broker may differ from that of the clients."""
-MOST_RECORDS = 1_000_000
+MOST_RECORDS = 500_000
 """Number of records of one partition above which it is not read."""
 TIMEOUT_S = 60.0
+"""Time for all partitions."""
 ANSWER_S = 5.0
 FETCH_BYTES = 4 << 20
 _REFUSED = {29: "the user may not read it"}
@@ -38,7 +39,7 @@ _COMMITTED = 1
 """Type of the marker that commits a transaction."""
 
 
-@dataclass
+@dataclass(slots=True)
 class LoggedCommit:
     """A record of an offset commit.
 
@@ -59,7 +60,7 @@ class LoggedCommit:
     ended_us: int | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class LogRead:
     """What was read for one group: the offsets from `start` to before `end` of its partition.
 
@@ -98,13 +99,14 @@ def _read_commits(kafka: Kafka, groups: Iterable[str], since_us: int) -> tuple[l
     by_partition: dict[int, list[str]] = defaultdict(list)
     for group in sorted(set(groups)):
         by_partition[group_partition(group, count)].append(group)
+    deadline = time.monotonic() + TIMEOUT_S
     commits: list[LoggedCommit] = []
     reads: list[LogRead] = []
     for number, here in sorted(by_partition.items()):
         part = _Part(TopicPartition(OFFSETS_TOPIC, number), frozenset(here))
         error = None
         try:
-            part.read(kafka, max(0, since_us // 1000 - MARGIN_MS))
+            part.read(kafka, max(0, since_us // 1000 - MARGIN_MS), deadline)
             commits += part.commits
         except (_UnreadableError, ValueError, KafkaError) as e:
             error = f"{part.partition} cannot be read: {e}"
@@ -121,7 +123,7 @@ class _UnreadableError(Exception):
     """A partition cannot be read."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Part:
     """One partition while it is read."""
 
@@ -134,9 +136,8 @@ class _Part:
     _open: dict[int, list[LoggedCommit]] = field(default_factory=lambda: defaultdict(list))
     """Commits in transactions without a marker, by producer id."""
 
-    def read(self, kafka: Kafka, since_ms: int) -> None:
+    def read(self, kafka: Kafka, since_ms: int, deadline: float) -> None:
         """Read from the first record since a time to the end of the log."""
-        deadline = time.monotonic() + TIMEOUT_S
         first = _asked(lambda: kafka.offsets_from([self.partition], EARLIEST).get(self.partition), deadline)
         self.end = _asked(lambda: kafka.end_offsets([self.partition]).get(self.partition), deadline)
         found = _asked(lambda: kafka.offsets_from([self.partition], since_ms).get(self.partition), deadline)
@@ -234,6 +235,6 @@ def _asked(ask: Callable[[], T | None], deadline: float) -> T:
     """Return the first answer that is not None. Raises `_UnreadableError` after the deadline."""
     while (answer := ask()) is None:
         if time.monotonic() > deadline:
-            raise _UnreadableError(f"its leader did not answer within {TIMEOUT_S:g} s")
+            raise _UnreadableError(f"its leader did not answer in time; all of them have {TIMEOUT_S:g} s")
         time.sleep(0.1)
     return answer

@@ -128,7 +128,9 @@ class Counts(BaseModel):
     """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive.
 
     gone: acknowledged records of topics that were deleted. superseded, expired_tombstones: those that compaction
-    removed.
+    removed. commits_unknown: offset commits of which the client did not learn the outcome. commits_by_log_ok,
+    commits_by_log_fail: those of them that the log of `__consumer_offsets` decides. commits_left_out: the others, by
+    the reason for which they are undecided.
     """
 
     sent: int = 0
@@ -139,10 +141,19 @@ class Counts(BaseModel):
     gone: int = 0
     superseded: int = 0
     expired_tombstones: int = 0
+    commits_unknown: int = 0
+    commits_by_log_ok: int = 0
+    commits_by_log_fail: int = 0
+    commits_left_out: dict[str, int] = {}
     readers: list[ReaderCount] = []
     rows_read: int = 0
     rows_audited: int = 0
     torn_bytes: int = 0
+
+    @property
+    def commits_by_log(self) -> int:
+        """The number of commits that the log decides."""
+        return self.commits_by_log_ok + self.commits_by_log_fail
 
 
 class Count(AnomalyCount):

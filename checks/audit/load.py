@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import LOG, LOG_RANGE, SCHEMA_VERSION, TABLES, tables_of, with_columns
+from chaos.ledger.schemas import (
+    COMMIT_LOG,
+    COMMIT_LOG_RANGE,
+    LOG,
+    LOG_RANGE,
+    SCHEMA_VERSION,
+    TABLES,
+    tables_of,
+    with_columns,
+)
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -22,7 +31,8 @@ from checks.spark.remote import LARGE, Mirror
 class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
-    small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range).
+    small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range),
+    and commit_log_range, which is empty if the log of offset commits was not read back. commit_log: that log.
     files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never
     reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
@@ -35,6 +45,7 @@ class Ledger:
     torn_bytes: dict[str, int]
     seal: Seal | None = None
     version: int = SCHEMA_VERSION
+    commit_log: pa.Table = field(default_factory=COMMIT_LOG.empty_table)
 
 
 def load(run: Run) -> Ledger:
@@ -52,8 +63,10 @@ def load(run: Run) -> Ledger:
     path = run.ledger / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([str(path)], LOG_RANGE)
+    small["commit_log_range"] = _commit_log(run, "commit_log_range", COMMIT_LOG_RANGE)
+    commit_log = _commit_log(run, "commit_log", COMMIT_LOG)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
-    return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None, seal.schema_version)
+    return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None, seal.schema_version, commit_log)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
@@ -111,6 +124,15 @@ def _read(paths: list[str], schema: pa.Schema) -> pa.Table:
         at = schema.get_field_index("assignment")
         table = table.set_column(at, schema.field(at), pc.fill_null(table["assignment"], NONE))
     return table
+
+
+def _commit_log(run: Run, table: str, schema: pa.Schema) -> pa.Table:
+    """Return a table of the log of offset commits; empty for a ledger without it, as earlier releases wrote it."""
+    path = run.ledger / f"{table}.parquet"
+    if not (run.ledger / "commit_log_range.parquet").exists():
+        return schema.empty_table()
+    _check_file(table, path, schema)
+    return _read([str(path)], schema)
 
 
 def _log(run: Run) -> tuple[int, list[str]]:

@@ -24,6 +24,7 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.checkpoints import Checkpoints
+from checks.audit.facts.commit_log import CommitLog, Decider, Decisions, offsets_seen, writers_without_row
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
@@ -83,6 +84,7 @@ class _Audit:
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
         self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
+        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"))
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -94,7 +96,10 @@ class _Audit:
         self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.end_us - begin_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions)
-        self.plan = SurveyPlan(token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors)
+        self.decisions = self._decisions(commit_log, topics)
+        self.plan = SurveyPlan(
+            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions
+        )
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
         self.end_us = max(self.end_us, self.tally.count(counters.DRIVE_END_US))
@@ -114,6 +119,7 @@ class _Audit:
             self.observed,
             self.tables["transactions"],
             self.tally,
+            self.tables["lifecycle"],
         )
         rows = sum(ledger.rows[table] for table in ledger.files)
         self.tally.merge(scan.judge(spark, ledger.files, self.facts, rows, judge_block))
@@ -124,6 +130,20 @@ class _Audit:
         ends = [row["at_us"] for rows in self.tables.values() for row in rows if "at_us" in row]
         ends += [row["ended_us"] for row in self.tables["transactions"] if row["ended_us"] is not None]
         return max(ends, default=0)
+
+    def _decisions(self, log: CommitLog, topics: TopicLives) -> Decisions:
+        """Return what the log of offset commits decides."""
+        assignments = self.tables["assignments"]
+        automatic = frozenset(r.name for r in self.readers if r.auto)
+        decider = Decider(
+            log,
+            writers_without_row(assignments, self.lives, automatic),
+            moves_of(self.tables["faults"]),
+            offsets_seen(starts.sightings(r for r in self.tables["cluster"] if r["key"] == "committed"), assignments),
+            frozenset(topics.of),
+            one_clock=self.scenario.cluster.driver != "attached",
+        )
+        return scan.settle_commits(self.spark, self.ledger.files, decider)
 
     def _topic_lives(self) -> TopicLives:
         begins = {partition: start or 0 for partition, (start, _) in self.ranges.items()}
@@ -176,6 +196,7 @@ class _Audit:
             cell_us=self.plan.cell_us,
             moves=tuple(moves_of(self.tables["faults"])),
             lives=self.plan.lives,
+            decisions=self.decisions,
             traced=self._traced(),
             counted={t: 1 + (self._counted_rows(t) >> BLOCK_BITS) for t in self._counted_topics()},
             counting=frozenset(p.group for p in scenario.processors if p.state),
@@ -265,7 +286,7 @@ class _Audit:
         times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, self.plan.lives))
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, [g.name for g in self.share_groups], tally),
-            "undecided": totals.undecided_rows(tally),
+            "undecided": totals.undecided_rows(tally) + totals.undecided_commits(self.decisions),
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
             + totals.offsets_rows(self.offsets_removed)

@@ -13,6 +13,9 @@ class Reason:
     advice: str = ""
 
 
+COMMITS = "commits"
+"""In table `undecided`, in place of a check: the commits of unknown outcome that every check leaves out."""
+
 UNREAD = Reason("their partition is not in the log that was read back")
 LOG_CUT = Reason(
     "they were acknowledged without an offset, and the log no longer begins at its first record",
@@ -90,3 +93,19 @@ NO_LOCK = Reason(
 NO_LIMIT = Reason(
     "the delivery limit of the brokers is unknown", "set share.delivery.count.limit in the settings of the group"
 )
+COMMIT_SHARED = Reason("another commit of the same offset may have written the record in the log")
+COMMIT_WITHOUT_RECORD = Reason(
+    "the log of offset commits has no record of them, but it is not whole, or their offset was seen in force"
+)
+COMMIT_IN_OPEN_TRANSACTION = Reason("their transaction was open when the log of offset commits was read back")
+COMMIT_OF_DELETED_TOPIC = Reason("their topic was deleted during the run, and commits of both topics look alike")
+CLOCKS_APART = Reason(
+    "the clocks of clients and brokers differ, or no acknowledged commit shows that they do not",
+    "synchronize the clocks",
+)
+
+
+def commit_log_unread(error: str) -> Reason:
+    """Return the reason for commits of a group of which the log was not read back, with the error if there was one."""
+    why = "the log of offset commits was not read back" + (f" ({error})" if error else "")
+    return Reason(why, "run the scenario again, with a user that may describe and read __consumer_offsets")

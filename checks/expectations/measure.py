@@ -11,7 +11,9 @@ from collections import Counter
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
+from checks.audit.engine.counters import COMMITTED
 from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
+from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
@@ -72,6 +74,8 @@ class Measure:
             return self._nothing_examined(term)
         phrases = PHRASES[term.check, term.split]
         text = f"{count:,} of {examined:,} {phrases.examined}"
+        left_out = self._left_out(term.check)
+        text += left_out and f", {left_out} left out"
         if undetermined and not _settled(term, count, count + undetermined):
             reason = f"{undetermined:,} more could not be decided, and they may break the bound or meet it"
             reason += self._undecided(term.check)
@@ -91,6 +95,12 @@ class Measure:
         advice = dict.fromkeys(advice for (_, advice), _ in counts.most_common() if advice)
         return f": {'; '.join([*whys, *advice])}" if whys else ""
 
+    def _left_out(self, check: str) -> str:
+        """Return the number of commits of unknown outcome, if a check examines commits; empty if there are none."""
+        rows = [r for r in audit_rows(self._run, "undecided") if r["check"] == COMMITS]
+        number = sum(r["count"] for r in rows) if COMMITTED in RULES[check].examines else 0
+        return f"{number:,} of unknown outcome" if number else ""
+
     def _uncountable(self, check: str) -> str:
         """Return why the counts of a check are unreliable; empty if they are reliable."""
         if self._distrust:
@@ -104,8 +114,12 @@ class Measure:
         reason = nothing_to_examine(self._scenario, term.check)
         if reason and term.at_least == 0:
             return Observation(0, f"nothing to examine: {reason}")
+        text = f"0 of 0 {PHRASES[term.check, term.split].examined}"
+        if left_out := self._left_out(term.check):
+            unknown = f"the check saw nothing: it left out {left_out}{self._undecided(COMMITS)}"
+            return Observation.missing(f"{text}, {left_out} left out", unknown)
         return Observation.missing(
-            f"0 of 0 {PHRASES[term.check, term.split].examined}",
+            text,
             f"the check saw nothing: {reason or 'what it examines did not happen'}; "
             "change the scenario so that it does, or leave this out of `expect`",
         )

@@ -6,8 +6,7 @@ a row of the ledger, and never ends the read-back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,8 @@ def read_commit_log(run: Run, resolved: Resolved, bootstrap: str) -> None:
     _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
 
 
-def _write(rows: Iterable[Any], schema: pa.Schema, path: Path) -> None:
+def _write(rows: Sequence[Any], schema: pa.Schema, path: Path) -> None:
     half = path.with_name(f".{path.name}.half")
-    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), half)
+    columns = {name: [getattr(row, name) for row in rows] for name in schema.names}
+    pq.write_table(pa.Table.from_pydict(columns, schema), half)
     half.replace(path)

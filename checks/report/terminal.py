@@ -72,6 +72,8 @@ def _numbers(c: Counts) -> str:
     written += "".join(f", {count:,} {how}" for how, count in removed.items() if count)
     read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])
     more = len(c.readers) - MOST_READERS
+    if c.commits_unknown:
+        written += f"; commits decided from the log: {c.commits_by_log:,} of {c.commits_unknown:,}"
     return written + (f"; delivered: {read}" if read else "") + (f" and {more} more readers" if more > 0 else "")
 
 

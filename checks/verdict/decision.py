@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from chaos.run.result import (
 )
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
+from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
 from checks.expectations.contract import readers
 from checks.verdict.load import measure_load
@@ -126,8 +128,13 @@ def _counts(run: Run, resolved: Resolved) -> Counts:
     total = {name: sum(scopes.values()) for name, scopes in by_name.items() if name in Counts.model_fields}
     delivered, distinct = by_name.get("delivered", {}), by_name.get("distinct", {})
     modes = readers(resolved.scenario)
+    left_out = Counter[str]()
+    for row in audit_rows(run, "undecided"):
+        if row["check"] == COMMITS:
+            left_out[row["why"]] += row["count"]
     return Counts(
         **total,
+        commits_left_out=dict(left_out),
         readers=[
             ReaderCount(reader=r, mode=modes.get(r, ""), delivered=n, distinct=distinct.get(r, 0))
             for r, n in sorted(delivered.items())

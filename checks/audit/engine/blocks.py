@@ -31,7 +31,7 @@ KINDS = {
     "acquisitions": ("member", "ordinal", "offset", "count", "sender", "seq", "sent_us", "acquired_us"),
     "acknowledgements": ("member", "ordinal", "offset", "type", "outcome", "requested_us", "completed_us"),
     "gaps": ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled"),
-    "commits": ("committer", "offset", "kind", "outcome", "requested_us", "completed_us"),
+    "commits": ("committer", "offset", "kind", "outcome", "requested_us", "completed_us", "done_us", "by_log"),
     "progress": ("epoch", "at_us", "reached"),
     "runs": ("first", "last"),
     "committed_runs": ("first", "last"),
@@ -52,7 +52,9 @@ KINDS = {
 
 `end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
 or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1,
-`offset` of an output that of its input, `member` an index into those of the share groups, `count` the delivery count.
+`offset` of an output that of its input, `member` an index into those of the share groups, `count` the delivery count,
+`by_log` 1 for a commit that the log of offset commits decides, `done_us` when a commit had been carried out at the
+latest.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""

@@ -12,10 +12,12 @@ from checks.audit.engine.blocks import COMMIT_FAILED, COMMIT_KINDS, COMMIT_OK, R
 from checks.audit.engine.counters import COMMITS_AT_BEGIN
 from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
-from checks.audit.facts.epochs import Epoch, OffsetFetch
-from checks.audit.facts.run_facts import Committer, RunFacts
+from checks.audit.facts.epochs import Committer, Epoch, OffsetFetch
+from checks.audit.facts.run_facts import RunFacts
 
 AUTO = COMMIT_KINDS.index("auto")
+BY_LOG = "decided_by_log"
+"""In the evidence of a commit of which the client did not learn the outcome."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class CommitHistory:
         repeated = np.flatnonzero(rows["committer"][1:] == rows["committer"][:-1]) + 1
         since[repeated] = rows["completed_us"][repeated - 1]
         rows["from_us"] = np.where(rows["kind"] == AUTO, since, rows["requested_us"])
-        return cls(rows | {"to_us": rows["completed_us"]}, committers)
+        return cls(rows | {"to_us": rows["done_us"]}, committers)
 
     def where(self, mask: Mask) -> CommitHistory:
         """Return the commits that a mask selects."""
@@ -103,6 +105,7 @@ class CommitBlock:
             "evidence": {
                 **evidence,
                 "kind": kind,
+                **({BY_LOG: True} if self.commits["by_log"][i] else {}),
                 "assignment": by.assignment,
                 "consumer_incarnation": by.incarnation,
             },

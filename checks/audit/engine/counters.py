@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from checks.audit.engine.sparse import Sparse
@@ -18,6 +19,7 @@ from checks.audit.engine.tally import (
     total,
     union,
 )
+from checks.audit.facts.commit_log import Acknowledged
 
 # rows, by table
 ROWS = total("rows")
@@ -105,6 +107,17 @@ UNSETTLED = union("unsettled")
 """Records that time does not assign to a life of their topic, by table."""
 SETTLED = union("settled")
 """Positions in the log of those records, by record."""
+UNANSWERED = union("unanswered")
+"""Places and offsets of commits without an outcome."""
+ATTEMPTS = collection("attempts")
+"""The commits of those offsets that did not fail."""
+COMPARED: Aggregate[Acknowledged] = Aggregate("compared", operator.add)
+"""How acknowledged commits compare with the log of offset commits, by group."""
+COMMITS_UNKNOWN = total("commits_unknown")
+"""Commits of which the client did not learn the outcome, by reader."""
+COMMITS_BY_LOG = total("commits_by_log")
+"""Those of them that the log of offset commits decides, by reader and outcome."""
+
 BETWEEN = collection("between")
 """Acknowledgements that may belong to several lives that have ended; see `topic_lives.Ack`."""
 UNLOCATED = union("unlocated")

@@ -12,10 +12,7 @@ from checks.audit.arrays import NONE, Columns, Ints
 from checks.audit.engine import shares
 from checks.audit.engine.blocks import (
     BLOCK_BITS,
-    COMMIT_FAILED,
     COMMIT_KINDS,
-    COMMIT_OK,
-    COMMIT_UNKNOWN,
     KINDS,
     OK,
     OUTCOMES,
@@ -23,12 +20,13 @@ from checks.audit.engine.blocks import (
     block_name,
     pack,
 )
+from checks.audit.engine.commit_outcomes import committers, outcomes
 from checks.audit.engine.group import runs, sections
 from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.outputs import rows_by_count, rows_by_input
 from checks.audit.engine.parts import Part
 from checks.audit.engine.pieces import Piece, by_offset, piece, sender_numbers, topic_numbers
-from checks.audit.engine.survey import COLUMNS, committers
+from checks.audit.engine.survey import COLUMNS
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import RunFacts
 
@@ -276,12 +274,11 @@ def _split_by_block(gaps: Columns, epoch: int, topic: int, partition: int, facts
 
 
 def _commits(part: Part, facts: RunFacts) -> Iterator[Piece]:
-    (kinds, kind_names), (outcomes, outcome_names) = part.codes("kind"), part.codes("outcome")
+    kinds, kind_names = part.codes("kind")
     columns = {n: part.ints(n) for n in ("partition", "offset", "requested_us", "completed_us")}
     columns["topic"] = topic_numbers(part, facts)
     columns["kind"] = np.array([COMMIT_KINDS.index(k) if k in COMMIT_KINDS else 0 for k in kind_names], np.int64)[kinds]
-    by_outcome = {"ok": COMMIT_OK, "unknown": COMMIT_UNKNOWN}
-    columns["outcome"] = np.array([by_outcome.get(o, COMMIT_FAILED) for o in outcome_names], np.int64)[outcomes]
+    columns["outcome"], columns["done_us"], columns["by_log"] = outcomes(part, facts.decisions)
     columns["committer"] = np.zeros(part.rows, np.int64)
     for committer, rows in committers(part):
         columns["committer"][rows.index] = facts.committer_ids[committer]

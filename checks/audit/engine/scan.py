@@ -18,9 +18,22 @@ from chaos.errors import RunDirError
 from checks.audit.engine import cut as cutting
 from checks.audit.engine import part_lives
 from checks.audit.engine import survey as surveying
-from checks.audit.engine.counters import BETWEEN, EXTENTS, PART_ROWS, SETTLED, UNLOCATED, UNREADABLE, UNSETTLED
+from checks.audit.engine.commit_outcomes import add_attempts, add_unanswered
+from checks.audit.engine.counters import (
+    ATTEMPTS,
+    BETWEEN,
+    COMPARED,
+    EXTENTS,
+    PART_ROWS,
+    SETTLED,
+    UNANSWERED,
+    UNLOCATED,
+    UNREADABLE,
+    UNSETTLED,
+)
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
+from checks.audit.facts.commit_log import Attempt, Decider, Decisions, Logged, Place
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives, place
 from checks.spark.parts import Files, begin_task, contents, each_file, large_rows
@@ -69,6 +82,41 @@ def _add_positions(
     run_token: str, wanted: frozenset[Record], table: str, path: str, data: object, tally: Tally
 ) -> None:
     part_lives.add_positions(Part(table, path, data, surveying.COLUMNS[table]), run_token, wanted, tally)
+
+
+def settle_commits(spark: SparkSession, files: Files, decider: Decider) -> Decisions:
+    """Return the decisions on commits of which the client did not learn the outcome.
+
+    Runs one job, and a second one if there are such commits. Raises `RunDirError` for the first part that cannot be
+    read.
+    """
+    tables = {"commits": files["commits"]}
+    wanted = frozenset(_each_part(spark, tables, _add_unanswered).members(UNANSWERED))
+    if not wanted:
+        return Decisions()
+    logged = decider.log.committed(place[0] for place, _ in wanted)
+    add = partial(_add_attempts, wanted, logged, decider.deleted, decider.clock_us)
+    found = _each_part(spark, tables, add)
+    acknowledged = {group: compared for (group,), compared in found.each(COMPARED)}
+    attempts: list[Attempt] = found.get(ATTEMPTS) or []
+    return decider.decide(attempts, acknowledged)
+
+
+def _add_unanswered(table: str, path: str, data: object, tally: Tally) -> None:
+    add_unanswered(Part(table, path, data, surveying.COLUMNS[table]), tally)
+
+
+def _add_attempts(
+    wanted: frozenset[tuple[Place, int]],
+    logged: Logged,
+    deleted: frozenset[str],
+    clock_us: int,
+    table: str,
+    path: str,
+    data: object,
+    tally: Tally,
+) -> None:
+    add_attempts(Part(table, path, data, surveying.COLUMNS[table]), wanted, logged, deleted, clock_us, tally)
 
 
 def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, object, Tally], None]) -> Tally:

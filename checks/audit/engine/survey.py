@@ -6,15 +6,16 @@ pass needs. Rows that differ only in seq and offset are handled together as runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine import counters, shares
-from checks.audit.engine.blocks import BLOCK_BITS
+from checks.audit.engine.blocks import BLOCK_BITS, COMMIT_FAILED, COMMIT_OK, COMMIT_UNKNOWN
 from checks.audit.engine.clients import add_senders, count_backwards
+from checks.audit.engine.commit_outcomes import committers, outcomes
 from checks.audit.engine.digest import add_digests
 from checks.audit.engine.group import Rows, counted, grouped, runs, sections
 from checks.audit.engine.parts import Part
@@ -22,9 +23,9 @@ from checks.audit.engine.segments import segments
 from checks.audit.engine.sparse import Sparse, histogram
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
+from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.deletions import Deletion
 from checks.audit.facts.routes import Routes
-from checks.audit.facts.run_facts import Committer
 from checks.audit.facts.topic_lives import TopicLives
 
 _COMMIT_COLUMNS = (
@@ -54,7 +55,7 @@ class SurveyPlan:
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
     were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: the
-    scenario entries of processors.
+    scenario entries of processors. decisions: on commits of which the client did not learn the outcome.
     """
 
     run_token: str
@@ -65,6 +66,7 @@ class SurveyPlan:
     lives: TopicLives = field(default_factory=TopicLives)
     deletions: dict[tuple[str, int], list[Deletion]] = field(default_factory=dict)
     processors: frozenset[str] = frozenset()
+    decisions: Decisions = field(default_factory=Decisions)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""
@@ -255,8 +257,9 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
     consumers, clients = part.codes("consumer")
     count_backwards(tally, "commits", consumers, clients, (completed < requested) & (completed != NONE))
-    unknown = part.equals("outcome", "unknown")
-    ok, timed = part.equals("outcome", "ok"), part.equals("kind", "sync", "async")
+    outcome, _, by_log = outcomes(part, plan.decisions)
+    ok, accepted = outcome == COMMIT_OK, outcome != COMMIT_FAILED
+    timed = part.equals("kind", "sync", "async") & (by_log == 0)
     for committer, rows in committers(part):
         committed = rows.index[rows.take(ok).astype(bool)]
         tally.add(counters.COMMITTERS, value={committer})
@@ -269,20 +272,21 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
             highest = int(here.ints(offset[committed]).max())
             key = committer.consumer, committer.incarnation, committer.assignment, names[code], number
             tally.add(counters.COMMITTED_TO, *key, value=highest)
-        possible = rows.index[rows.take(ok | unknown).astype(bool)]
+        _count_by_log(rows, outcome, by_log, committer.reader, tally)
+        possible = rows.index[rows.take(accepted).astype(bool)]
         for (code, number), here in sections(topics[possible], partition[possible]):
             highest = int(here.ints(offset[possible]).max())
             tally.add(counters.COMMITTED_BY_ANY, committer.group, names[code], number, value=highest)
 
 
-def committers(part: Part) -> Iterator[tuple[Committer, Rows]]:
-    """Yield each committer in a part of commits with its rows."""
-    (consumers, clients), (groups, group_names) = part.codes("consumer"), part.codes("group")
-    modes, mode_names = part.codes("mode")
-    keys = consumers, part.ints("incarnation"), part.ints("assignment"), modes, groups
-    for (consumer, life, assignment, mode, group), rows in sections(*keys):
-        name = group_names[group] if group >= 0 else ""
-        yield Committer(clients[consumer], life, assignment, mode_names[mode], name), rows
+def _count_by_log(rows: Rows, outcome: Ints, by_log: Ints, reader: str, tally: Tally) -> None:
+    """Count the commits of a reader of which the client did not learn the outcome, and those that the log decides."""
+    outcomes_, decided = rows.ints(outcome), rows.ints(by_log) == 1
+    if n := int(((outcomes_ == COMMIT_UNKNOWN) | decided).sum()):
+        tally.add(counters.COMMITS_UNKNOWN, reader, value=n)
+    for name, code in (("ok", COMMIT_OK), ("fail", COMMIT_FAILED)):
+        if n := int((decided & (outcomes_ == code)).sum()):
+            tally.add(counters.COMMITS_BY_LOG, reader, name, value=n)
 
 
 _SURVEYS: dict[str, Callable[[Part, SurveyPlan, Tally], None]] = {

@@ -112,6 +112,22 @@ class Epoch:
         return self.consumer, self.incarnation
 
 
+@dataclass(frozen=True, order=True)
+class Committer:
+    """One assignment of a consumer that commits to a group."""
+
+    consumer: str
+    incarnation: int
+    assignment: int
+    mode: str
+    group: str
+
+    @property
+    def reader(self) -> str:
+        """The reader that it belongs to: its group in subscribe mode, itself in assign mode."""
+        return self.group if self.mode == "subscribe" else self.consumer
+
+
 @dataclass(frozen=True)
 class OffsetFetch:
     """An epoch (by index) that fetched the committed offset of its group between fetched_us and begin_us.

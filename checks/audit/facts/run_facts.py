@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from checks.audit.arrays import NONE, Ints, Mask
-from checks.audit.facts.epochs import Epoch, Epochs, OffsetFetch
+from checks.audit.facts.commit_log import Decisions
+from checks.audit.facts.epochs import Committer, Epoch, Epochs, OffsetFetch
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.shares import Shares
@@ -18,22 +19,6 @@ from checks.audit.facts.traced import Traced
 
 Sender = tuple[str | None, int]
 """The producer and incarnation that a record carries; None and NONE where it carries none."""
-
-
-@dataclass(frozen=True, order=True)
-class Committer:
-    """One assignment of a consumer that commits to a group."""
-
-    consumer: str
-    incarnation: int
-    assignment: int
-    mode: str
-    group: str
-
-    @property
-    def reader(self) -> str:
-        """The reader that it belongs to: its group in subscribe mode, itself in assign mode."""
-        return self.group if self.mode == "subscribe" else self.consumer
 
 
 NO_TXN, COMMITTED, ABORTED, UNDECIDED = 0, 1, 2, 3
@@ -76,7 +61,7 @@ class RunFacts:
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. counted: the
     topics of which processors count the records by key, each with its number of blocks of keys. counting: the groups of
     these processors. committed_by_any: by (group, topic, partition), the highest offset of a commit that did not
-    fail, whoever committed it.
+    fail, whoever committed it. decisions: on commits of which the client did not learn the outcome.
     """
 
     run_token: str
@@ -111,6 +96,7 @@ class RunFacts:
     committed_by_any: dict[tuple[str, str, int], int] = field(default_factory=dict)
     lives: TopicLives = field(default_factory=TopicLives)
     shares: Shares = field(default_factory=Shares)
+    decisions: Decisions = field(default_factory=Decisions)
 
     @cached_property
     def topic_ids(self) -> dict[str, int]:

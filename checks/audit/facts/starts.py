@@ -163,7 +163,7 @@ def _collect(
     sure = [_OffsetWrite(**settled)] if settled else []
     sure += [m for m in moved if m.sure and m.to_us <= fetch.fetched_us]
     final = max(sure, key=lambda s: s.order, default=None)
-    since = final.from_us if final else 0
+    since = final.from_us if final else -NEVER_US
     for offset, consumer, mode, to_us in row.get("candidates") or []:
         if to_us >= since:
             found.committers[offset].add((consumer, mode))

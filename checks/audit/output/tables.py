@@ -9,7 +9,7 @@
 | `series` | 250 ms of a curve |
 | `latency` | cell of a heat map |
 | `ownership` | time span in which one consumer held one partition |
-| `undecided` | reason for which rows of a check and scope could not be decided |
+| `undecided` | reason for which rows of a check and scope, or commits of unknown outcome, could not be decided |
 | `group_lives` | life of a group: it ends with its committed offsets, and may begin again |
 """
 

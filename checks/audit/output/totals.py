@@ -13,7 +13,9 @@ from typing import Any
 from chaos.anomalies import ANOMALIES
 from checks.audit.engine import counters
 from checks.audit.engine.blocks import ACKNOWLEDGEMENTS, OK, REFUSED
+from checks.audit.engine.commits import BY_LOG
 from checks.audit.engine.tally import FINDINGS, UNDECIDED, Aggregate, Tally
+from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
@@ -21,6 +23,7 @@ from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import RunData
+from checks.audit.undecided import COMMITS, Reason
 
 
 def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], tally: Tally) -> list[dict[str, Any]]:
@@ -53,10 +56,17 @@ def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], ta
 def undecided_rows(tally: Tally) -> list[dict[str, Any]]:
     """Return table `undecided`."""
     found = sorted(tally.each(UNDECIDED), key=lambda entry: (entry[0][:2], -entry[1], entry[0][2].why))
-    return [
-        {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
-        for (check, scope, reason), count in found
-    ]
+    return [_undecided(check, scope, reason, count) for (check, scope, reason), count in found]
+
+
+def undecided_commits(decisions: Decisions) -> list[dict[str, Any]]:
+    """Return the rows of table `undecided` about commits, with `COMMITS` in place of a check."""
+    found = sorted(decisions.undecided.items(), key=lambda entry: (entry[0][0], -entry[1], entry[0][1].why))
+    return [_undecided(COMMITS, reader, reason, count) for (reader, reason), count in found]
+
+
+def _undecided(check: str, scope: str, reason: Reason, count: int) -> dict[str, Any]:
+    return {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
 
 
 def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:
@@ -68,6 +78,8 @@ def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:
 def _explained(finding: Finding, run: RunData) -> Finding:
     evidence = json.loads(finding["evidence"])
     sentence = RULES[finding["check"]].explanation(finding, evidence, run)
+    if sentence and evidence.get(BY_LOG):
+        sentence += f"; the client did not learn the outcome, the log of {OFFSETS_TOPIC} shows it"
     if sentence and (libraries := _libraries(finding, run)):
         sentence += f" ({libraries})"
     return finding | {"mechanism": sentence or "not determined", "evidence": json.dumps(evidence)}
@@ -80,7 +92,7 @@ def _libraries(finding: Finding, run: RunData) -> str:
     found = []
     for client in dict.fromkeys([finding["producer"], finding["consumer"]]):
         if library := run.library(client) if client else None:
-            found.append(f"{client}: {library.traits.library} {library.release or 'as installed'}")
+            found.append(f"{client}: {library.traits.library} {run.release(client)}")
     return ", ".join(found)
 
 
@@ -147,6 +159,9 @@ def count_rows(
     for name in sorted({r.name for r in readers} | {scope for (scope,), _ in tally.each(counters.DELIVERED)}):
         delivered = tally.count(counters.DELIVERED, name)
         rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated[name])]
+        if unknown := tally.count(counters.COMMITS_UNKNOWN, name):
+            by_log = [(o, tally.count(counters.COMMITS_BY_LOG, name, o)) for o in ("ok", "fail")]
+            rows += [("commits_unknown", name, unknown), *((f"commits_by_log_{o}", name, n) for o, n in by_log)]
     rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
     rows += [("clock_backwards", scope, value) for (scope,), value in sorted(tally.each(counters.CLOCK_BACKWARDS))]
     for table, read in ledger.rows.items():

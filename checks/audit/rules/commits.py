@@ -13,10 +13,9 @@ from checks.audit.engine.commits import AUTO, CommitBlock
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
-from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.epochs import Committer, Epoch
 from checks.audit.facts.moves import group_recreated
 from checks.audit.facts.readers import commits_offsets
-from checks.audit.facts.run_facts import Committer
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, no_members, present, readers_with
 from checks.audit.undecided import NO_PROGRESS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ from checks.audit.findings import Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.share_block import ShareBlock
+from checks.evidence import json_object
 
 Evidence = dict[str, Any]
 
@@ -36,6 +37,7 @@ class RunData:
     """The run as rules of a whole run and explanations see it, on the driver.
 
     committed: by index of the epoch. transactions: rows of table `transactions`. survey: the result of the first pass.
+    lifecycle: rows of that table.
     """
 
     scenario: Scenario
@@ -45,6 +47,7 @@ class RunData:
     observed: Observed
     transactions: list[Row]
     survey: Tally
+    lifecycle: Sequence[Row] = ()
 
     def setting(self, client: str | None, name: str, default: str) -> str:
         """Return a setting of a producer client such as `shop/1`: the scenario's value, else the library's default."""
@@ -63,6 +66,21 @@ class RunData:
     def library(self, client: str) -> Client | None:
         """Return the client library of a client such as `shop/1`; None if the scenario has no such client."""
         return self.libraries.get(entry_of(client))
+
+    def release(self, client: str) -> str:
+        """Return the release of a client's library: as the client reports it, else as the scenario gives it."""
+        library = self.library(client)
+        if library is None:
+            return ""
+        keys = [key for key, package in library.traits.reported.items() if package == library.traits.library]
+        reported = (str(self._started.get(client, {}).get(key, "")) for key in keys)
+        return next(filter(None, reported), library.release or "as installed")
+
+    @cached_property
+    def _started(self) -> dict[str, dict[str, Any]]:
+        """What each client reported at its last start."""
+        rows = sorted(self.lifecycle, key=lambda row: (row["incarnation"], row["at_us"]))
+        return {row["client"]: json_object(row["detail"]) for row in rows if row["event"] == "started"}
 
     @cached_property
     def names_libraries(self) -> bool:

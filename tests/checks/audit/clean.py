@@ -62,6 +62,19 @@ def _lives(s: Story, *clients: str) -> None:
 
 
 @clean
+def commits_without_an_answer(s: Story) -> None:
+    """A member does not learn the outcome of two commits; the log has only the first of them."""
+    s.wrote(0, 1, 2, 3)
+    s.life(s.reader(), "started", role="consumer")
+    e = s.assigned(generation=1).got(0).commit(1).logged(1).got(1).commit(2, "unknown").logged(2)
+    e.got(2).commit(3, "unknown")
+    s.tick_on(1_000_000)
+    e.got(3).commit(4).logged(4).revoked()
+    _lives(s, s.reader())
+    s.commits_read_back()
+
+
+@clean
 def two_members_hand_over(s: Story) -> None:
     """A group of two takes over from each other in two partitions; a send timed out, another was refused."""
     s.partitions = s.members = 2

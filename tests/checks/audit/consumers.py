@@ -141,6 +141,9 @@ class Consumer:
     def _make(self, row: Row, made: bool) -> None:
         if made:
             self.brokers.committed[row["group"], row["partition"]] = row["offset"]
+            place = {name: row[name] for name in ("group", "topic", "partition", "offset")}
+            for _ in range(1 + self.brokers.maybe(0.05)):  # the client may repeat a request
+                self.brokers.rows["commit_log"].append(place | {"appended_us": self.brokers.now})
 
     def _answer(self, row: Row, made: bool) -> Callable[[], None]:
         incarnation = self.incarnation

@@ -139,6 +139,11 @@ class CleanHistory:
         begun = [a for a in self.epoch(commit, "assignments") if a["event"] == "seek"]
         return any(a["position"] <= commit["offset"] for a in begun)
 
+    def accepted(self, commit: Row) -> bool:
+        """Whether its member knows that it was accepted, or the log of offset commits has it."""
+        logged = any(r["offset"] == commit["offset"] for r in self.rows.get("commit_log", []))
+        return bool(commit["outcome"] == "ok" or (commit["outcome"] == "unknown" and logged))
+
     def commits_beside(self, commit: Row) -> list[Row]:
         """Other accepted commits that it is compared with."""
         return [
@@ -271,7 +276,7 @@ def _committed_zero(row: Row, clean: CleanHistory) -> set[str]:
 
 def _committed_at_once(row: Row, clean: CleanHistory) -> set[str]:
     covered = [d for d in clean.epoch(row, "deliveries") if d["offset"] < row["offset"]]
-    return when(row["outcome"] == "ok" and row["kind"] != "auto" and covered, "overcommit")
+    return when(clean.accepted(row) and row["kind"] != "auto" and covered, "overcommit")
 
 
 def _committed_last(row: Row, clean: CleanHistory) -> set[str]:
@@ -280,7 +285,7 @@ def _committed_last(row: Row, clean: CleanHistory) -> set[str]:
 
 
 def _commit_of_no_epoch(row: Row, clean: CleanHistory) -> set[str]:
-    return when(row["outcome"] == "ok", UNJUDGED)
+    return when(clean.accepted(row), UNJUDGED)
 
 
 def _began_lower(row: Row, clean: CleanHistory) -> set[str]:

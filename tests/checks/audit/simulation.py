@@ -146,6 +146,19 @@ class Brokers:
             place = {"topic": TOPIC, "partition": partition.number}
             place["read_from_us"] = place["read_us"] = self.now
             self.rows["log_range"].append(place | {"start": partition.start, "end": partition.end})
+        for group in sorted({row["group"] for row in self.rows["commits"] if row["group"]}):
+            self._read_commits_back(group)
+
+    def _read_commits_back(self, group: str) -> None:
+        """The tables `commit_log` and `commit_log_range`, which an attached cluster may refuse."""
+        whole, error = self.maybe(0.7), "the user may not read it" if self.maybe(0.1) else None
+        self.rows["commit_log_range"].append({"group": group, "whole": whole, "error": error})
+        late_us = 1_000_000 if self.maybe(0.05) else 0  # the clock of the coordinator
+        for row in self.rows["commit_log"]:
+            row["appended_us"] += late_us if row["group"] == group else 0
+        if not whole:
+            kept = [r for r in self.rows["commit_log"] if r["group"] != group or self.maybe(0.5)]
+            self.rows["commit_log"] = kept
 
 
 @dataclass

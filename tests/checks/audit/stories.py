@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from tests.checks.audit.story import Epoch, Story
+from tests.checks.audit.story import STEP_US, Epoch, Story
 
 Expected = dict[str, int]
 STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
@@ -2987,3 +2987,207 @@ def locked_twice_while_a_broker_was_paused(s: Story) -> None:
     s.fault("injecting").wrote(0).acquires(1, 0)
     s.acquires(2, 0).ends().share_seen(1, 0)
     s.fault("healed")
+
+
+# --- commits of unknown outcome, and the log of offset commits
+
+
+def _zombie(s: Story) -> tuple[Epoch, Epoch]:
+    """A member commits after another one had begun, and does not learn the outcome."""
+    s.members = 2
+    s.wrote(0, 1)
+    old, new = s.assigned(1, generation=1).got(0, 1), s.assigned(2, generation=2)
+    s.tick()
+    return old.commit(2, "unknown"), new
+
+
+def _all_stopped(s: Story) -> Story:
+    for member in range(1, s.members + 1):
+        s.life(s.reader(member), "stopped", role="consumer")
+    return s
+
+
+@story(zombie_commit=1)
+def a_late_commit_is_in_the_log(s: Story) -> None:
+    old, _ = _zombie(s)
+    old.logged(2).lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def a_late_commit_is_not_in_the_log(s: Story) -> None:
+    old, _ = _zombie(s)
+    old.logged(1).lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def a_late_commit_without_a_log(s: Story) -> None:
+    old, _ = _zombie(s)
+    old.lost(generation=1)
+    _all_stopped(s)
+
+
+@story()
+def a_late_commit_and_a_log_that_was_not_read(s: Story) -> None:
+    old, _ = _zombie(s)
+    old.logged(2).lost(generation=1)
+    _all_stopped(s).commits_read_back(whole=False, error="the user may not read it")
+
+
+@story()
+def a_record_that_the_new_owner_may_have_written(s: Story) -> None:
+    old, new = _zombie(s)
+    new.got(0, 1).commit(2).logged(2)
+    old.lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+STORIES["a_record_that_the_new_owner_may_have_written"][1]["duplicate_delivery.legal"] = 2
+
+
+@story(zombie_commit=1, duplicate_delivery__legal=2)
+def records_of_both_members(s: Story) -> None:
+    old, new = _zombie(s)
+    old.logged(2)
+    s.tick_on(SECOND)
+    new.got(0, 1).commit(2).logged(2)
+    old.lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def a_record_that_a_dead_member_may_have_written(s: Story) -> None:
+    old, new = _zombie(s)
+    old.logged(2).lost(generation=1)
+    new.died()
+    s.life(s.reader(1), "stopped", role="consumer")
+    s.commits_read_back()
+
+
+@story(zombie_commit=1)
+def a_record_long_after_a_death(s: Story) -> None:
+    s.members = 3
+    s.wrote(0, 1)
+    s.assigned(3, generation=1).died()
+    s.tick_on(11 * SECOND)
+    old = s.assigned(1, generation=2).got(0, 1)
+    s.assigned(2, generation=3)
+    s.tick()
+    old.commit(2, "unknown").logged(2).lost(generation=2)
+    for member in (1, 2):
+        s.life(s.reader(member), "stopped", role="consumer")
+    s.commits_read_back()
+
+
+@story()
+def a_record_that_a_fault_may_have_written(s: Story) -> None:
+    old, _ = _zombie(s)
+    old.logged(2)
+    s.moved(2)
+    old.lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def a_record_from_before_the_commit(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old, _ = s.assigned(1, generation=1).got(0, 1).logged(2), s.assigned(2, generation=2)
+    s.tick_on(SECOND)
+    old.commit(2, "unknown").lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def a_record_while_the_clocks_differ(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0).commit(1)
+    old.logged(1, at_us=s.now + SECOND)
+    old.got(1)
+    s.assigned(2, generation=2)
+    s.tick()
+    old.commit(2, "unknown").logged(2).lost(generation=1)
+    _all_stopped(s).commits_read_back()
+
+
+@story(overcommit=1)
+def beyond_what_was_processed_in_the_log(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned(generation=1).got(0).commit(2, "unknown").logged(2).got(1, 2).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(commit_rewind=1)
+def lowered_by_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.wrote(0, 1).assigned(generation=1).got(0, 1).commit(2).logged(2).commit(1, "unknown").logged(1).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(commit_rewind=1)
+def lowered_after_a_commit_of_unknown_outcome(s: Story) -> None:
+    a = s.wrote(0, 1).assigned(generation=1).got(0, 1).commit(2, "unknown").logged(2)
+    s.tick_on(10 * STEP_US)
+    a.commit(1).logged(1).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def carried_out_after_a_lower_commit(s: Story) -> None:
+    a = s.wrote(0, 1).assigned(generation=1).got(0, 1).commit(2, "unknown").commit(1).logged(1)
+    s.tick()
+    a.logged(2).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+def _outputs(s: Story) -> Epoch:
+    """A processor with three outputs, which did not learn the outcome of the last commit."""
+    s.wrote(0, 1, 2)
+    e = s.assigned().got(0, 1, 2).commit(2, kind="transaction").logged(2, transaction="committed", ended_us=s.now)
+    s.output(0, of=0).output(1, of=1).output(2, of=2)
+    return e.commit(3, "unknown", kind="transaction")
+
+
+@story()
+def an_output_of_an_input_with_a_commit_in_the_log(s: Story) -> None:
+    _outputs(s).logged(3, transaction="committed", ended_us=s.now).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(unconsumed_output=1)
+def an_output_of_an_input_with_an_aborted_commit_in_the_log(s: Story) -> None:
+    _outputs(s).logged(3, transaction="aborted", ended_us=s.now).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(unconsumed_output__undetermined=1)
+def an_output_of_an_input_with_a_commit_in_an_open_transaction(s: Story) -> None:
+    _outputs(s).logged(3, transaction="open").revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(unconsumed_output=1)
+def an_output_of_an_input_with_no_commit_in_the_log(s: Story) -> None:
+    _outputs(s).revoked()
+    _all_stopped(s).commits_read_back()
+
+
+@story(unconsumed_output__undetermined=1)
+def an_output_of_an_input_and_a_compacted_log_of_commits(s: Story) -> None:
+    _outputs(s).revoked()
+    _all_stopped(s).commits_read_back(whole=False)
+
+
+@story(unconsumed_output__undetermined=1)
+def an_output_of_an_input_and_a_log_that_lacks_an_acknowledged_commit(s: Story) -> None:
+    _outputs(s).revoked()
+    s.rows["commit_log"].clear()
+    _all_stopped(s).commits_read_back()
+
+
+@story()
+def an_output_of_an_input_with_a_commit_that_was_seen_in_force(s: Story) -> None:
+    e = _outputs(s)
+    s.saw_committed(3)
+    e.revoked()
+    _all_stopped(s).commits_read_back()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LOG, LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, part_name
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
@@ -204,6 +204,12 @@ class Story:
     def saw_committed(self, offset: int | None) -> Story:
         return self.observed("committed", json.dumps(offset), f"group:{self.name}/{self.name}/0")
 
+    def commits_read_back(self, whole: bool = True, error: str | None = None) -> Story:
+        """The log of offset commits was read back. whole: compaction has removed nothing."""
+        group = self.consumer.get("group", self.name)
+        self.rows["commit_log_range"].append({"group": group, "whole": whole, "error": error})
+        return self
+
     def fault(self, phase: str, name: str | None = None) -> Story:
         row = {"fault": name or f"f{self.number}", "kind": "broker.kill", "target": "", "phase": phase}
         self.rows["faults"].append(row | {"evidence": "{}", "at_us": self.tick()})
@@ -351,6 +357,13 @@ class Epoch:
         )
         return self
 
+    def logged(self, offset: int, at_us: int | None = None, **more: Any) -> Epoch:
+        """The log of offset commits has a record, now if not said otherwise."""
+        row = {name: self.identity[name] for name in ("group", "topic", "partition")}
+        row |= {"offset": offset, "appended_us": self.story.now if at_us is None else at_us}
+        self.story.rows["commit_log"].append(row | more)
+        return self
+
     def revoked(self, **more: Any) -> Epoch:
         return self.row("revoked", **more)
 
@@ -478,6 +491,9 @@ def write_ledger(run: Run, *parts: Rows) -> None:
         pq.write_table(pa.Table.from_pylist(rows.get("log", []), LOG), run.ledger / "log" / f"part-{number}.parquet")
     ranges = [row for rows in parts for row in rows.get("log_range", [])]
     pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), run.ledger / "log_range.parquet")
+    for table, schema in {"commit_log": COMMIT_LOG, "commit_log_range": COMMIT_LOG_RANGE}.items():
+        found = [row for rows in parts for row in rows.get(table, [])]
+        pq.write_table(pa.Table.from_pylist(found, schema), run.ledger / f"{table}.parquet")
 
 
 def read_audit(run: Run, table: str) -> list[dict[str, Any]]:

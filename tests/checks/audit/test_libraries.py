@@ -8,7 +8,7 @@ from checks.audit.output.totals import _libraries
 from checks.audit.rules.rule import RunData
 
 
-def run(client: str) -> RunData:
+def run(client: str, *lifecycle: dict[str, Any]) -> RunData:
     text = f"""
 title: t
 topics: [{{name: orders}}]
@@ -16,7 +16,7 @@ producers: [{{name: shop, topic: orders}}, {{name: till, topic: orders, client: 
 consumers: [{{mode: assign, name: dirty, topics: [orders]}}]
 """
     nothing: Any = Mock()
-    return RunData(parse(text, "mine.yaml"), [], nothing, {}, nothing, [], nothing)
+    return RunData(parse(text, "mine.yaml"), [], nothing, {}, nothing, [], nothing, lifecycle)
 
 
 def test_a_finding_names_the_library_and_release_of_its_clients() -> None:
@@ -25,6 +25,16 @@ def test_a_finding_names_the_library_and_release_of_its_clients() -> None:
     both = "shop/1: confluent-kafka as installed, dirty/1: confluent-kafka as installed"
     assert _libraries({"producer": "shop/1", "consumer": "dirty/1"}, java) == both
     assert _libraries({"producer": "gone/1", "consumer": None}, java) == ""
+
+
+def test_the_release_is_the_one_that_the_client_reported() -> None:
+    started = {"client": "shop/1", "incarnation": 1, "event": "started", "at_us": 1}
+    stopped = started | {"event": "stopped", "detail": "{}", "at_us": 2}
+    later = started | {"detail": '{"librdkafka": "2.9.0", "confluent_kafka": "2.9.1"}', "at_us": 1}
+    java = run("java:3.9.2", started | {"detail": None, "at_us": 0}, later, stopped)
+    assert _libraries({"producer": "shop/1", "consumer": "till/1"}, java) == (
+        "shop/1: confluent-kafka 2.9.1, till/1: kafka-clients 3.9.2"
+    )
 
 
 def test_a_finding_of_a_run_with_the_default_library_only_names_none() -> None:

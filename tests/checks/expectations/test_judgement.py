@@ -132,6 +132,26 @@ def test_undecided_rows_name_their_reasons_and_the_advice_of_each(fake):
     assert judged(run)["lost_write", "", ""].why == more
 
 
+def test_commits_of_unknown_outcome_are_left_out_of_the_checks_of_commits(fake):
+    run = fake()
+    run.undecided = [{"check": "commits", "scope": "billing", "why": "of two members", "advice": "", "count": 3}]
+    found = judged(run)
+    assert others_pass(found)
+    assert found["overcommit", "", ""].seen.endswith(" commits, 3 of unknown outcome left out")
+    assert "left out" not in found["lost_write", "", ""].seen + found["foreign_commit", "", ""].seen
+
+
+def test_a_check_that_left_every_commit_out_saw_nothing(fake):
+    run = fake()
+    run.examined_nothing("overcommit")
+    run.undecided = [{"check": "commits", "scope": "billing", "why": "not in a log", "advice": "read it", "count": 3}]
+    found = judged(run)
+    overcommit = found["overcommit", "", ""]
+    assert others_pass(found, ("overcommit", "", "")) and overcommit.verdict == "inconclusive"
+    assert overcommit.seen == "0 of 0 commits, 3 of unknown outcome left out"
+    assert overcommit.why == "the check saw nothing: it left out 3 of unknown outcome: not in a log; read it"
+
+
 def test_a_fault_without_proof_is_inconclusive_and_says_what_to_change(fake):
     run = fake()
     run.ledger["faults"] = [r for r in run.ledger["faults"] if r["phase"] != "proven"]

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from chaos.run.result import Expectation, Result
+from checks.report.html import render as render_page
 from checks.report.junit import junit
 from checks.report.terminal import render
 from checks.verdict.decision import collect
@@ -122,3 +123,16 @@ def test_what_compaction_removed_is_counted_without_the_committed_offsets(fake):
     result = result_of(run, "pass")
     assert (result.counts.superseded, result.counts.expired_tombstones) == (7_100, 9)
     assert "in the log, 7,100 superseded, 9 expired" in shown(result, width=200)
+
+
+def test_commits_decided_from_the_log_are_counted_with_the_reasons_for_the_others(fake):
+    run = fake()
+    counts = {"commits_unknown": 7, "commits_by_log_ok": 3, "commits_by_log_fail": 2}
+    run.counts += [{"name": name, "scope": "billing", "value": value} for name, value in counts.items()]
+    row = {"check": "commits", "scope": "billing", "advice": ""}
+    run.undecided = [row | {"why": "of two", "count": 1}, row | {"why": "of two", "scope": "other", "count": 1}]
+    result = result_of(run, "pass")
+    assert result.counts.commits_left_out == {"of two": 2}
+    assert "; commits decided from the log: 5 of 7" in shown(result, width=200)
+    text = render_page(run.run, result, run.resolved)
+    assert "decided from the log: 5 of 7 (3 carried out, 2 not). Left out: 2, because of two." in text

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LOG, LOG_RANGE, TABLES
 from chaos.scenario.model import Scenario
+from tests.checks.audit.oracle.decided import decide
 from tests.checks.audit.oracle.lives import Lives, separate
 
 Row = dict[str, Any]
@@ -21,6 +22,8 @@ NO_ASSIGNMENT = -1
 COLUMNS = {name: schema.names for name, schema in TABLES.items()} | {
     "log": LOG.names,
     "log_range": LOG_RANGE.names,
+    "commit_log": COMMIT_LOG.names,
+    "commit_log_range": COMMIT_LOG_RANGE.names,
 }
 
 
@@ -135,6 +138,7 @@ class Case:
             if any(t.name == topic for _, topic in case.deleting.values()):
                 case.tombstones_held_us[t.name] = 1_000 * int(str(t.config.get("delete.retention.ms", 86_400_000)))
         case.lives = separate(case.rows, case.is_own, case.compacted)
+        decide(case.rows, [r.name for r in case.readers.values() if r.auto], case.lives.of)
         return case
 
     def range_of(self, topic: str, partition: int | None) -> tuple[int, int] | None:

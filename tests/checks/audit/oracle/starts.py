@@ -87,7 +87,7 @@ def commits_of(case: Case, reading: Reading) -> list[Commit]:
             ]
             began = begins.get(key_of(row))
             from_us = max(reported_before, default=0 if began is None else began + 1)
-        found.append(Commit(row, from_us, row["completed_us"]))
+        found.append(Commit(row, from_us, row.get("done_us", row["completed_us"])))
     return found
 
 
