@@ -966,7 +966,7 @@ def assign_mode_restores_one_subtask_and_the_other_repeats(s: Story) -> None:
     second.got(1, seq=lambda o: 2 * o + 1)
     first.died()
     s.assigned(position=1, source="checkpoint", incarnation=4).got(1, 2, seq=lambda o: 2 * o)
-    s.assigned(position=0, source="start", incarnation=5, partition=1).got(1, 2, seq=lambda o: 2 * o + 1)
+    s.assigned(position=1, source="start", incarnation=5, partition=1).got(1, 2, seq=lambda o: 2 * o + 1)
 
 
 @story(skipped_delivery=1)

@@ -120,4 +120,4 @@ def _counted(rng: random.Random, inputs: dict[tuple[int, int], Row], delivery: R
     key = record["key"] if record else "k1"
     before = [r for r in inputs.values() if r["partition"] == delivery["partition"] and r["key"] == key]
     count = sum(r["offset"] <= delivery["offset"] and r["committed"] is not False for r in before)
-    return {"key": rng.choice([key] * 9 + ["k2"]), "count": rng.choice([count] * 9 + [count + 1, None])}
+    return {"key": rng.choice([key] * 9 + ["k2"]), "count": rng.choice([count] * 4 + [count + 1, None])}

@@ -206,7 +206,8 @@ def test_offset_commits_are_read_back_with_the_end_of_their_transaction(
 ) -> None:
     make(cluster, "inputs")
     what = resolved("inputs")
-    consumers = [{"mode": "subscribe", "group": group, "topics": ["inputs"]} for group in ("billing", "idle")]
+    groups = ("billing", "idle")
+    consumers = [{"mode": "subscribe", "name": group, "group": group, "topics": ["inputs"]} for group in groups]
     document = what.scenario.model_dump(include={"title", "cluster", "topics", "producers"}, exclude_unset=True)
     what = what.model_copy(update={"scenario": Scenario.model_validate(document | {"consumers": consumers})})
     server = {"bootstrap.servers": cluster.bootstrap}

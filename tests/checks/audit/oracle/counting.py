@@ -31,6 +31,9 @@ def _judge(case: Case, group: str, output: Row, reading: Reading, verdict: Judge
     first = turns[0].position if turns and turns[0].position is not None else min(delivered, default=None)
     begin = case.whole_from(topic, partition) if place else None
     known = begin is not None and first is not None and begin <= first
+    if offset is None:
+        verdict.undetermined[CHECK, group] += 1
+        return
     log = [r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)]
     same = [r for r in log if r["key"] is not None and r["key"] == output["key"] and r["offset"] <= offset]
     same = [r for r in same if first is not None and r["offset"] >= first]
