@@ -42,6 +42,10 @@ class Finding(NamedTuple):
     consumer: str | None = None
 
 
+TASKS = "tasks"
+"""In place of an assignor: Kafka Streams spreads tasks, not partitions."""
+
+
 @dataclass(frozen=True)
 class ReaderFacts:
     """What the scenario says of a reader.
@@ -237,6 +241,8 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
         assignors = tuple(str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(","))
         if c.config.get("group.protocol") == "consumer":
             assignors = (str(c.config.get("group.remote.assignor", "uniform")),)
+        if c.client.runtime == "streams":
+            assignors = (TASKS,)
         assignor = assignors[0]
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":

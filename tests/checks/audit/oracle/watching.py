@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.checks.audit.oracle.epochs import _end_of_drive
-from tests.checks.audit.oracle.facts import Case, Finding, Judgement, ReaderFacts, Row
+from tests.checks.audit.oracle.facts import TASKS, Case, Finding, Judgement, ReaderFacts, Row
 
 SECOND = 1_000_000
 Moment = tuple[int, int, bool, dict[str, Any]]
@@ -24,7 +24,7 @@ def judge_watching(case: Case, verdict: Judgement) -> None:
     for group in sorted({f.group for f in case.readers.values() if f.group is not None}):
         _coordinator(case, group, end_us, verdict)
     for reader in case.readers.values():
-        if reader.mode == "subscribe":
+        if reader.mode == "subscribe" and reader.assignor != TASKS:
             _members(case, reader, end_us, verdict)
 
 
