@@ -66,6 +66,8 @@ def test_the_audit_counts_what_the_oracle_counts(spark: Any) -> None:
     for first in range(0, len(plans), AN_AUDIT):
         histories = [carry_out(plan) for plan in plans[first : first + AN_AUDIT]]
         differing = [h for h, found in zip(histories, compare(spark, histories), strict=True) if found]
+        # histories of one audit have the end of their drive in common; alone, each has its end
+        differing = [h for h in differing if compare(spark, [h])[0]]
         if differing:
             smallest = shrink(min(differing, key=lambda h: h.size()), lambda some: compare(spark, some))
             found = compare(spark, [smallest])[0]
