@@ -28,7 +28,7 @@ from checks.report.pages import render_page, render_text
 from checks.report.terminal import Page, table
 from checks.report.text import duration, number
 
-LABEL_WIDTH = 24
+LABEL_WIDTH, VALUE_WIDTH = 24, 12
 LEGAL = "duplicate_delivery legal"
 SIGNS: dict[Difference, str] = {"higher": "▲", "lower": "▼", "not shown": "≈"}
 
@@ -49,6 +49,8 @@ def show(folder: Path) -> None:
         screen.line(screen.text(f"\n{scenario.scenario}: {scenario.title}", "bold"))
         ran = [column for column in scenario.columns if column.cell]
         if ran:
+            needed = LABEL_WIDTH + sum(max(len(column.client), VALUE_WIDTH) + 2 for column in ran)
+            console.width = max(console.width, needed)  # a table that is too wide would lose its last columns
             shown = table("", *(column.client for column in ran))
             shown.columns[0].min_width = LABEL_WIDTH
             shown.add_row("verdict", *(column.cell.verdict for column in ran if column.cell))

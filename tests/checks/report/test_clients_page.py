@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,12 +77,22 @@ def test_foreign_text_is_text_everywhere() -> None:
 
 
 def test_the_command_writes_the_files_and_prints_a_table(tmp_path: Path) -> None:
-    (tmp_path / "clients.json").write_text(compared().model_dump_json())
+    many = {f"franz-go:1.2{n}.0": runs(2) for n in range(6)}
+    (tmp_path / "clients.json").write_text(compared(**many).model_dump_json())
     argv = [sys.executable, "-m", "checks.report"]
     subprocess.run([*argv, "clients", str(tmp_path)], check=True)
     assert {p.name for p in tmp_path.iterdir()} == {"clients.json", "report.html", "summary.md"}
-    done = subprocess.run([*argv, "clients-table", str(tmp_path)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [*argv, "clients-table", str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "80"},
+    )
     assert "left out: spark:4.0.2" in done.stdout and "run again: python -m chaos compare-clients" in done.stdout
+    assert all(f"franz-go:1.2{n}.0" in done.stdout for n in range(6)), (
+        "no column is dropped where the terminal is narrow"
+    )
     missing = subprocess.run([*argv, "clients", str(tmp_path / "none")], check=False, capture_output=True, text=True)
     assert missing.returncode == 2 and "is missing" in missing.stderr and "Traceback" not in missing.stderr
 
