@@ -25,7 +25,7 @@ from chaos.scenario.clients import Assign
 from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
 from chaos.wait import wait_until
 
-MAX_REASON = 500
+MAX_REASON, MAX_CAUSES = 500, 3
 _TASK_HEAP = 0.5
 """Share of the heap of a task manager that Flink counts as that of its subtasks."""
 
@@ -175,10 +175,10 @@ def _kill(process: _Process) -> None:
 
 
 def _reason(log: Path) -> str:
-    """Return the line of a log that says most: the last cause of an error, before those of the shutdown."""
+    """Return the lines of a log that say most: the last causes of an error, which come before those of the shutdown."""
     try:
         lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         lines = []
     causes = [line for line in lines if line.startswith("Caused by:") or "ERROR" in line]
-    return (causes[-1:] or lines[-1:] or ["its log is empty"])[0][:MAX_REASON]
+    return " | ".join(causes[-MAX_CAUSES:] or lines[-1:] or ["its log is empty"])[:MAX_REASON]
