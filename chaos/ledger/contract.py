@@ -39,6 +39,7 @@ VALUES: dict[str, dict[str, tuple[str, ...]]] = {
         "event": ("assigned", "revoked", "lost", "seek", "position", "checkpoint"),
         "source": ("committed", "reset", "start", "checkpoint", "seek"),
     },
+    "acquisitions": {},
     "acknowledgements": {"type": ("accept", "release", "reject"), "outcome": OUTCOMES},
     "lifecycle": {
         "role": ("producer", "consumer"),
