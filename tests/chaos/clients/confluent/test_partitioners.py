@@ -12,7 +12,7 @@ from chaos.ledger.stream import TableWriter
 def test_each_partitioner_chooses_by_its_rule() -> None:
     assert list(partitioner("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
     assert list(partitioner("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
-    assert next(iter(partitioner(None, 3)(0, 4, None))) == UNASSIGNED
+    assert next(iter(partitioner(None, 3, UNASSIGNED)(0, 4, None))) == UNASSIGNED
 
 
 def test_resending_starts_at_the_first_seq_without_an_acknowledged_row(tmp_path: Path) -> None:
