@@ -177,9 +177,8 @@ def follow(argv: list[str], records: int, env: Mapping[str, str] | None = None) 
                 began_s = _cpu_s(own)
             elif done is None and (event.get("done") or event.get("delivered", 0) >= records):
                 done = (_cpu_s(own) - began_s, event)
-                with suppress(BrokenPipeError):  # a bare loop ends by itself
-                    process.stdin.write('{"do": "stop"}\n')
-                    process.stdin.flush()
+                with suppress(BrokenPipeError):  # a bare loop ends by itself; a buffer would fail again at its close
+                    os.write(process.stdin.fileno(), b'{"do": "stop"}\n')
         if process.wait() or done is None:
             log.seek(0)
             last = log.read()[-1000:].decode(errors="replace")
