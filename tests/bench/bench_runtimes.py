@@ -3,11 +3,12 @@
     python -m tests.bench.bench_runtimes [--records N] [--rounds N] [--rows N] [RUNTIME ...]
 
 Start is the time from the start of a consumer's process to its first row in the ledger, from a warm cache. The bare
-loops are in `bare/`: they count answers and records, with the library's defaults and the same Java flags. Each round
-runs the bare loop and our program one after the other, each in a new process; `cost` is 1.25 if recording takes a
-quarter of the time of the bare loop, in the fastest rounds. `cpu_cost` compares the CPU times in the same way, from the
-event `started` on; other load on the machine changes them less. A row is the scenario `leader-kill`, from the command
-to the verdict, once with each library in a round. Of Flink and Spark, only the start is measured.
+loops are in `bare/`: they make a value for each record and count answers and records, with the library's defaults and
+the same Java flags. Each round runs the bare loop and our program one after the other, each in a new process; `cost` is
+1.25 if recording takes a quarter of the time of the bare loop, in the fastest rounds. `cpu_cost` compares the CPU times
+in the same way, from the event `started` on; other load on the machine changes them less. A row is the scenario
+`leader-kill`, from the command to the verdict, once with each library in a round. Of Flink and Spark, only the start is
+measured.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ def rows_of(names: tuple[str, ...], rounds: int) -> dict[str, Any]:
 
 
 def measure(
-    names: tuple[str, ...] = RUNTIMES, records: int = 300_000, rounds: int = 3, rows: int = 1
+    names: tuple[str, ...] = RUNTIMES, records: int = 1_000_000, rounds: int = 3, rows: int = 1
 ) -> dict[str, Any]:
     """Return the measurements by library, and those of the catalogue row."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:

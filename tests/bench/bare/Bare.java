@@ -19,13 +19,12 @@ public final class Bare {
     }
 
     private static double produce(Properties settings, String topic, long records) {
-        byte[] value = new byte[VALUE_SIZE];
         AtomicLong acked = new AtomicLong();
         try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             System.out.println("{\"event\": \"started\"}");
             long began = System.nanoTime();
             for (long i = 0; i < records; i++) {
-                producer.send(new ProducerRecord<>(topic, value), (metadata, error) -> {
+                producer.send(new ProducerRecord<>(topic, new byte[VALUE_SIZE]), (metadata, error) -> {
                     if (error == null) {
                         acked.incrementAndGet();
                     }

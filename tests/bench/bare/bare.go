@@ -31,10 +31,10 @@ func produce(config *sarama.Config, records, size int) float64 {
 	config.Producer.Return.Successes = true
 	producer, err := sarama.NewAsyncProducer([]string{os.Args[1]}, config)
 	check(err)
-	value := sarama.ByteEncoder(make([]byte, size))
 	began := time.Now()
 	go func() {
 		for range records {
+			value := sarama.ByteEncoder(make([]byte, size))
 			producer.Input() <- &sarama.ProducerMessage{Topic: os.Args[2], Value: value}
 		}
 	}()

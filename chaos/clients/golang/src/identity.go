@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
-	"slices"
 )
 
 // Positions in the identity at the start of the value of each record; see chaos.ledger.record.
@@ -56,8 +55,11 @@ func digits(text []byte) int64 {
 	return number
 }
 
-// values makes the values of one incarnation of a client.
-type values struct{ template []byte }
+// values makes the values of one incarnation of a client. Many of them are parts of one allocation.
+type values struct{ template, free []byte }
+
+// sharedBytes is the size of an allocation for many values.
+const sharedBytes = 1 << 15
 
 func newValues(spec *Spec) values {
 	const pattern = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -69,12 +71,18 @@ func newValues(spec *Spec) values {
 	for _, at := range []int{seqAt + 12, timeAt + 16, headerBytes - 1} {
 		template[at] = ' '
 	}
-	return values{template}
+	return values{template: template}
 }
 
 // of returns the value of a record. The CRC is that of key, header and payload.
-func (v values) of(seq, sentUs int64, key []byte) []byte {
-	value := slices.Clone(v.template)
+func (v *values) of(seq, sentUs int64, key []byte) []byte {
+	size := len(v.template)
+	if len(v.free) < size {
+		v.free = make([]byte, max(size, sharedBytes))
+	}
+	value := v.free[:size:size]
+	v.free = v.free[size:]
+	copy(value, v.template)
 	putDigits(value[seqAt:seqAt+12], seq)
 	putDigits(value[timeAt:timeAt+16], sentUs)
 	sum := crc32.ChecksumIEEE(key)

@@ -49,6 +49,7 @@ type Producer struct {
 	channel   *Channel
 	life      *Lifecycle
 	log       *SendLog
+	sends     slab[send]
 	values    values
 	out       outlet
 	txn       *transaction // nil without transactions
@@ -171,7 +172,8 @@ func (p *Producer) due() int64 {
 // send passes the next record to the library. It returns false if the order to stop arrives while the library takes
 // none; the record then has no seq.
 func (p *Producer) send() bool {
-	one := &send{seq: p.next, txn: missing, invokedUs: nowUs()}
+	one := p.sends.next()
+	*one = send{seq: p.next, txn: missing, invokedUs: nowUs()}
 	if p.txn != nil {
 		one.txn = p.txn.number
 	}

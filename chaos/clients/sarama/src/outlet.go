@@ -17,7 +17,8 @@ type saramaOutlet struct {
 	config  *sarama.Config
 	client  sarama.Client
 	sender
-	kafka sarama.AsyncProducer // nil if synchronous
+	kafka    sarama.AsyncProducer // nil if synchronous
+	messages slab[passed]
 }
 
 // sender passes records to one of the producers of the library, which answers in the send log.
@@ -87,14 +88,15 @@ func (o *saramaOutlet) open(log *SendLog) (err error) {
 	return err
 }
 
-// passed is a message and its value: one object for each record, because each allocation costs time.
+// passed is a message and its value.
 type passed struct {
 	sarama.ProducerMessage
 	value sarama.ByteEncoder
 }
 
 func (o *saramaOutlet) send(record outgoing, ended <-chan struct{}) bool {
-	one := &passed{value: record.value}
+	one := o.messages.next()
+	one.value = record.value
 	message := &one.ProducerMessage
 	message.Topic, message.Offset, message.Partition = o.spec.Topic, -1, record.partition
 	message.Value, message.Metadata = &one.value, record.send
