@@ -26,16 +26,17 @@ an aborted transaction is outside of it with `share.isolation.level=read_committ
 not in the final log, so it is not lost. The group is past a record if the coordinator's start offset is above it, or if
 the coordinator gives no lag (DescribeShareGroupOffsets, KIP-1226).
 
-Kafka keeps locks and delivery counts in the memory of the partition's leader and stores them when a delivery ends, so a
-count is a best effort (KIP-932, `SharePartition`): it may fall back with another leader; it falls back, and locks end,
-when the connection of a member ends, because its records count as not delivered. The rules take both as legal, as far
-as the observer or the ledger shows them. While a fault of brokers or of the network is in force, and 10 s after, a
-connection may have ended unseen; what depends on that is undecided.
+Kafka keeps locks and delivery counts in the memory of the partition's leader and stores a count when a delivery ends,
+so a count is a best effort (KIP-932, `SharePartition`): it may fall back with another leader, or when the last
+connection of the group to the leader ends. When the connection of a member ends, its locks end. The rules take both as
+legal, as far as the observer or the ledger shows them. While a fault of brokers or of the network is in force, and 10 s
+after, a connection may have ended unseen; what depends on that is undecided.
 
 A row is written when a poll returns the record. The broker locked it earlier, and may have given it to a member that
-never polled it. Such an acquisition ends with its lock, so it takes the lock duration. What would need more time than
-there was is wrong; what fits is undecided. Nor does an acquisition count whose acknowledgement the broker refuses
-(INVALID_RECORD_STATE): the member polled the record when its lock was over.
+never polled it. The end of a member explains one such acquisition of each record: the member may have fetched it, or
+its last fetch was still waiting when it ended. Any other ends with its lock, so it takes the lock duration. What would
+need more time than there was is wrong; what fits is undecided. Nor does an acquisition count whose acknowledgement the
+broker refuses (INVALID_RECORD_STATE): the member polled the record when its lock was over.
 """
 _PATHS: dict[Path, tuple[str, str]] = {
     "write": ("The write path", "Counted per topic. A record is (producer, seq), whichever incarnation sent it."),

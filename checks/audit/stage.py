@@ -210,7 +210,7 @@ class _Audit:
         active: dict[Any, int] = dict(self.tally.each(counters.LAST_ACTIVE))
         return Shares(
             share_ranges(self.share_groups, self.ranges, lowest, self.observed),
-            members_of(active, self.lives),
+            members_of(active, self.lives, self.scenario.shares),
             disturbed_times(self.tables["faults"], self.end_us),
             self.end_us,
         )

@@ -1,9 +1,10 @@
 """Share groups (KIP-932): their settings, what each has to acquire of each partition, and what may end its locks.
 
 A broker keeps the lock and the delivery count of an acquired record in memory until the record is acknowledged or
-its lock expires. So locks end, and counts fall back, when the partition gets another leader. They also do when the
-connection of a member ends: the broker gives its records back and takes their delivery off the count
-(`DeliveryCountOps` in `SharePartition` of Apache Kafka).
+its lock expires. So locks end, and counts fall back, when the partition gets another leader. Locks also end with the
+connection of a member: the broker gives its records back and stores their counts (`releaseAcquiredRecords` in
+`SharePartition` of Apache Kafka 4.2). With the last connection of a group it forgets what is not stored (`onGroupEmpty`
+in `SharePartitionManager`), so counts may fall back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from chaos.scenario.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Life, Row
 from checks.audit.facts.observed import Observed, phase_times
+from checks.audit.facts.readers import entry_of
 
 LATE_US = 10_000_000
 """Time after a change within which the observer surely sees it, also if it waits for the answer of a dead broker."""
@@ -36,7 +38,8 @@ class ShareGroup:
     """A share group as the scenario describes it.
 
     earliest: whether it begins at the start of the log. lock_us, limit: duration of a lock and delivery limit, None if
-    the brokers of a user decide them.
+    the brokers of a user decide them. late_us: time within which brokers surely notice the end of a member. Until then
+    they may give new records to a fetch of it that waits for them (DelayedShareFetch).
     """
 
     name: str
@@ -45,6 +48,7 @@ class ShareGroup:
     committed_only: bool
     lock_us: int | None
     limit: int | None
+    late_us: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ def share_groups(scenario: Scenario) -> list[ShareGroup]:
     for entry in scenario.shares:
         topics = tuple(sorted({*entry.topics, *(found[entry.group].topics if entry.group in found else ())}))
         lock_ms, limit = (_number(scenario, entry, name) for name in (LOCK, LIMIT))
+        wait_us = 1000 * int(as_text(entry.config.get("fetch.max.wait.ms", 500)))
+        late_us = max(wait_us + LATE_US, found[entry.group].late_us if entry.group in found else 0)
         found[entry.group] = ShareGroup(
             entry.group,
             topics,
@@ -115,6 +121,7 @@ def share_groups(scenario: Scenario) -> list[ShareGroup]:
             entry.setting(ISOLATION) == "read_committed",
             None if lock_ms is None else lock_ms * 1000,
             limit,
+            late_us,
         )
     return list(found.values())
 
@@ -131,10 +138,18 @@ def _of_brokers(scenario: Scenario, name: str) -> bool:
     return f"group.{name}" in scenario.cluster.config
 
 
-def members_of(active: Mapping[tuple[str, int, str], int], lives: Mapping[tuple[str, int], Life]) -> list[ShareMember]:
-    """Return members with their ends. active: the last time in the rows of each consumer, incarnation and group."""
+def members_of(
+    active: Mapping[tuple[str, int, str], int], lives: Mapping[tuple[str, int], Life], shares: Iterable[Share]
+) -> list[ShareMember]:
+    """Return every incarnation of a member with its end. shares: the entries of the scenario.
+
+    active: the last time in the rows of each consumer, incarnation and group. A member without rows may have had
+    records, too: those that it fetched and did not poll.
+    """
+    groups = {entry.name: entry.group for entry in shares}
+    idle = {(*life, groups[entry_of(life[0])]): 0 for life in lives if entry_of(life[0]) in groups}
     members = []
-    for (consumer, incarnation, group), active_us in sorted(active.items()):
+    for (consumer, incarnation, group), active_us in sorted({**idle, **active}.items()):
         life = lives.get((consumer, incarnation))
         ended = life.ended_us if life and life.ended_us is not None else NEVER_US
         members.append(ShareMember(consumer, incarnation, group, active_us, ended))

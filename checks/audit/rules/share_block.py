@@ -79,6 +79,15 @@ class ShareBlock:
         led = any(since <= at_us <= until_us + LATE_US for at_us in self.range.leader_changes)
         return led or any(self.member(int(row)).may_have_ended(until_us) for row in rows)
 
+    def ended_members(self, since_us: Ints, until_us: int) -> Ints:
+        """Return how many members may have taken records with them that were sent at some moments.
+
+        They ended after the send, or so shortly before it that a fetch of them still waited, and before `until_us`.
+        """
+        members = [m for m in self.facts.shares.members if m.group == self.name and m.may_have_ended(until_us)]
+        ends = np.sort(np.array([m.ended_us for m in members], np.int64))
+        return len(ends) - np.searchsorted(ends, since_us - self.group.late_us)
+
     def is_disturbed(self, from_us: int, until_us: int) -> bool:
         """Return whether a fault may have ended connections or lost answers within a time."""
         return any(begin <= until_us and end >= from_us for begin, end in self.facts.shares.disturbed)

@@ -29,8 +29,8 @@ def unacquired(s: ShareBlock, tally: Tally) -> None:
 
     lost_share: the group is past the record, by the offsets and the lag that its coordinator gave. stalled_share: it is
     not. A group that begins at the latest offset has a range only from the first record that it acquired on. If locks
-    may have expired as often as the delivery limit allows before a poll returned the record, the broker may have
-    archived it: undetermined.
+    may have ended as often as the delivery limit allows before a poll returned the record, the broker may have archived
+    it: undetermined. A lock ends when it expires, or with its member.
     """
     missing, log = s.missing(), s.block.log
     past = log["offset"][missing] < s.range.past
@@ -44,11 +44,13 @@ def unacquired(s: ShareBlock, tally: Tally) -> None:
 
 
 def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:
-    """Return the records that were there for as long as all their deliveries take to expire."""
+    """Return the records of which all deliveries may have ended without a poll that returned them."""
     lock_us, limit = s.group.lock_us, s.group.limit
     if lock_us is None or limit is None:
         return np.ones(len(written_us), np.bool_)
-    may: Mask = (written_us == NONE) | (s.facts.shares.end_us - written_us >= limit * lock_us)
+    end_us = s.facts.shares.end_us
+    expired = limit - s.ended_members(written_us, end_us)  # deliveries of which the lock has to expire
+    may: Mask = (written_us == NONE) | (end_us - written_us >= expired * lock_us)
     return may
 
 
@@ -113,9 +115,10 @@ def _redelivered(s: ShareBlock, row: int, first: int) -> dict[str, Any]:
 def miscounted_share(s: ShareBlock, tally: Tally) -> None:
     """Report delivery counts that are not one more than the highest one before.
 
-    A higher count means acquisitions that no poll returned. Each of them held the record until its lock expired, so it
-    needs that time; if there was enough of it, undetermined. A count that fell back is legal after a new leader or the
-    end of a member; while a fault may have ended a connection, undetermined.
+    A higher count means acquisitions that no poll returned. The end of a member explains one of them: it took records
+    with it that it had fetched, and not polled. Any other held the record until its lock expired, so it needs that
+    time; if there was enough of it, undetermined. A count that fell back is legal after a new leader or the end of a
+    member; while a fault may have ended a connection, undetermined.
     """
     found: list[tuple[int, int]] = []
     for rows in _odd(s):
@@ -123,6 +126,8 @@ def miscounted_share(s: ShareBlock, tally: Tally) -> None:
         for i, row in enumerate(rows.tolist()):
             count, at_us = int(s.rows["count"][row]), int(s.rows["acquired_us"][row])
             unseen = count - highest - 1
+            if unseen > 0:
+                unseen = max(0, unseen - _taken_along(s, row))
             if unseen < 0 and (s.is_stale(row) or s.is_of_former_leader(row)):
                 continue  # polled late
             if unseen > 0 and not _fits(s, row, unseen, rows[: i + 1]):
@@ -159,13 +164,18 @@ def _is_counted(counts: Ints) -> bool:
     return bool((np.sort(counts) == np.arange(1, len(counts) + 1)).all())
 
 
+def _taken_along(s: ShareBlock, row: int) -> int:
+    """Return how many members may have had a record that was acquired later, and ended before they polled it."""
+    sent_us, at_us = s.rows["sent_us"][[row]], int(s.rows["acquired_us"][row])
+    return int(s.ended_members(sent_us, at_us)[0])
+
+
 def _fits(s: ShareBlock, row: int, unseen: int, rows: Ints) -> bool:
     """Return whether so many acquisitions that no poll returned may have come before one."""
     at_us, sent_us, lock_us = int(s.rows["acquired_us"][row]), int(s.rows["sent_us"][row]), s.group.lock_us
     if lock_us is None or sent_us == NONE or at_us - sent_us >= unseen * lock_us:
         return True
-    ended = any(m.group == s.name and m.may_have_ended(at_us) for m in s.facts.shares.members)
-    return ended or s.may_reset(rows, at_us) or s.is_disturbed(sent_us, at_us)
+    return s.may_reset(rows, at_us) or s.is_disturbed(sent_us, at_us)
 
 
 def lock_overrun(s: ShareBlock, tally: Tally) -> None:

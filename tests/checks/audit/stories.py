@@ -2832,6 +2832,19 @@ def archived_perhaps_without_a_poll(s: Story) -> None:
     s.wrote(0, 1).acquires(1, 0).ends().share_seen(2, 0)
 
 
+@story(lost_share__undetermined=1)
+def archived_perhaps_with_the_members_that_had_it(s: Story) -> None:
+    s.consumer = {"share.record.lock.duration.ms": 3_600_000, "share.delivery.count.limit": 2}
+    s.wrote(0, 1).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer")
+    s.life(s.reader(2), "started", "stopped", role="consumer").share_seen(2, 0)
+
+
+@story(lost_share=1)
+def passed_though_one_delivery_was_left_after_the_crash(s: Story) -> None:
+    s.consumer = {"share.record.lock.duration.ms": 3_600_000, "share.delivery.count.limit": 2}
+    s.wrote(0, 1).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer").share_seen(2, 0)
+
+
 @story(stalled_share=1)
 def not_acquired_when_the_drain_ended(s: Story) -> None:
     s.wrote(0, 1, 2).acquires(1, 0, 1).ends().share_seen(2, 1)
@@ -2936,6 +2949,32 @@ def counted_one_too_many(s: Story) -> None:
 @story(miscounted_share=1)
 def counted_two_at_once(s: Story) -> None:
     s.wrote(0).acquires(1, 0, count=2).ends().share_seen(1, 0)
+
+
+@story()
+def counted_two_after_the_crash_of_a_member_that_had_not_polled(s: Story) -> None:
+    s.members = 3
+    s.life(s.reader(1), "started", role="consumer").wrote(0)
+    s.life(s.reader(1), "crashed", role="consumer").acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
+def counted_three_after_the_crash_of_a_member(s: Story) -> None:
+    s.wrote(0, 1).acquires(1, 1).ends()
+    s.life(s.reader(1), "crashed", role="consumer").acquires(2, 0, count=3).ends().share_seen(2, 0)
+
+
+@story(miscounted_share=1)
+def counted_two_though_the_member_ended_long_before_the_send(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer")
+    s.tick_on(40_000_000).wrote(1).acquires(2, 1, count=2).ends().share_seen(2, 0)
+
+
+@story()
+def counted_two_as_the_member_ended_shortly_before_the_send(s: Story) -> None:
+    """The brokers had not noticed it, and gave the record to a fetch that waited."""
+    s.wrote(0).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer")
+    s.tick_on(400_000).wrote(1).acquires(2, 1, count=2).ends().share_seen(2, 0)
 
 
 @story(miscounted_share__undetermined=1)

@@ -10,6 +10,7 @@ from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 
 OBSERVED_LATE_US = 10_000_000
 GONE_SOON_US = 2_000_000
+NOTICED_US = 10_500_000
 NEVER = 10**18
 CONNECTIONS = ("broker.", "coordinator.", "controller.", "cluster.", "link.", "wire.", "disk.", "log.", "election.")
 OTHERS = ("partition.reassign", "consumer.pause", "client.quota")
@@ -52,6 +53,7 @@ class Group:
     topic: str
     partition: int
     settings: dict[str, Any]
+    entries: set[str]
     held: dict[int, list[Held]] = field(default_factory=dict)
 
     @property
@@ -92,8 +94,23 @@ class Group:
         for kind in ("crashed", "stopped"):
             ends = [r["at_us"] for r in events if r["event"] == kind]
             if ends:
-                return bool(max(own) <= at_us and min(ends) <= at_us + GONE_SOON_US)
+                return bool(max(own, default=0) <= at_us and min(ends) <= at_us + GONE_SOON_US)
         return False
+
+    def ends(self, since_us: int, until_us: int) -> int:
+        """How many members may have had a record of that age when they ended."""
+        lives: dict[tuple[str, int], list[Row]] = {}
+        for row in self.case.rows["lifecycle"]:
+            if row["client"].partition("/")[0] in self.entries:
+                lives.setdefault((row["client"], row["incarnation"]), []).append(row)
+        number = 0
+        for member, events in lives.items():
+            if self.gone(member, until_us):
+                crashes = [r["at_us"] for r in events if r["event"] == "crashed"]
+                number += (
+                    min(crashes or [r["at_us"] for r in events if r["event"] == "stopped"]) >= since_us - NOTICED_US
+                )
+        return number
 
     def reset(self, held: list[Held], until_us: int) -> bool:
         since = min(-1 if h.row["sent_us"] is None else h.row["sent_us"] for h in held)
@@ -114,6 +131,10 @@ class Group:
         return Finding(check, "", self.name, self.topic, self.partition, r["offset"], *who, r["consumer"])
 
 
+def _entries(scenario: Scenario, group: str) -> set[str]:
+    return {entry.name for entry in scenario.shares if entry.group == group}
+
+
 def _is_of(row: Row, member: tuple[str, int], group: str) -> bool:
     return (row["consumer"], row["incarnation"]) == member and row["group"] == group
 
@@ -123,7 +144,7 @@ def judge_sharing(case: Case, scenario: Scenario, verdict: Judgement) -> None:
     places = {(r["topic"], r["partition"]) for r in case.rows["log_range"]}
     for entry in scenario.shares:
         for topic, partition in sorted(p for p in places if p[0] in entry.topics):
-            group = Group(case, entry.group, topic, partition, dict(entry.settings))
+            group = Group(case, entry.group, topic, partition, dict(entry.settings), _entries(scenario, entry.group))
             for row in case.rows["acquisitions"]:
                 if (row["group"], row["topic"], row["partition"]) == (group.name, topic, partition):
                     group.held.setdefault(row["offset"], []).append(Held(row, _answer(case, row)))
@@ -156,8 +177,9 @@ def _unacquired(group: Group, verdict: Judgement) -> None:
         if offset in group.held:
             continue
         check = "lost_share" if offset < past else "stalled_share"
-        age_us = _end(group.case) - record["timestamp"]
-        if offset < begin or (check == "lost_share" and age_us >= group.limit * group.lock_us):
+        end_us, written_us = _end(group.case), record["timestamp"]
+        expired = group.limit - group.ends(written_us, end_us)
+        if offset < begin or (check == "lost_share" and end_us - written_us >= expired * group.lock_us):
             verdict.undetermined[check, group.name] += 1
             verdict.examined[check, group.name] -= 1
             continue
@@ -219,14 +241,12 @@ def _counted(group: Group, held: list[Held], verdict: Judgement) -> None:
 def _unseen(group: Group, held: Held, number: int, so_far: list[Held]) -> str:
     """Whether so many acquisitions can have come before one without a row."""
     sent_us = held.row["sent_us"]
+    number -= group.ends(-1 if sent_us is None else sent_us, held.at_us)
+    if number <= 0:
+        return ""
     if sent_us is None or held.at_us - sent_us >= number * group.lock_us:
         return "undetermined"
-    members = {(r["consumer"], r["incarnation"]) for r in group.case.rows["acquisitions"] if r["group"] == group.name}
-    members |= {
-        (r["consumer"], r["incarnation"]) for r in group.case.rows["acknowledgements"] if r["group"] == group.name
-    }
-    excused = any(group.gone(member, held.at_us) for member in members)
-    excused = excused or group.reset(so_far, held.at_us) or group.disturbed(sent_us, held.at_us)
+    excused = group.reset(so_far, held.at_us) or group.disturbed(sent_us, held.at_us)
     return "undetermined" if excused else "found"
 
 
