@@ -66,6 +66,7 @@ class Observer:
         self._ids: dict[str, str | None] = {}
         self._writer = TableWriter(run.ledger, "cluster", "observer")
         self._recorded: dict[tuple[str, str], str] = {}
+        self._recorded_s: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._samples: list[tuple[float, Callable[[Kafka], None]]] = [
@@ -102,6 +103,12 @@ class Observer:
     def partitions(self, topics: Collection[str] | None = None) -> list[TopicPartition]:
         """Return the partitions observed so far, of all topics of the run or only of `topics`."""
         return [partition for partition in self._partitions if topics is None or partition.topic in topics]
+
+    def unchanged_s(self, group: str) -> float:
+        """Return for how long a group has answered with the same state and members, in s; 0 before an answer."""
+        with self._lock:
+            since_s = [self._recorded_s.get((f"group:{group}", key)) for key in ("state", "members", "answers")]
+        return min(monotonic() - at_s if at_s is not None else 0.0 for at_s in since_s)
 
     def _repeat(self, every_s: float, sample: Callable[[Kafka], None]) -> None:
         kafka = self._connect()
@@ -221,7 +228,7 @@ class Observer:
             for entity, key, value in observations:
                 text = json.dumps(value, separators=(",", ":"))
                 if self._recorded.get((entity, key)) != text:
-                    self._recorded[entity, key] = text
+                    self._recorded[entity, key], self._recorded_s[entity, key] = text, monotonic()
                     rows.append({"at_us": at_us, "entity": entity, "key": key, "value": text})
             if rows:
                 self._writer.append_rows(rows)

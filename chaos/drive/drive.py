@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
+from chaos.drive.formation import wait_formed
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
@@ -81,7 +82,7 @@ class Drive:
             with self._events.stage("clients"):
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
-                self._wait_groups(observer)
+                wait_formed(self._scenario, observer, self._limits.clients)
                 self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()
@@ -123,28 +124,6 @@ class Drive:
         for fault in faults.values():
             stack.callback(fault.finish, HEAL_TIMEOUT_S)
         return faults
-
-    def _wait_groups(self, observer: Observer) -> None:
-        """Wait until each group is stable with all its members; one member may hold all partitions before that."""
-        members: Counter[str] = Counter()
-        later = Counter(client.rpartition("/")[0] for client in self._scenario.held_back())
-        for entry in self._readers:
-            if entry.mode == "subscribe":
-                members[entry.group] += max(0, entry.admitted_members - later[entry.name])
-        for share in self._scenario.shares:
-            members[share.group] += share.members - later[share.name]
-
-        def unformed() -> list[str]:
-            messages = []
-            for group, expected in members.items():
-                state = observer.groups.get(group)
-                count = len(state.members) if state else 0
-                if state is None or state.state != "Stable" or count != expected:
-                    name = state.state if state else "unknown"
-                    messages.append(f"{group} is {name} with {count} of {expected} members")
-            return messages
-
-        wait_until(lambda: not unformed(), self._limits.clients, lambda: f"not formed: {'; '.join(unformed())}")
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""

@@ -14,8 +14,17 @@ from chaos.scenario.setup import Setup
 
 EAGER = {"range": "eager", "roundrobin": "eager", "sticky": "eager", "cooperative-sticky": "cooperative"}
 """The rebalance protocol of the assignors (KIP-429)."""
+SETTLED_S = 0.3
+"""A group has settled after this time in state Stable with the same members and partitions: about one sample."""
+SETTLED_IN_STEPS_S = 2.0
+"""The same for rebalances in two steps (cooperative-sticky, KIP-848), where the group is Stable in between."""
 NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 """What a member reports that the coordinator refuses, as it has no assignor in common with all members."""
+
+
+def settled_after_s(assignor: str) -> float:
+    """Return after which time a group has settled. assignor: that of all its entries, "" if they differ."""
+    return SETTLED_S if assignor in ("range", "roundrobin") else SETTLED_IN_STEPS_S
 
 
 def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:

@@ -64,3 +64,20 @@ def test_a_sample_of_a_group_is_late_while_another_group_is_not_answered(tmp_pat
     observer._sample_groups(kafka)
     late = [(row["entity"], json.loads(row["value"])) for row in rows if row["key"] == "late"]
     assert late == [("group:billing", False), ("group:billing", True)] * 2
+
+
+def test_a_group_is_unchanged_since_its_last_other_state_or_members_or_missing_answer(tmp_path, monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr("chaos.observer.monotonic", lambda: now_s)
+    observer = Observer(Run.create(tmp_path, "unchanged"), lambda: None, [PARTITION], ["billing"])
+    observer._writer = SimpleNamespace(append_rows=lambda rows: None)
+    seen = []
+    states = ("PreparingRebalance", "Stable", "Stable", "Stable", None, "Stable")
+    for state, committed in zip(states, (1, 1, 1, 2, None, 2), strict=True):
+        answer = GroupState(state, 2, ()) if state else None
+        kafka = SimpleNamespace(group=lambda _, a=answer: a, committed_or_none=lambda *_, c=committed: {PARTITION: c})
+        observer._sample_groups(kafka)
+        now_s += 1.0
+        seen.append(observer.unchanged_s("billing"))
+    assert seen == [1.0, 1.0, 2.0, 3.0, 1.0, 1.0]
+    assert observer.unchanged_s("another") == 0.0

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from chaos.scenario.clients import Assign, Subscribe, uses_kip_848
+from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes.streams import ASSIGNOR as STREAMS
 from checks.audit.engine.counters import EPOCHS
@@ -22,10 +23,6 @@ from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VO
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""
-SETTLED_US = 300_000
-"""A group has settled after this time in state Stable with the same members and partitions: about one sample."""
-SETTLED_IN_STEPS_US = 2_000_000
-"""The same for rebalances in two steps (cooperative-sticky, KIP-848), where the group is Stable in between."""
 SETTLED = total("settled")
 """Settled assignments, by group."""
 COORDINATORS = total("coordinators")
@@ -167,7 +164,7 @@ def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]
 def _settled(observed: Observed, reader: Reader) -> list[Span]:
     """Return the spans in which the group was Stable with the same members and partitions for long enough."""
     keys = [(f"group:{reader.name}", key) for key in ("members", "state", "answers")]
-    minimum_us = SETTLED_US if reader.assignor in ("range", "roundrobin") else SETTLED_IN_STEPS_US
+    minimum_us = settled_after_s(reader.assignor) * 1e6
     found = []
     for s in observed.spans(*keys):
         members = s.values["members"]

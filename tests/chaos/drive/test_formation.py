@@ -1,0 +1,49 @@
+"""The wait for groups before the load, with the states of groups by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.drive.formation import wait_formed
+from chaos.errors import WaitTimeout
+from chaos.kafka.groups import GroupState
+from chaos.scenario.load import parse
+
+HEAD = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, records: 9}]\n"
+
+
+def wait(entries, members, unchanged_s, state="Stable"):
+    """Wait for a group of these entries, of which the observer sees `members` for `unchanged_s`."""
+    scenario = parse(f"{HEAD}{entries}", "x")
+    seen = {"g": GroupState(state, 1, (SimpleNamespace(),) * members)}
+    observer = SimpleNamespace(groups=seen, unchanged_s=lambda group: unchanged_s)
+    wait_formed(scenario, observer, 0.0)
+
+
+def group(assignors, members=2):
+    return (
+        f"consumers: [{{mode: subscribe, name: billing, group: g, members: {members}, topics: [orders], "
+        f"config: {{partition.assignment.strategy: '{assignors}'}}}}]\n"
+    )
+
+
+def test_a_group_has_settled_later_if_its_partitions_move_in_two_steps():
+    wait(group("range"), 2, 0.4)
+    wait(group("cooperative-sticky"), 2, 2.1)
+    with pytest.raises(WaitTimeout, match="g changed within the last 2 s"):
+        wait(group("cooperative-sticky"), 2, 1.9)
+    with pytest.raises(WaitTimeout, match=r"g changed within the last 0\.3 s"):
+        wait(group("range"), 2, 0.2)
+
+
+def test_a_group_without_all_its_members_or_in_another_state_is_not_formed():
+    with pytest.raises(WaitTimeout, match="g is Stable with 1 of 2 members"):
+        wait(group("range"), 1, 9.0)
+    with pytest.raises(WaitTimeout, match="g is CompletingRebalance with 2 of 2 members"):
+        wait(group("range"), 2, 9.0, "CompletingRebalance")
+
+
+def test_members_that_join_later_are_not_awaited():
+    join = "faults: [{name: join, kind: consumer.join, target: {member: billing/1}, when: {acked: 2}}]\n"
+    wait(group("range") + join, 1, 9.0)
+    wait(group("range", members=1) + join, 0, 9.0, "Dead")
