@@ -69,32 +69,23 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-producer": (
         "chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[exactly"
     ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-legacy": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-assign_consumer"
-    ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-producer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-transactions": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
-    ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-group_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-assign_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-producer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-transactions": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
-    ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-group_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-assign_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-group_consumer"
     ),
     "chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[3.9.2": (
         "chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1"
@@ -108,35 +99,23 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/streams/test_streams.py::test_at_least_once_commits_without_transactions": (
         "chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1"
     ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[streams-processor": (
-        "chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1"
-    ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-producer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-transactions": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
-    ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-group_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-assign_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-producer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-transactions": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
-    ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-assign_consumer": (
-        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
-    ),
-    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[spark-assign_consumer": (
-        "chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates"
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer"
     ),
     "chaos/clients/test_conformance.py::test_the_example_of_the_page_keeps_every_point_of_a_producer": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"

@@ -116,7 +116,7 @@ def _values(column: ClientColumn) -> Values:
 
 
 def _reference(columns: list[ClientColumn], against: str) -> str:
-    ran = [column.client for column in columns if column.cell and column.cell.told]
+    ran = [column.client for column in columns if column.cell and column.cell.conclusive]
     return against if against in ran else next(iter(ran), "")
 
 
@@ -124,11 +124,11 @@ def _tests(
     scenario: str, values: Mapping[str, Values], columns: list[ClientColumn], reference: str, margin: float
 ) -> Iterator[_Test]:
     """Yield a test for each measure that both sides have in at least half of their runs."""
-    told = {column.client: column.cell.told for column in columns if column.cell}
-    for client in [client for client in told if client != reference]:
+    conclusive = {column.client: column.cell.conclusive for column in columns if column.cell}
+    for client in [client for client in conclusive if client != reference]:
         for measure, then in values.get(reference, {}).items():
             now = values[client].get(measure, [])
-            if now and len(now) * 2 >= told[client] and len(then) * 2 >= told[reference]:
+            if now and len(now) * 2 >= conclusive[client] and len(then) * 2 >= conclusive[reference]:
                 higher, _ = ranks.beyond(now, then, margin, measure.resolution)
                 lower, _ = ranks.beyond(then, now, margin, measure.resolution)
                 yield _Test(scenario, client, measure, higher, lower)

@@ -110,7 +110,7 @@ class GateJudge:
             sentence=text,
             runs=runs,
             failed=failed,
-            told=len(conclusive),
+            conclusive=len(conclusive),
             low=low,
             high=high,
             reference=planned.number in {pair.other for pair in self.pairs if not pair.stored},
@@ -173,7 +173,7 @@ def _measured(now: Cell, then: Cell, against: str, times: Times) -> Iterator[Tim
     """
     values = _values(now, times)
     for (metric, scope, fault, stat), earlier in _values(then, times).items():
-        if len(earlier) * 2 < then.told:
+        if len(earlier) * 2 < then.conclusive:
             continue
         own, margin = values.get((metric, scope, fault, stat), []), times.margin_of(metric)
         resolution = RESOLUTION_US.get(metric, SAMPLED_US)
@@ -211,7 +211,7 @@ def _decide(measured: list[TimeComparison], cells: Mapping[int, Cell], times: Ti
     alpha = 1 - times.confidence
     slower = ranks.holm([1.0 if one.slower_p is None else one.slower_p for one in measured], alpha)
     return [
-        _decided(one, cells[one.cell].told, is_slower, alpha, len(measured))
+        _decided(one, cells[one.cell].conclusive, is_slower, alpha, len(measured))
         for one, is_slower in zip(measured, slower, strict=True)
     ]
 
@@ -247,7 +247,7 @@ def _too_few(comparisons: list[TimeComparison], gate: Gate) -> list[str]:
 def sentence(result: GateResult) -> str:
     """Return the summary of a gate: cells by verdict, integrity, and times."""
     by_verdict = {v: [cell for cell in result.cells if cell.verdict == v] for v in WORST_FIRST}
-    runs, conclusive = sum(len(cell.runs) for cell in result.cells), sum(cell.told for cell in result.cells)
+    runs, conclusive = sum(len(cell.runs) for cell in result.cells), sum(cell.conclusive for cell in result.cells)
     parts = [f"{len(by_verdict['pass'])} of {len(result.cells)} cells passed, in {runs} runs."]
     labels: dict[Verdict, str] = {"fail": "failed", "inconclusive": "inconclusive"}
     for verdict, label in labels.items():

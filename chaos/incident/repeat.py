@@ -43,7 +43,7 @@ class Repetition:
             "scenario": self.subject.name,
             "given": self.subject.source,
             "runs": len(self.runs),
-            "told": len(self.runs) - len(self.inconclusive),
+            "conclusive": len(self.runs) - len(self.inconclusive),
             "confidence": CONFIDENCE,
             "interval": "Clopper-Pearson",
             "rates": [asdict(rate) for rate in self.rates],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from chaos.run.result import Load, Metric, MetricKey, Verdict
 
@@ -76,8 +76,8 @@ class CellRun(_Data):
 class Cell(_Data):
     """One cell with its runs.
 
-    setup: a digest of the scenario without the releases; told: number of conclusive runs; failed: number of runs that
-    broke the contract; low, high: bounds of the share of runs that break the contract, at 95 % confidence.
+    setup: a digest of the scenario without the releases; conclusive: number of conclusive runs; failed: number of runs
+    that broke the contract; low, high: bounds of the share of runs that break the contract, at 95 % confidence.
     """
 
     number: int
@@ -87,7 +87,7 @@ class Cell(_Data):
     sentence: str
     runs: list[CellRun]
     failed: int
-    told: int
+    conclusive: int = Field(validation_alias=AliasChoices("conclusive", "told"))  # told: results of earlier versions
     low: float
     high: float
     reference: bool = False

@@ -112,9 +112,9 @@ def anomalies(scenario: ScenarioComparison) -> list[tuple[str, dict[str, str]]]:
 
 def _anomaly(column: ClientColumn, name: str) -> str:
     found = column.anomalies.get(name)
-    if column.cell is None or not column.cell.told:
+    if column.cell is None or not column.cell.conclusive:
         return "not known"
-    runs = f" in {found.runs} of {column.cell.told} runs" if found and column.cell.told > 1 else ""
+    runs = f" in {found.runs} of {column.cell.conclusive} runs" if found and column.cell.conclusive > 1 else ""
     return f"{found.count:,}{runs}" if found else "none"
 
 

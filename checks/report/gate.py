@@ -108,10 +108,10 @@ def _marks(gate: GateResult, cell: Cell) -> list[tuple[Mark, int]]:
 
 def share(cell: Cell) -> str:
     """Return the share of runs that broke the contract: `0 of 50: less than 5.8 %`, or an interval."""
-    if not cell.told:
+    if not cell.conclusive:
         return "not known"
     low = "less than" if cell.failed == 0 else f"{100 * cell.low:.1f} to"
-    return f"{cell.failed} of {cell.told}: {low} {100 * cell.high:.1f} %"
+    return f"{cell.failed} of {cell.conclusive}: {low} {100 * cell.high:.1f} %"
 
 
 def _median(us: float | None) -> str:

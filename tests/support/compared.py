@@ -57,12 +57,12 @@ def runs(
 
 
 def cell(number: int, client: str, of: Sequence[CellRun], scenario: str = SCENARIO) -> Cell:
-    told = sum(run.conclusive for run in of)
+    conclusive = sum(run.conclusive for run in of)
     failed = sum(run.verdict == "fail" for run in of)
     return Cell(
         number=number, key=Key(scenario=scenario, kafka="4.3.1", client=client, settings="default"), setup="s",
-        verdict=merge(run.verdict for run in of), sentence=f"{failed} of {told} broke it.", runs=list(of),
-        failed=failed, told=told, low=0, high=0.3,
+        verdict=merge(run.verdict for run in of), sentence=f"{failed} of {conclusive} broke it.", runs=list(of),
+        failed=failed, conclusive=conclusive, low=0, high=0.3,
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def cell(number: int, verdict: Verdict, scenario: str = "leader-kill", kafka: st
         sentence=words,
         runs=[run],
         failed=int(failing),
-        told=int(verdict != "inconclusive"),
+        conclusive=int(verdict != "inconclusive"),
         low=0,
         high=0.95,
         reference=kafka == "3.9.2",
