@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
     "anomalies",
+    "contract",
     "errors",
     "install.locations",
     "kafka.access",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.cluster.settings import ClusterSpec
+from chaos.contract import contract
 from chaos.drive import stages
 from chaos.errors import UsageError
 from chaos.history.recording import record
@@ -63,7 +64,7 @@ def entries(patterns: Iterable[str] = (), repeat: int = 1) -> list[Entry]:
 
 def expected_anomalies(scenario: Scenario) -> str:
     """Return the anomalies that the contract demands: `lost_write at least 1`, or `none`."""
-    bounds = scenario.expect.counts().items()
+    bounds = contract(scenario).counts().items()
     demanded = [f"{anomaly_name(kind, split)} {bound.describe()}" for (kind, split), bound in bounds if bound.min > 0]
     return ", ".join(demanded) or NOTHING
 

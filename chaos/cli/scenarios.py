@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chaos.cli.options import Scenario, Sets
 from chaos.errors import UsageError
+
+if TYPE_CHECKING:
+    from chaos.scenario.model import Scenario as Loaded
 
 EXAMPLES = {
     "list": "list --json",
@@ -60,9 +64,21 @@ def show(
         sys.stdout.write(json.dumps(data, indent=1) + "\n")
         return
     sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
+    sides = {name: load(find(scenario), sets or [], name) for name in loaded.variants} or {"": loaded}
+    sys.stdout.write("".join(f"# {line}\n" for line in _contracts(sides)))
     sys.stdout.write("# timeline:\n")
     for step in timeline.steps(loaded.faults):
         sys.stdout.write(f"#   {step.describe()}\n")
+
+
+def _contracts(sides: dict[str, Loaded]) -> Iterator[str]:
+    """Yield the lines of the derived contracts of a scenario and its variants, as far as they have one."""
+    from chaos.contract import contract
+
+    for name, side in sides.items():
+        if side.expect.promised:
+            yield f"contract{f' of {name}' if name else ''}, from what the settings promise under these faults:"
+            yield from (f"  {line.describe()}" for line in contract(side).lines)
 
 
 def schema() -> None:

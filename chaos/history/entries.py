@@ -16,7 +16,7 @@ from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 
 _MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
-_NOT_SETUP = {"title", "description", "expect", "limits", "schedule", "seed", "variants"}
+_NOT_SETUP = {"title", "description", "expect", "promised_differs", "limits", "schedule", "seed", "variants"}
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ class Bisection:
         """Return what must be equal for two releases to show the same."""
         if self.anomaly is not None:
             return outcome.count(self.anomaly) > 0
-        return signature(outcome, self.subject.scenario.expect)
+        return signature(outcome, self.subject.scenario)
 
     def _describe(self, outcome: RunOutcome) -> str:
         if self.anomaly is not None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
+from chaos.contract import contract
 from chaos.errors import UsageError
 from chaos.run.result import RunOutcome, anomaly_name
-from chaos.scenario.expect import Expect
+from chaos.scenario.model import Scenario
 
 CONFIDENCE = 0.95
 
@@ -25,23 +26,23 @@ def parse_anomaly(text: str) -> str:
     return anomaly_name(kind, split)
 
 
-def constrained(outcome: RunOutcome, expect: Expect) -> set[str]:
+def constrained(outcome: RunOutcome, scenario: Scenario) -> set[str]:
     """Return the anomalies of an outcome without those of which the contract allows any number: these are chance."""
     return set(outcome.anomalies) - {
-        anomaly_name(*key) for key, bound in expect.counts().items() if bound.min == 0 and bound.max is None
+        anomaly_name(*key) for key, bound in contract(scenario).counts().items() if bound.min == 0 and bound.max is None
     }
 
 
-def signature(outcome: RunOutcome, expect: Expect) -> frozenset[str]:
+def signature(outcome: RunOutcome, scenario: Scenario) -> frozenset[str]:
     """Return the verdict and the anomalies that the contract constrains; equal signatures are the same outcome."""
-    return frozenset({f"verdict {outcome.verdict}", *constrained(outcome, expect)})
+    return frozenset({f"verdict {outcome.verdict}", *constrained(outcome, scenario)})
 
 
-def differences(before: RunOutcome, after: RunOutcome, expect: Expect) -> list[str]:
+def differences(before: RunOutcome, after: RunOutcome, scenario: Scenario) -> list[str]:
     """Return a phrase for each difference between two outcomes; empty if they are the same."""
     verdicts = f"the verdict was {before.verdict} and is {after.verdict}"
     phrases = [verdicts] if before.verdict != after.verdict else []
-    old, new = (constrained(outcome, expect) for outcome in (before, after))
+    old, new = (constrained(outcome, scenario) for outcome in (before, after))
     phrases += [f"{name} is gone ({before.anomalies[name]:,} then)" for name in sorted(old - new)]
     phrases += [f"{name} is new ({after.anomalies[name]:,})" for name in sorted(new - old)]
     return phrases

@@ -78,7 +78,7 @@ def compare(now: RunOutcome, subject: Subject) -> tuple[bool | None, str]:
         return None, f"The replay is inconclusive: {now.sentence}"
     if before is None:
         return None, f"The incident had no result to compare with. The replay shows: {now.describe()}."
-    if phrases := differences(before, now, subject.scenario.expect):
+    if phrases := differences(before, now, subject.scenario):
         return False, f"Not the same outcome: {'; '.join(phrases)}."
     counts = f"then {before.describe()}; now {now.describe()}"
     return True, f"The same outcome: verdict {now.verdict}, the same kinds of anomalies ({counts})."

@@ -1,13 +1,23 @@
 """The contract of a scenario: the anomalies that may, must and must not appear.
 
-The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` requires at least one.
+The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` requires at least one. With
+`promised`, `chaos.contract` derives the kinds that are not named from the settings and the faults.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.scenario.names import ClientName, GroupId, TopicName
@@ -125,6 +135,11 @@ _metric_fields: dict[str, Any] = {
 
 
 class _Contract(Strict):
+    promised: bool = Field(
+        False,
+        description="derive each anomaly that is not named from the settings and the faults; `expect: promised` is "
+        "short for it, and so is no `expect`",
+    )
     groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
     send_failures: SendFailures = Field(SendFailures(), description="sends of all producers, by outcome")
     send_success: SendSuccess | None = Field(None, description="share of acknowledged sends over time")
@@ -145,8 +160,24 @@ class _Contract(Strict):
         "was over; any number if left out",
     )
 
+    @model_serializer(mode="wrap")
+    def _only_named(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Leave out what is not named beside `promised`: it is derived again, and a default would be a bound."""
+        data: dict[str, Any] = serialize(self)
+        if not self.promised:
+            return data
+        named = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        return {
+            name: data.get(name, value.model_dump(mode=info.mode) if isinstance(value, BaseModel) else value)
+            for name, value in named.items()
+            if value is not None
+        } | {"promised": True}
+
     def counts(self) -> dict[tuple[str, str], Bound]:
-        """Return the bound of every count by (kind, split). The split is empty for a kind without splits."""
+        """Return the bound of every count by (kind, split), without derived ones: see `chaos.contract.contract`.
+
+        The split is empty for a kind without splits.
+        """
         limits, bounds = dict(self), dict[tuple[str, str], Bound]()
         for kind, anomaly in ANOMALIES.items():
             for split in anomaly.splits or ("",):
@@ -172,3 +203,20 @@ if TYPE_CHECKING:
 else:
     Expect = create_model("Expect", __base__=_Contract, __doc__=__doc__, **_anomaly_fields, **_metric_fields)
     """The model of `expect:`, with one field per anomaly kind and per bounded time."""
+
+
+PROMISED = "promised"
+
+
+def _promised(value: Any) -> Any:
+    """Read `expect: promised`. Raises `ValueError` for another text, or for no value."""
+    if value == PROMISED:
+        return {PROMISED: True}
+    if value is None or isinstance(value, str | int | float | list):
+        what = "without a value" if value is None else f"{value!r} is not understood"
+        raise ValueError(f"{what}; write promised, {{}} if no anomaly may appear, or anomalies with their bounds")
+    return value
+
+
+Expected = Annotated[Expect, BeforeValidator(_promised, json_schema_input_type=Expect | Literal["promised"])]
+"""The value of `expect:`."""

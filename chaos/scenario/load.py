@@ -120,6 +120,8 @@ def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:
         _apply(changed, f"{path}={json.dumps(value)}")
     if variant.get("expect") is not None:
         changed["expect"] = variant["expect"]
+    if side.promised_differs:
+        changed["promised_differs"] = {**(changed.get("promised_differs") or {}), **side.promised_differs}
     return changed
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from chaos.anomalies import ANOMALIES
 from chaos.scenario import compaction, retention, rules
-from chaos.scenario.expect import Expect
+from chaos.scenario.expect import Expect, Expected
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
@@ -15,6 +17,19 @@ from chaos.scenario.faults.network import WireFault
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration
+
+
+def _check_anomaly(name: str) -> str:
+    kind, _, split = name.partition(".")
+    if kind not in ANOMALIES or split not in (ANOMALIES[kind].splits or ("",)):
+        lines = [f"{k}.{s}" if s else k for k, a in ANOMALIES.items() for s in a.splits or ("",)]
+        near = difflib.get_close_matches(name, lines, n=1, cutoff=0.5)
+        raise ValueError(f"there is no anomaly {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+    return name
+
+
+AnomalyName = Annotated[str, AfterValidator(_check_anomaly)]
+"""An anomaly, or a part of it that is counted separately, such as `duplicate_delivery.legal`."""
 
 
 class Limits(Strict):
@@ -29,18 +44,28 @@ class Limits(Strict):
 VariantName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
 
 
+Differences = dict[AnomalyName, Annotated[str, Field(min_length=1)]]
+
+
 class Variant(Strict):
     """One side of an A/B scenario: the values it changes, and its contract."""
 
     set: dict[str, Any] = Field({}, description="values by path, as for --set: producers.shop.config.acks: 1")
-    expect: Expect | None = Field(None, description="the contract of this side; the scenario's if left out")
+    expect: Expected | None = Field(None, description="the contract of this side; the scenario's if left out")
+    promised_differs: Differences = Field({}, description="as in the scenario, for this side; added to those")
 
 
 class Scenario(Setup):
     """A whole scenario. `resolved.json` and `python -m chaos show` contain every default."""
 
     faults: list[Fault] = []
-    expect: Expect = Expect()
+    expect: Expected = Field(
+        Expect(promised=True),
+        description="the contract; `promised`, or nothing, derives it from the settings and the faults",
+    )
+    promised_differs: Differences = Field(
+        {}, description="by anomaly: why `expect` differs from what the settings promise"
+    )
     limits: Limits = Limits()
     variants: dict[VariantName, Variant] = Field(
         {}, description="A/B: each is a run with the same seed and timeline; the report compares them"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos.anomalies import METRICS, PHRASES
+from chaos.contract import contract
 from chaos.scenario.expect import Bound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -24,7 +25,7 @@ class Term:
     """One value of the contract: its column in the summary row, and its bounds.
 
     rule: stem of the name of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the
-    bounds as text.
+    bounds as text; undecided: why the settings do not say whether the value is legal where it is out of its bounds.
     """
 
     rule: str
@@ -37,6 +38,7 @@ class Term:
     at_least: int = 0
     at_most: int | None = None
     condition: bool = False
+    undecided: str = ""
 
 
 def terms(resolved: Resolved) -> list[Term]:
@@ -67,10 +69,12 @@ def readers(s: Scenario) -> dict[str, str]:
 
 
 def _counts(s: Scenario) -> Iterator[Term]:
-    for (kind, split), bound in s.expect.counts().items():
+    for line in contract(s).lines:
+        kind, split = line.kind, line.split
         phrases = PHRASES[kind, split]
-        name = phrases.absent if bound.max == 0 else phrases.present
-        yield from _bounded(bound, Term(phrases.rule, f"{kind}_{split}" if split else kind, name, kind, split=split))
+        name = phrases.absent if line.bound.max == 0 else phrases.present
+        term = Term(phrases.rule, f"{kind}_{split}" if split else kind, name, kind, split=split)
+        yield from _bounded(line.bound, replace(term, undecided=line.reason if line.state == "not decided" else ""))
 
 
 def _times(s: Scenario) -> Iterator[Term]:

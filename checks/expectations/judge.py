@@ -76,6 +76,9 @@ def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list
         return "inconclusive", reason
     if value < term.at_least and unmet:
         return "inconclusive", f"{reason}; this is no violation, because a condition does not hold: {unmet[0]}"
+    if term.undecided:
+        advice = f"to decide it, give {term.check} in `expect`, as in expect: {{promised: true, {term.check}: 0}}"
+        return "inconclusive", f"{reason}; the settings do not say whether this is legal: {term.undecided}; {advice}"
     return "fail", reason
 
 

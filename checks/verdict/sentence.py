@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chaos.anomalies import PHRASES
+from chaos.contract import contract
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Verdict
 from chaos.scenario.model import Scenario
 
@@ -16,6 +17,7 @@ REASONS = {
     "again (at least once)",
 }
 """Findings that the guarantees of Kafka allow; the scenario alone allows all others."""
+BY_SCENARIO = "the scenario may cause it"
 
 UNKNOWN = "the producer got no response, so their presence in the log is no anomaly, nor is their absence"
 
@@ -103,12 +105,14 @@ def _cause(kind: str, split: str, findings: list[Finding]) -> str:
 def tolerated(scenario: Scenario, totals: Sequence[Count], counts: Counts) -> list[str]:
     """Return a line for each kind that was found and is optional, and one for writes of unknown outcome."""
     lines = []
-    for (kind, split), bound in scenario.expect.counts().items():
+    for term in contract(scenario).lines:
+        kind, split, bound = term.kind, term.split, term.bound
         count = sum(t.count for t in totals if (t.check, t.split) == (kind, split))
         if count and not bound.min and bound.holds(count):
             name = f"{kind}: {split}" if split else kind
-            reason = REASONS.get((kind, split), "the scenario may cause it")
-            lines.append(f"{name}, {count:,} ({bound.describe()} allowed by `expect`): {reason}.")
+            by = "the settings" if term.state == "allowed" else "`expect`"
+            reason = (term.reason if term.state == "allowed" else "") or REASONS.get((kind, split), BY_SCENARIO)
+            lines.append(f"{name}, {count:,} ({bound.describe()} allowed by {by}): {reason}.")
     if counts.unknown:
         lines.append(f"Writes of unknown outcome, {counts.unknown:,}: {UNKNOWN}.")
     return lines

@@ -37,7 +37,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 
 # Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
 OTHER_TEXTS = {
-    "Scenario": {"title", "description", "documented", "schedule", "variants"},
+    "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
     "Cluster": {"kafka", "bootstrap", "config"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Expect": {"client_errors"},
@@ -55,7 +55,10 @@ OTHER_TEXTS = {
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "Target": {"member", "random_member", "task_manager", "task_manager_of"},
-    "Variant": {"set"},  # applied before names get their prefix; a resolved scenario has no variants
+    "Variant": {
+        "set",
+        "promised_differs",
+    },  # applied before names get their prefix; a resolved scenario has no variants
     "TopicConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},
     "WireDrop": {"name", "client"},

@@ -1,0 +1,125 @@
+"""The derived contract of a scenario: each line with its bound and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from chaos.anomalies import ANOMALIES
+from chaos.contract.readers import reading, sharing
+from chaos.contract.table import FAMILIES, LineRules, Outcome, State, judge, rules
+from chaos.contract.writers import Situation, writing
+from chaos.scenario.expect import ANY, ZERO, Bound
+from chaos.scenario.model import Scenario
+
+SHOWN = 3
+"""Maximum number of clients, settings or faults in a reason."""
+_ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a contract: an anomaly or a part of it, whether it may appear, and why.
+
+    state: `given` if the scenario states the bound itself.
+    """
+
+    kind: str
+    split: str
+    state: State | str
+    bound: Bound
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The name in `expect`, such as `duplicate_delivery.legal`."""
+        return f"{self.kind}.{self.split}" if self.split else self.kind
+
+    def describe(self) -> str:
+        """Return the line as text."""
+        bound = "" if self.state in ("forbidden", "not decided") else f", {self.bound.describe()}"
+        return f"{self.name}: {self.state}{bound}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The bounds of all anomalies, in the order of the registry."""
+
+    lines: list[Line]
+
+    def counts(self) -> dict[tuple[str, str], Bound]:
+        """Return the bound of every count by (kind, split)."""
+        return {(line.kind, line.split): line.bound for line in self.lines}
+
+    def line(self, kind: str, split: str = "") -> Line:
+        """Return one line."""
+        return next(line for line in self.lines if (line.kind, line.split) == (kind, split))
+
+
+def contract(scenario: Scenario) -> Contract:
+    """Return the contract of a scenario: what `expect` states, and where it says `promised`, what is derived."""
+    given = scenario.expect.counts()
+    if not scenario.expect.promised:
+        return Contract([Line(kind, split, "given", bound, "") for (kind, split), bound in given.items()])
+    derived = derive(scenario)
+    stated = scenario.expect.model_fields_set
+    return Contract(
+        [
+            Line(line.kind, line.split, "given", given[line.kind, line.split], "`expect` states it")
+            if line.kind in stated
+            else line
+            for line in derived
+        ]
+    )
+
+
+def derive(scenario: Scenario) -> list[Line]:
+    """Return what the settings of a scenario promise under its faults, line by line."""
+    situations = {"write": list(writing(scenario)), "read": list(reading(scenario)), "share": list(sharing(scenario))}
+    found = {key: _line(key, line, situations[family]) for family in FAMILIES for key, line in rules(family).items()}
+    return [found[kind, split] for kind, anomaly in ANOMALIES.items() for split in anomaly.splits or ("",)]
+
+
+def differences(scenario: Scenario) -> list[Line]:
+    """Return the derived lines that do not imply the contract that a scenario states.
+
+    A derived line implies the stated one unless the stated one forbids the anomaly (its maximum is 0) and the derived
+    one does not, or the stated one demands it (its minimum is above 0) and the derived one does not allow it. A
+    maximum above 0 is a count of this scenario, which no setting promises. A stated line that allows what the settings
+    forbid is implied: the derived contract is the stricter one.
+    """
+    stated = scenario.expect.counts()
+
+    def differs(line: Line) -> bool:
+        bound = stated[line.kind, line.split]
+        return (bound.max == 0 and line.state != "forbidden") or (bound.min > 0 and line.state != "allowed")
+
+    return [] if scenario.expect.promised else [line for line in derive(scenario) if differs(line)]
+
+
+def _line(key: tuple[str, str], line: LineRules, situations: Iterable[Situation]) -> Line:
+    outcomes = [(s.who, outcome) for s in situations if (outcome := judge(line, s.facts)) is not None]
+    if not outcomes:
+        return Line(*key, "forbidden", ZERO, "nothing in the scenario can show it")
+    state = next(state for state in _ORDER if any(o.state == state for _, o in outcomes))
+    return Line(*key, state, ANY if state == "allowed" else ZERO, _reason([p for p in outcomes if p[1].state == state]))
+
+
+def _reason(outcomes: list[tuple[str, Outcome]]) -> str:
+    """Return the reasons of outcomes in one state, each once, with the clients, settings and faults behind them."""
+    grouped: dict[str, list[tuple[str, Outcome]]] = {}
+    for who, outcome in outcomes:
+        grouped.setdefault(outcome.why, []).append((who, outcome))
+    texts = []
+    for why, members in grouped.items():
+        parts = [_listed(who for who, _ in members)]
+        parts += [_listed(text for _, o in members for text in o.settings)]
+        parts += [_listed(text for _, o in members for text in o.faults)]
+        texts.append(f"{why} ({'; '.join(filter(None, parts))})")
+    return "; ".join(texts)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    found = list(dict.fromkeys(texts))
+    more = len(found) - SHOWN
+    return ", ".join(found[:SHOWN]) + (f" and {more} more" if more > 0 else "")

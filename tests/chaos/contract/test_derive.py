@@ -1,0 +1,225 @@
+"""Derived contracts: what is forbidden, allowed or not decided, by settings and faults, and why."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from chaos.anomalies import ANOMALIES
+from chaos.contract import contract, differences
+from chaos.contract.faults import classes
+from chaos.contract.table import FAMILIES, rules
+from chaos.errors import ScenarioError
+from chaos.scenario.faults import SPECS
+from chaos.scenario.load import load, parse
+from chaos.scenario.model import Scenario
+from chaos.scenario.shipped import shipped
+
+SIDES = [(name, side) for name, path in shipped().items() for side in load(path).variants or [""]]
+IN_SYNC = {"min.insync.replicas": 2}
+PLAIN = {"acks": "all", "enable.idempotence": False}
+KILL = {"name": "kill", "kind": "broker.kill", "target": {"leader_of": "orders/0"}, "when": {"acked": 100}}
+ALL_LINES = {(kind, split) for kind, anomaly in ANOMALIES.items() for split in anomaly.splits or ("",)}
+
+BASE: dict[str, Any] = {
+    "title": "t",
+    "topics": [{"name": "orders", "partitions": 2, "replication_factor": 3, "config": IN_SYNC}],
+    "producers": [{"name": "shop", "topic": "orders", "records": 500}],
+    "consumers": [
+        {
+            "mode": "subscribe",
+            "name": "billing",
+            "group": "billing",
+            "topics": ["orders"],
+            "config": {"auto.offset.reset": "earliest"},
+        }
+    ],
+}
+
+
+def fault(kind: str, **fields: Any) -> dict[str, Any]:
+    """Return a fault; its target is the leader of orders/0 if it has none."""
+    target = fields.pop("target", {"leader_of": "orders/0"})
+    return {"name": fields.pop("name", "fault"), "kind": kind, "target": target, "when": {"acked": 100}, **fields}
+
+
+def member(kind: str, name: str = "billing/1", **fields: Any) -> dict[str, Any]:
+    return fault(kind, target={"member": name}, **fields)
+
+
+def scenario(*faults: dict[str, Any], expect: Any = None, **parts: Any) -> Scenario:
+    """Return the base scenario with faults and other parts. `producer`, `consumer`, `topic` change the first entry."""
+    raw = copy.deepcopy(BASE)
+    for key, entries in (("producer", "producers"), ("consumer", "consumers"), ("topic", "topics")):
+        raw[entries][0] |= parts.pop(key, {})
+    raw |= {"faults": list(faults), **parts}
+    if expect is not None:
+        raw["expect"] = expect
+    return parse(yaml.safe_dump(raw), "test")
+
+
+def states(found: Scenario, state: str = "allowed") -> set[str]:
+    return {line.name for line in contract(found).lines if line.state == state}
+
+
+LOSES = {"lost_write", "offset_reuse", "dirty_read", "skipped_delivery", "duplicate_delivery.legal"}
+"""What may appear when records are gone that all in-sync replicas had."""
+
+
+@pytest.mark.parametrize(
+    ("found", "allowed"),
+    [
+        (scenario(), set()),
+        (scenario(KILL), {"duplicate_delivery.legal"}),
+        (scenario(fault("broker.wipe")), {"duplicate_delivery.legal"}),
+        (scenario(fault("log.truncate", target={"isr_of": "orders/0"})), LOSES),
+        (
+            scenario(fault("log.truncate", target={"isr_of": "orders/0"}), topic={"config": {"flush.messages": 1}}),
+            {"duplicate_delivery.legal"},
+        ),
+        (
+            scenario(KILL, producer={"config": PLAIN}),
+            {"duplicate_delivery.legal", "duplicate_write", "reordered_write"},
+        ),
+        (
+            scenario(KILL, producer={"client": "java", "config": PLAIN | {"max.in.flight.requests.per.connection": 1}}),
+            {"duplicate_delivery.legal", "duplicate_write"},
+        ),
+        (
+            scenario(KILL, producer={"client": "java", "config": {"acks": 1}}),
+            {"lost_write", "offset_reuse", "duplicate_write", "reordered_write", "duplicate_delivery.legal"},
+        ),
+        (scenario(member("consumer.crash")), {"duplicate_delivery.legal"}),
+        (scenario(member("consumer.crash"), producer={"config": {"acks": 1}}), {"duplicate_delivery.legal"}),
+        (scenario(member("consumer.leave")), set()),
+        (scenario(member("consumer.leave"), consumer={"commit": {"kind": "async"}}), {"duplicate_delivery.legal"}),
+        (
+            scenario(member("consumer.crash"), consumer={"commit": {"when": "before_processing"}}),
+            {"lost_processing", "overcommit"},
+        ),
+        (scenario(consumer={"commit": {"when": "before_processing"}}), {"overcommit"}),
+        (scenario(member("producer.crash", "shop/1"), producer={"resend": True}), {"duplicate_write"}),
+        (scenario(member("producer.crash", "shop/1")), set()),
+        (scenario(fault("topic.delete_records", target={"topic": "orders"}, leave=0)), {"evicted_delivery"}),
+    ],
+)
+def test_settings_and_faults_decide_what_may_appear(found: Scenario, allowed: set[str]) -> None:
+    assert states(found) == allowed
+
+
+@pytest.mark.parametrize("kind", ["broker.kill", "broker.stop", "broker.pause"])
+def test_one_replica_survives_a_restart_whatever_acks_are(kind: str) -> None:
+    alone = {"replication_factor": 1, "config": {}}
+    for acks in (1, "all"):
+        found = scenario(fault(kind), topic=alone, producer={"config": {"acks": acks, "enable.idempotence": False}})
+        assert contract(found).line("lost_write").state == "forbidden"
+    assert "lost_write" in states(scenario(fault("broker.wipe"), topic=alone))
+
+
+def test_a_release_decides_by_its_defaults() -> None:
+    old = scenario(KILL, producer={"client": "java:2.8.2", "config": {"linger.ms": 5}})
+    new = scenario(KILL, producer={"client": "java:4.3.1", "config": {"linger.ms": 5}})
+    assert {"lost_write", "duplicate_write", "reordered_write"} <= states(old)
+    assert states(new) == {"duplicate_delivery.legal"}
+    assert "acks=1 (default of kafka-clients 2.8.2)" in contract(old).line("lost_write").reason
+
+
+def test_entries_are_united_and_a_reason_names_the_entry_that_allows() -> None:
+    weak = {"name": "till", "topic": "orders", "records": 500, "config": {"acks": 1, "enable.idempotence": False}}
+    found = contract(scenario(KILL, producers=[*BASE["producers"], weak]))
+    for name in ("lost_write", "duplicate_write"):
+        line = found.line(name)
+        assert (line.state, line.bound.max) == ("allowed", None)
+        assert "till to orders" in line.reason
+        assert "shop to orders" not in line.reason
+        assert "kill (broker.kill)" in line.reason
+
+
+def test_members_with_other_commits_widen_the_contract_of_their_group() -> None:
+    other = {**BASE["consumers"][0], "name": "hasty", "commit": {"when": "before_processing"}}
+    mixed = [BASE["consumers"][0], other]
+    assert states(scenario(consumers=mixed)) == {"overcommit"}
+    crashed = contract(scenario(member("consumer.crash", "hasty/1"), consumers=mixed))
+    assert "hasty on orders" in crashed.line("lost_processing").reason
+    assert crashed.line("duplicate_delivery", "legal").state == "allowed"
+
+
+def test_a_fault_of_a_connection_concerns_only_the_clients_that_it_names() -> None:
+    cut = fault("wire.cut", api="Produce", client="till/*", side="response", count=1)
+    assert states(scenario(cut, producer={"config": PLAIN})) == set()
+    assert "duplicate_write" in states(scenario(cut | {"client": "shop/*"}, producer={"config": PLAIN}))
+    assert states(scenario(cut | {"client": "*", "api": "Fetch"}, producer={"config": PLAIN})) == {
+        "duplicate_delivery.legal"
+    }
+
+
+def test_a_change_of_topic_settings_counts_from_both_sides() -> None:
+    unclean = fault("topic.config", target={"topic": "orders"}, settings={"unclean.leader.election.enable": True})
+    kills = [fault("broker.kill", name=f"kill-{n}", target={"broker": n}) for n in (1, 2, 3)]
+    assert "lost_write" not in states(scenario(*kills))
+    assert "lost_write" in states(scenario(*kills, unclean | {"name": "unclean"}))
+
+
+def test_what_depends_on_times_is_not_decided_and_bounds_the_anomaly() -> None:
+    kills = [fault("broker.kill", name=f"kill-{n}", target={"broker": n}) for n in (1, 2)]
+    line = contract(scenario(*kills, fault("broker.wipe"))).line("lost_write")
+    assert (line.state, line.bound.max) == ("not decided", 0)
+
+
+def test_an_unknown_default_of_an_existing_cluster_is_not_decided_by_name() -> None:
+    parts = {"cluster": {"driver": "attached", "bootstrap": "a:9092"}}
+    line = contract(scenario(member("consumer.crash"), **parts)).line("evicted_delivery")
+    assert line.state == "not decided"
+    assert "on an existing cluster, which is not known" in line.reason
+
+
+def test_no_expect_is_promised_and_an_empty_one_forbids_everything() -> None:
+    assert scenario(KILL).expect.promised
+    assert contract(scenario(KILL, expect="promised")) == contract(scenario(KILL))
+    closed = contract(scenario(KILL, expect={}))
+    assert {line.state for line in closed.lines} == {"given"}
+    assert {bound.max for bound in closed.counts().values()} == {0}
+
+
+def test_a_named_line_counts_before_the_derived_one_also_after_a_round_trip() -> None:
+    found = scenario(KILL, expect={"promised": True, "duplicate_delivery": 0, "produce_unavailability": {"max": "9s"}})
+    for again in (found, Scenario.model_validate_json(found.model_dump_json()), Scenario(**found.model_dump())):
+        line = contract(again).line("duplicate_delivery", "legal")
+        assert (line.state, line.bound.max) == ("given", 0)
+        assert contract(again).line("lost_write").state == "forbidden"
+        assert again.expect.times() == {("produce_unavailability", "max"): 9.0}
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        ("promise", "'promise' is not understood; write promised"),
+        ([], r"\[\] is not understood; write promised"),
+        ({"promised": "perhaps"}, "expect.promised"),
+    ],
+)
+def test_another_text_is_refused(expect: Any, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        scenario(expect=expect)
+
+
+def test_an_explanation_of_an_unknown_anomaly_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"no anomaly 'lost_writes' \(did you mean lost_write\?\)"):
+        scenario(promised_differs={"lost_writes": "a reason"})
+
+
+@pytest.mark.parametrize(("name", "side"), SIDES)
+def test_the_derived_contract_of_a_shipped_scenario_implies_its_own_or_the_file_says_why_not(
+    name: str, side: str
+) -> None:
+    found = load(shipped()[name], variant=side)
+    assert not found.expect.promised, "a shipped scenario states its contract"
+    assert {line.name for line in differences(found)} == set(found.promised_differs)
+
+
+def test_every_line_has_a_rule_and_every_kind_of_fault_a_class() -> None:
+    assert {key for family in FAMILIES for key in rules(family)} == ALL_LINES
+    assert frozenset().union(*classes().values()) == set(SPECS)
