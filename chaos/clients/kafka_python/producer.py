@@ -16,25 +16,27 @@ from chaos.run.events import now_us
 
 
 def _limited(call: Callable[[], None]) -> None:
-    """Make a call in a thread. Raises `KafkaTimeoutError` after `END_S`, and the error of the call.
+    """Make a call in a thread. Raises the error of the call, and `KafkaTimeoutError` if it did not end within `END_S`.
 
     Releases 2.2.x may wait without end when the producer is fenced.
     """
-    errors: list[Exception] = []
+    ends: list[KafkaError | None] = []
 
     def run() -> None:
         try:
             call()
         except KafkaError as e:
-            errors.append(e)
+            ends.append(e)
+        else:
+            ends.append(None)
 
     thread = threading.Thread(target=run, name="end of transaction", daemon=True)
     thread.start()
     thread.join(END_S)
-    if thread.is_alive():
+    if not ends:  # also if another exception ended the thread: then nobody knows the outcome
         raise KafkaTimeoutError(f"the transaction did not end within {END_S:g} s")
-    if errors:
-        raise errors[0]
+    if ends[0] is not None:
+        raise ends[0]
 
 
 class Producer(ProducerAdapter):

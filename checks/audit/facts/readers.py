@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of
+from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of, uses_kip_848
 from chaos.scenario.model import Scenario
 
 LATEST = "latest"
@@ -15,12 +15,16 @@ EARLIEST = "earliest"
 
 @dataclass(frozen=True)
 class Entry:
-    """A scenario entry of a group: its topics, its auto.offset.reset, and its assignors in order of preference."""
+    """A scenario entry of a group: its topics, its auto.offset.reset, and its assignors in order of preference.
+
+    kip_848: whether its assignors are those of the broker.
+    """
 
     name: str
     topics: tuple[str, ...]
     reset: str = LATEST
     assignors: tuple[str, ...] = ()
+    kip_848: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,14 @@ class Reader:
         """Return the assignors of which the coordinator selects one for these members, none if that is not known.
 
         Each member votes for its first assignor that all of them support, and the one with most votes is selected
-        (`ClassicGroup.selectProtocol` in Apache Kafka). A tie is decided by the order of an unordered map.
+        (`ClassicGroup.selectProtocol` in Apache Kafka). A tie is decided by the order of an unordered map. As soon as
+        one member has group.protocol=consumer, the broker computes the assignment of all, and only such members vote.
         """
         if self.assignor:
             return (self.assignor,)
-        supported = {e.name: e.assignors for e in self.entries}
-        lists = [supported.get(entry_of(member), ()) for member in members]
+        known = {e.name: e for e in self.entries}
+        entries = [known.get(entry_of(member), Entry("", ())) for member in members]
+        lists = [e.assignors for e in [e for e in entries if e.kip_848] or entries]
         shared = set.intersection(*map(set, lists)) if lists else set()
         votes = Counter(next(a for a in own if a in shared) for own in lists if shared)
         most = max(votes.values(), default=0)
@@ -111,7 +117,7 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     )
     if c.mode == "subscribe":
         subscribed = tuple(sorted(set(c.topics_among(topics))))
-        entry = Entry(c.name, subscribed, reset, assignors_of(c.config, c.client))
+        entry = Entry(c.name, subscribed, reset, assignors_of(c.config, c.client), uses_kip_848(c.config))
         group = replace(reader, name=c.group, topics=subscribed, members=c.admitted_members)
         return [replace(group, assignor=entry.assignors[0], entries=(entry,))]
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)

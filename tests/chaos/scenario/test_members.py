@@ -93,6 +93,10 @@ def test_the_assignor_of_a_generation_is_what_most_of_its_members_vote_for() -> 
     assert group.assignors_for(["a/1", "b/1"]) == ("range", "roundrobin")
     assert group.assignors_for(["a/1", "a/2", "b/1"]) == ("range",)
     assert group.assignors_for(["somebody"]) == group.assignors_for([]) == ()
+    kip_848 = "name: b, config: {group.protocol: consumer, auto.offset.reset: earliest}"
+    (group,) = readers_of(scenario(strategy("a", "range"), kip_848))
+    assert group.assignors_for(["a/1"]) == ("range",)
+    assert group.assignors_for(["a/1", "b/1"]) == group.assignors_for(["b/1"]) == ("uniform",)
 
 
 RANGE, BOTH, COOPERATIVE = (

@@ -1689,7 +1689,8 @@ def _voted(s: Story, first: str, second: str, *held: str) -> None:
     """A generation of the second entry's member and those of the first entry, in this order."""
     s.partitions, s.members = 4, len(held) - 1
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": first}
-    s.beside = {"auto.offset.reset": "earliest", "partition.assignment.strategy": second}
+    own = {"group.protocol": "consumer"} if second == "KIP-848" else {"partition.assignment.strategy": second}
+    s.beside = {"auto.offset.reset": "earliest"} | own
     s.wrote(0).assigned().got(0).commit(1).revoked()
     members = [
         {"client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions], "topics": [s.name]}
@@ -1727,6 +1728,16 @@ def spread_after_a_tied_vote_as_neither_assignor_does(s: Story) -> None:
 @story(unbalanced_assignment=1)
 def spread_by_the_one_assignor_that_both_entries_have(s: Story) -> None:
     _voted(s, "mine,range", "range", "02", "1", "3")
+
+
+@story()
+def spread_by_the_brokers_as_one_entry_has_no_assignor(s: Story) -> None:
+    _voted(s, "range", "KIP-848", "02", "1", "3")
+
+
+@story(unbalanced_assignment=1)
+def spread_by_the_brokers_and_not_evenly(s: Story) -> None:
+    _voted(s, "range", "KIP-848", "012", "3")
 
 
 def _mixed_resets(s: Story) -> None:

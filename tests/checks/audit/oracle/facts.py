@@ -84,10 +84,13 @@ class ReaderFacts:
 
     def elected(self, members: list[str]) -> set[str]:
         """The assignors that the group may have elected. Each member votes for the first of its own that all members
-        support, and a tie may end in any way. Empty where it is not known."""
+        support, and a tie may end in any way. A member without one leaves it to the brokers, which then spread the
+        partitions of all. Empty where it is not known."""
         if self.assignor:
             return {self.assignor}
         own = [a for m in members for name, _, a in self.entries if m.startswith(f"{name}/")]
+        if ("uniform",) in own and len(own) == len(members):
+            return {"uniform"}
         votes = [next((a for a in mine if all(a in others for others in own)), "") for mine in own]
         if len(own) < len(members) or not all(votes):
             return set()
