@@ -28,8 +28,8 @@ from chaos.kafka import admin
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.schemas import DescribeShareGroupOffsetsRequest
 from chaos.kafka.settings import as_text
+from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
@@ -131,10 +131,10 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
 
 def _set_up_share_groups(kafka: Kafka, shares: Sequence[Share]) -> None:
     """Set the settings of the share groups. Raises `ClusterError` if the cluster has share groups disabled."""
-    if not kafka.supports(DescribeShareGroupOffsetsRequest.API_KEY, version=1):
+    if not has_share_groups(kafka, shares[0].group):
         raise ClusterError(
-            "the brokers do not answer requests about share groups: they need Kafka 4.2 or later and the feature "
-            "share.version=1 (kafka-features.sh upgrade --feature share.version=1)"
+            "the brokers have no share groups: they need Kafka 4.2 or later and the feature share.version=1 "
+            "(kafka-features.sh upgrade --feature share.version=1)"
         )
     for share in shares:
         values = {name: as_text(value) for name, value in share.settings.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -14,6 +15,7 @@ from chaos.kafka.partition import TopicPartition, by_topic
 from chaos.kafka.schemas import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 
 GROUP_ID_NOT_FOUND = 69
+_UNSUPPORTED = 35
 _SHARE = 2
 """Key type of FindCoordinator for the state of a share group in one partition."""
 
@@ -28,6 +30,18 @@ class SharePosition:
 
     start: int | None
     lag: int | None
+
+
+def has_share_groups(kafka: Kafka, group: str) -> bool:
+    """Return whether brokers can have share groups: their release can, and their feature share.version is not 0.
+
+    With the feature at 0 they list the requests of share groups, and refuse each group.
+    """
+    if not kafka.supports(DescribeShareGroupOffsetsRequest.API_KEY, version=1):
+        return False
+    groups: list[dict[str, Any]] = [{"group_id": group, "topics": []}]
+    answer = kafka.ask_any(messages.request(DescribeShareGroupOffsetsRequest[1], groups=groups))
+    return answer is not None and answer.groups[0].error_code != _UNSUPPORTED
 
 
 def share_group(kafka: Kafka, group: str) -> GroupState | None:

@@ -11,7 +11,13 @@ from chaos.kafka.schemas import (
     DescribeShareGroupOffsetsResponse,
     ShareGroupDescribeResponse,
 )
-from chaos.kafka.share_groups import SharePosition, share_coordinator, share_group, share_positions
+from chaos.kafka.share_groups import (
+    SharePosition,
+    has_share_groups,
+    share_coordinator,
+    share_group,
+    share_positions,
+)
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
@@ -27,6 +33,9 @@ class Kafka:
 
     def metadata(self) -> Any:
         return SimpleNamespace(topic_ids={"orders": "abc"})
+
+    def supports(self, api: int, version: int) -> bool:
+        return (api, version) == (90, 1) and self.known is not None
 
     def ask(self, broker: int, request: Any) -> Any:
         self.asked.append((broker, request))
@@ -59,6 +68,13 @@ def test_the_request_names_each_partition_once() -> None:
     assert broker == 2 and request.API_KEY == DescribeShareGroupOffsetsRequest.API_KEY == 90
     assert request.groups[0].topics[0].partitions == [0, 1]
     assert DescribeShareGroupOffsetsResponse.API_KEY == 90 and ShareGroupDescribeResponse.API_KEY == 77
+
+
+def test_brokers_with_the_feature_at_0_refuse_share_groups_although_they_list_the_requests() -> None:
+    assert has_share_groups(Kafka(positions()), "g")
+    assert has_share_groups(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=69)])), "g")
+    assert not has_share_groups(Kafka(SimpleNamespace(groups=[SimpleNamespace(error_code=35)])), "g")
+    assert not has_share_groups(Kafka(positions(), coordinator=None), "g")
 
 
 def test_an_unknown_share_group_is_dead_and_one_that_moves_is_unknown() -> None:
