@@ -63,4 +63,13 @@ SHARES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} {were} delivered beyond the delivery limit",
     ),
+    "aborted_share": _share(
+        "a record of an aborted transaction was acquired by a share group with share.isolation.level=read_committed",
+        "nothing a setting can do: report it as a bug of the broker",
+        "AbortedShares",
+        "No record of an aborted transaction is acquired",
+        "Records of aborted transactions are acquired",
+        "acquisitions by read_committed groups",
+        "{n} {records} of aborted transactions {were} acquired",
+    ),
 }

@@ -26,6 +26,7 @@ class ResetShareOffsets(Fault[specs.ResetShareOffsets], spec=specs.ResetShareOff
         starts = world.kafka.start_offsets(names) if self.spec.to == "earliest" else world.kafka.end_offsets(names)
         if set(starts) != set(names):
             raise FaultError(f"not all of {', '.join(map(str, names))} return their offsets")
+        self.evidence["offsets"] = {str(name): offset for name, offset in starts.items()}
         admin.alter_share_offsets(world.kafka, self._group, starts)
         self._starts, self.begun = starts, True
         return f"set {self._group} to {', '.join(f'{name}: {offset}' for name, offset in starts.items())}"

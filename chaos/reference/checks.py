@@ -37,6 +37,9 @@ never polled it. The end of a member explains one such acquisition of each recor
 its last fetch was still waiting when it ended. Any other ends with its lock, so it takes the lock duration. What would
 need more time than there was is wrong; what fits is undecided. Nor does an acquisition count whose acknowledgement the
 broker refuses (INVALID_RECORD_STATE): the member polled the record when its lock was over.
+
+The fault `share.reset_offsets` makes the group begin again at its offset: records that it accepted before come back by
+right, and records before the offset that nobody had acquired are lost to it.
 """
 _PATHS: dict[Path, tuple[str, str]] = {
     "write": ("The write path", "Counted per topic. A record is (producer, seq), whichever incarnation sent it."),

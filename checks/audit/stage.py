@@ -209,7 +209,7 @@ class _Audit:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))
         active: dict[Any, int] = dict(self.tally.each(counters.LAST_ACTIVE))
         return Shares(
-            share_ranges(self.share_groups, self.ranges, lowest, self.observed),
+            share_ranges(self.share_groups, self.ranges, lowest, self.observed, moves_of(self.tables["faults"])),
             members_of(active, self.lives, self.scenario.shares),
             disturbed_times(self.tables["faults"], self.end_us),
             self.end_us,

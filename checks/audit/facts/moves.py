@@ -1,4 +1,4 @@
-"""Committed offsets of a group that a fault deleted or set, or that vanished (`vanished.py`).
+"""Offsets of a group or share group that a fault deleted or set, or that vanished (`vanished.py`).
 
 A redelivery from a moved offset is legal, and a commit below the offset that was in force before the move is no rewind.
 A record that the reader leaves out because of a move is still a skip.
@@ -60,10 +60,10 @@ def group_recreated(moves: Iterable[Move], group: str | None, from_us: int, to_u
 
 
 def moves_of(faults: Iterable[Row]) -> list[Move]:
-    """Return the moves by faults of the kinds `group.*`. A fault that failed may or may not have moved offsets."""
+    """Return the moves by faults of groups and share groups. One that failed may or may not have moved offsets."""
     phases: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
     for row in sorted(faults, key=lambda r: -r["at_us"]):
-        if row["kind"].startswith("group."):
+        if row["kind"].startswith(("group.", "share.")):
             phases[row["fault"], row["kind"], row["target"]][row["phase"]] = row
     found = []
     for (fault, kind, target), rows in phases.items():

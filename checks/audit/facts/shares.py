@@ -10,7 +10,7 @@ in `SharePartitionManager`), so counts may fall back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Life, Row
+from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import Observed, phase_times
 from checks.audit.facts.readers import entry_of
 
@@ -71,7 +72,8 @@ class ShareRange:
     """The range of one share group in one partition.
 
     start: the first offset that it has to acquire, None if unknown. past: the offset before which all records have
-    their final state at the end of the drive. leader_changes: when the observer saw another leader epoch.
+    their final state at the end of the drive. leader_changes: when the observer saw another leader epoch. moves: by
+    faults that set its start offset. The coordinator then forgets the state of all records.
     """
 
     group: ShareGroup
@@ -80,11 +82,16 @@ class ShareRange:
     start: int | None
     past: int
     leader_changes: tuple[int, ...]
+    moves: tuple[Move, ...] = ()
 
     @property
     def done(self) -> bool:
         """Whether all records had their final state at the end of the drive."""
         return self.past == NEVER_US
+
+    def moves_between(self, from_us: int, until_us: int) -> list[Move]:
+        """Return the moves that may have happened within a time."""
+        return [move for move in self.moves if move.from_us <= until_us and move.to_us >= from_us]
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,7 @@ def share_ranges(
     partitions: Iterable[tuple[str, int]],
     lowest: Mapping[tuple[str, str, int], int],
     observed: Observed,
+    moves: Sequence[Move],
 ) -> dict[tuple[str, int], list[ShareRange]]:
     """Return the ranges by partition. lowest: the lowest offset acquired, by group, topic and partition.
 
@@ -174,7 +182,8 @@ def share_ranges(
             if topic in group.topics:
                 start = 0 if group.earliest else lowest.get((group.name, topic, partition))
                 past = _past(observed, group.name, topic, partition)
-                found[topic, partition].append(ShareRange(group, topic, partition, start, past, changes))
+                own = tuple(m for m in moves if m.group == group.name and m.touches(topic, partition))
+                found[topic, partition].append(ShareRange(group, topic, partition, start, past, changes, own))
     return dict(found)
 
 

@@ -1,4 +1,4 @@
-"""Records that a read_committed reader must not see: aborted_read, precommitted_read."""
+"""Records that a read_committed reader must not see: aborted_read, precommitted_read, aborted_share."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import numpy as np
 
 from chaos.scenario.clients import reads_committed
 from chaos.scenario.model import Scenario
+from chaos.scenario.share import ISOLATION
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
-from checks.audit.findings import Finding
+from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, readers_with
+from checks.audit.rules.share_block import ShareBlock
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
+ACQUIRED_COMMITTED = total("acquired_committed")
+"""Acquisitions of share groups that read committed records only, by group."""
 
 
 def isolation(r: ReaderBlock, tally: Tally) -> None:
@@ -123,6 +127,24 @@ def _no_read_committed(s: Scenario) -> str:
     return no_transactions(s)
 
 
+def aborted_share(s: ShareBlock, tally: Tally) -> None:
+    """Report acquisitions by a read_committed share group of records that the final log hides from such readers."""
+    if not s.group.committed_only:
+        return
+    tally.add(ACQUIRED_COMMITTED, s.name, value=len(s.rows["offset"]))
+    at, log = s.block.row[s.rows["offset"] - s.block.base], s.block.log
+    if len(log["offset"]):
+        same = (at >= 0) & (log["sender"][at] == s.rows["sender"]) & (log["seq"][at] == s.rows["seq"])
+        rows = np.flatnonzero(same & (log["committed"][at] == 0))
+        tally.report("aborted_share", s.name, len(rows), (s.acquisition(int(row)) for row in rows[:CAP]))
+
+
+def _no_committed_share(s: Scenario) -> str:
+    if all(entry.setting(ISOLATION) != "read_committed" for entry in s.shares):
+        return "no share group reads with read_committed"
+    return no_transactions(s)
+
+
 _committed_readers = readers_with(lambda r: r.committed_only)
 
 RULES = {
@@ -140,5 +162,11 @@ RULES = {
         inapplicable=_no_read_committed,
         needs_clock=True,
         reader=isolation,
+    ),
+    "aborted_share": Rule(
+        examines=(ACQUIRED_COMMITTED,),
+        explain="{consumer} acquired it under read_committed, though such a reader of the final log does not see it",
+        inapplicable=_no_committed_share,
+        shares=aborted_share,
     ),
 }

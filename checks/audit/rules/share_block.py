@@ -66,6 +66,20 @@ class ShareBlock:
         """Return whether the broker refused the acknowledgement: the member did not hold the record any more."""
         return self.outcome(row) == REFUSED
 
+    def is_polled_late(self, row: int, rows: Ints) -> bool:
+        """Return whether the broker gave a record before it gave it to somebody else, who polled it earlier.
+
+        It refused the acknowledgement, or the delivery count is below the highest one before, and of no other row.
+        rows: all acquisitions of the record, in order of time.
+        """
+        counts, own = self.rows["count"], self.rows["count"][row]
+        overtaken = bool((counts[rows[rows < row]] > own).any()) and int((counts[rows] == own).sum()) == 1
+        return overtaken or self.is_stale(row)
+
+    def is_led_between(self, from_us: int, until_us: int) -> bool:
+        """Return whether the partition surely got another leader within a time; the observer may see it late."""
+        return any(from_us + LATE_US <= at_us <= until_us for at_us in self.range.leader_changes)
+
     def is_of_former_leader(self, row: int) -> bool:
         """Return whether the broker that gave the record was not the leader when the member acknowledged it."""
         return self.outcome(row) == MISDIRECTED
@@ -73,10 +87,12 @@ class ShareBlock:
     def may_reset(self, rows: Ints, until_us: int) -> bool:
         """Return whether locks of some acquisitions may have ended early, and delivery counts fallen back, by a moment.
 
-        The partition got another leader since the record was sent, or a member among them ended.
+        The partition got another leader since the record was sent, a member among them ended, or a fault set the start
+        offset of the group.
         """
         since = int(self.rows["sent_us"][rows].min())  # a poll may return a record long after the broker gave it
         led = any(since <= at_us <= until_us + LATE_US for at_us in self.range.leader_changes)
+        led = led or bool(self.range.moves_between(since, until_us))
         return led or any(self.member(int(row)).may_have_ended(until_us) for row in rows)
 
     def ended_members(self, since_us: Ints, until_us: int) -> Ints:

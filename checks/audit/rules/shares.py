@@ -56,7 +56,11 @@ def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:
 
 def _missing(s: ShareBlock, row: int) -> dict[str, Any]:
     log = s.block.log
-    evidence = {"range_start": s.range.start, "group_past": None if s.range.done else s.range.past}
+    evidence: dict[str, Any] = {"range_start": s.range.start, "group_past": None if s.range.done else s.range.past}
+    for move in s.range.moves:
+        start = move.offset(s.block.topic, s.block.partition)
+        if start is not None and start > log["offset"][row]:
+            evidence |= {"moved_by": move.fault, "moved_to": start}
     return s.block.record(log, row, at_us=nullable(log["timestamp"][row]), evidence=evidence)
 
 
@@ -64,8 +68,10 @@ def redelivered_share(s: ShareBlock, tally: Tally) -> None:
     """Report records that were acquired again after the broker had confirmed their accept or reject.
 
     A member may get a record from its own buffer long after the broker gave it the record. If the broker refuses its
-    acknowledgement, or if its delivery count is lower, it had the record from before: no finding. If the count may have
-    fallen back and there is no answer, undetermined.
+    acknowledgement, or if its delivery count is lower, it had the record from before: no finding. Nor is it one if a
+    fault set the group back to the record meanwhile. If the count may have fallen back, only a leader that came after
+    the accept, and took the acknowledgement, is proof; else undetermined. A confirmed acknowledgement alone is none: a
+    broker confirms any below the start offset of the group (`SharePartition.acknowledge`).
     """
     confirmed = s.acks["outcome"][s.ack] == OK if len(s.acks["outcome"]) else np.zeros(len(s.ack), np.bool_)
     confirmed &= (s.ack != NONE) & (s.acks["type"][s.ack] != RELEASE if len(s.acks["type"]) else False)
@@ -88,17 +94,25 @@ def _again(s: ShareBlock, first: int, rows: Ints) -> list[tuple[int, bool]]:
     found = []
     for row in rows[s.rows["acquired_us"][rows] > ended_us].tolist():
         own = int(s.rows["count"][row])
-        if row == first or s.is_stale(row):
+        if row == first or s.is_stale(row) or _set_back(s, row, ended_us):
             continue
-        if own > count or s.outcome(row) == OK:
+        if own > count:
             found.append((row, True))
         elif s.is_of_former_leader(row):
             continue  # it gave the record before the accept; after it, the count would be higher
         elif s.may_reset(rows, int(s.rows["acquired_us"][row])) or _disturbed(s, rows, row):
-            found.append((row, False))
-        elif own == count:
+            led = s.is_led_between(ended_us, int(s.rows["acquired_us"][row]))
+            found.append((row, led and s.outcome(row) == OK))
+        elif not s.is_polled_late(row, rows):
             found.append((row, True))
     return found
+
+
+def _set_back(s: ShareBlock, row: int, since_us: int) -> bool:
+    """Return whether a fault set the start offset to the record of an acquisition, or before it, since a moment."""
+    offset, block = int(s.rows["offset"][row]), s.block
+    moves = s.range.moves_between(since_us, int(s.rows["acquired_us"][row]))
+    return any((move.offset(block.topic, block.partition) or 0) <= offset for move in moves)
 
 
 def _disturbed(s: ShareBlock, rows: Ints, row: int) -> bool:
@@ -128,8 +142,8 @@ def miscounted_share(s: ShareBlock, tally: Tally) -> None:
             unseen = count - highest - 1
             if unseen > 0:
                 unseen = max(0, unseen - _taken_along(s, row))
-            if unseen < 0 and (s.is_stale(row) or s.is_of_former_leader(row)):
-                continue  # polled late
+            if unseen < 0 and (s.is_polled_late(row, rows) or s.is_of_former_leader(row)):
+                continue
             if unseen > 0 and not _fits(s, row, unseen, rows[: i + 1]):
                 found.append((row, highest))
             elif unseen > 0:
@@ -189,7 +203,7 @@ def lock_overrun(s: ShareBlock, tally: Tally) -> None:
     for rows in s.repeated:
         for i, row in enumerate(rows.tolist()[1:], start=1):
             held, at_us = int(rows[i - 1]), int(s.rows["acquired_us"][row])
-            if _gave_up(s, held, at_us) or s.is_stale(row):
+            if _gave_up(s, held, at_us) or s.is_polled_late(row, rows):
                 continue
             if lock_us is None:
                 tally.report_undetermined("lock_overrun", s.name, 1, NO_LOCK)
@@ -235,6 +249,8 @@ def overlimit_share(s: ShareBlock, tally: Tally) -> None:
 
 
 def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
+    if "moved_by" in e:
+        return f"fault {e['moved_by']} set {f['scope']} to {e['moved_to']} before a member had acquired it"
     past = f"at {e['group_past']}" if "group_past" in e else "at the end of the log"
     return f"no member of {f['scope']} acquired it, and the group, which began at {e['range_start']}, is {past}"
 

@@ -123,6 +123,7 @@ def test_start_offsets_are_proven_by_the_coordinator(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(share_groups.admin, "alter_share_offsets", lambda kafka, group, starts: asked.append(starts))
     assert world.fault.inject(world) == "set workers to orders/0: 9"
     assert asked == [{PARTITION: 9}]
+    assert world.fault.evidence["offsets"] == {"orders/0": 9}
     assert world.fault.proof(world) is None
     world.starts[PARTITION] = 9
     assert world.fault.proof(world) == "group workers has the start offsets that it was set to"

@@ -34,16 +34,16 @@ def history(name: str) -> History:
     }
     consumer: dict[str, Any] = {"mode": story.mode, "name": "c", "members": story.members}
     if story.mode == "share":
-        consumer |= {"group": TOPIC, "client": "java", "settings": SHARE_SETTINGS | LONG_LOCKS}
+        consumer |= {"group": TOPIC, "client": "java", "settings": SHARE_SETTINGS | LONG_LOCKS | story.consumer}
     else:
-        consumer |= {"config": story.consumer_config}
+        consumer |= {"config": story.consumer_config} | story.consumer
     if story.mode == "subscribe":
         consumer["group"] = TOPIC
     return replace(
         History(rows, partitions=story.partitions, topic_config=story.topic_config),
         producer_config=story.producer_config,
         sending=story.sending,
-        consumers=(consumer | story.consumer,) if story.mode else (),
+        consumers=(consumer,) if story.mode else (),
         processes=story.processes,
         counts=story.counts,
     )
@@ -347,7 +347,7 @@ def deleted_after_a_long_absence(s: Story) -> None:
     s.saw_committed(2).group_seen(state="Empty")
     _lives(s, s.reader(1))
     s.tick(7 * 24 * 3600 * 1_000_000)
-    s.moved(None, kind="delete_offsets").saw_committed(None)
+    s.moved(None, kind="group.delete_offsets").saw_committed(None)
     s.life(s.reader(2), "started", role="consumer")
     s.assigned(2, 0, "reset", generation=2).got(0, 1).commit(2).revoked()
     _lives(s, s.reader(2))
@@ -377,10 +377,18 @@ def a_share_group_that_nobody_looked_at(s: Story) -> None:
     _share(s)
 
 
+@clean
+def a_share_group_reads_committed_records(s: Story) -> None:
+    s.consumer = {"share.isolation.level": "read_committed"}
+    s.life(s.producer, "started").in_transaction(0, "committed", 0, 1)
+    s.life(s.producer, "stopped").acquires(1, 0, 1).ends().share_seen(4, 0).tick_on(3_000_000)
+    _lives(s, s.reader(1))
+
+
 def _share(s: Story) -> None:
     s.members = 2
     s.wrote(0, 1, 2, 3)
     s.acquires(1, 0, 1).ends()
     s.acquires(2, 2).ends("release").acquires(1, 2, count=2).ends()
-    s.acquires(2, 3).ends("reject")
+    s.acquires(2, 3).ends("reject").tick_on(3_000_000)  # until then the end of a member explains acquisitions
     _lives(s, s.reader(1), s.reader(2))

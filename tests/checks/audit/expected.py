@@ -435,7 +435,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     ),
     "sends: ok made fail": (_failed, frozenset()),
     "sends: later": (NOTHING, frozenset({"precommitted_read"})),
-    "log: not committed": (_hidden, frozenset()),
+    "log: not committed": (_hidden, frozenset({"aborted_share"})),
     "log: made committed": (_shown, MISSING),
     "log: committed or not is not known": (
         lambda row, clean: when(clean.end(row), "torn_transaction.undetermined"),

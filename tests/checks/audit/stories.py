@@ -1818,13 +1818,13 @@ def _read_two(s: Story, **more: object) -> Story:
 
 @story(duplicate_delivery__legal=2)
 def over_again_when_the_group_was_deleted(s: Story) -> None:
-    _read_two(s).moved(kind="delete")
+    _read_two(s).moved(kind="group.delete")
     s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
 
 
 @story(duplicate_delivery__legal=2)
 def over_again_when_its_offsets_were_deleted(s: Story) -> None:
-    _read_two(s).moved(None, kind="delete_offsets")
+    _read_two(s).moved(None, kind="group.delete_offsets")
     s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
 
 
@@ -1836,26 +1836,26 @@ def over_again_from_where_it_was_reset_to(s: Story) -> None:
 
 @story(duplicate_delivery__legal=2)
 def over_again_when_the_fault_may_have_worked(s: Story) -> None:
-    _read_two(s).moved(kind="delete", end="failed")
+    _read_two(s).moved(kind="group.delete", end="failed")
     s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
 
 
 @story(duplicate_delivery__legal=2)
 def over_again_though_the_observer_still_saw_the_old_offset(s: Story) -> None:
-    _read_two(s).moved(kind="delete").saw_committed(2)
+    _read_two(s).moved(kind="group.delete").saw_committed(2)
     s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
 
 
 @story(duplicate_delivery__illegal=2)
 def over_again_when_another_group_was_deleted(s: Story) -> None:
-    _read_two(s).moved(kind="delete", group="another")
+    _read_two(s).moved(kind="group.delete", group="another")
     s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
 
 
 @story(duplicate_delivery__illegal=2)
 def over_again_when_offsets_of_another_partition_were_deleted(s: Story) -> None:
     s.partitions = 2
-    _read_two(s).moved(None, None, kind="delete_offsets").rows["faults"][-1]["evidence"] = (
+    _read_two(s).moved(None, None, kind="group.delete_offsets").rows["faults"][-1]["evidence"] = (
         '{"offsets": {"' + s.name + '/1": null}}'
     )
     s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
@@ -1864,7 +1864,7 @@ def over_again_when_offsets_of_another_partition_were_deleted(s: Story) -> None:
 @story(duplicate_delivery__illegal=2)
 def over_again_before_the_group_was_deleted(s: Story) -> None:
     _read_two(s).assigned(2, position=0, generation=2).got(0, 1, 2).commit(3).revoked()
-    s.moved(kind="delete")
+    s.moved(kind="group.delete")
 
 
 @story(duplicate_delivery__illegal=2)
@@ -1875,7 +1875,7 @@ def over_again_below_where_it_was_reset_to(s: Story) -> None:
 
 @story(duplicate_delivery__illegal=1)
 def over_again_though_it_had_committed_since_it_was_deleted(s: Story) -> None:
-    _read_two(s).moved(kind="delete")
+    _read_two(s).moved(kind="group.delete")
     s.assigned(2, position=2, source="start", generation=1).got(2).commit(3).revoked()
     s.assigned(1, position=2, generation=2).got(2).commit(3)
 
@@ -1884,7 +1884,7 @@ def over_again_though_it_had_committed_since_it_was_deleted(s: Story) -> None:
 def left_out_by_the_latest_when_the_group_was_deleted(s: Story) -> None:
     s.consumer_config = {}
     s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
-    s.moved(kind="delete").assigned(1, position=3, generation=2).got(3).commit(4)
+    s.moved(kind="group.delete").assigned(1, position=3, generation=2).got(3).commit(4)
 
 
 @story(skipped_delivery=2)
@@ -1927,7 +1927,7 @@ def over_again_though_the_coordinator_never_lost_its_offset(s: Story) -> None:
 
 @story(duplicate_delivery__legal=2)
 def over_again_when_the_observer_saw_what_a_fault_deleted(s: Story) -> None:
-    _read_two(s).saw_committed(2).moved(None, kind="delete_offsets").saw_committed(None)
+    _read_two(s).saw_committed(2).moved(None, kind="group.delete_offsets").saw_committed(None)
     s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
 
 
@@ -2053,13 +2053,13 @@ def held_in_the_first_generation_of_two_lives(s: Story) -> None:
 def held_by_two_at_once_when_the_group_was_deleted(s: Story) -> None:
     s.members = 2
     old = s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1)
-    s.moved(kind="delete").assigned(2, position=1, source="committed", generation=1).got(1).commit(2)
+    s.moved(kind="group.delete").assigned(2, position=1, source="committed", generation=1).got(1).commit(2)
     old.revoked()
 
 
 @story(duplicate_delivery__legal=2, commit_rewind=1)
 def committed_back_since_the_group_was_deleted(s: Story) -> None:
-    _read_two(s).moved(kind="delete")
+    _read_two(s).moved(kind="group.delete")
     s.assigned(2, position=0, generation=1).got(0).commit(1).got(1, 2).commit(3).commit(2)
 
 
@@ -2086,7 +2086,7 @@ def moved_by_a_fault_and_by_nobody_else(s: Story) -> None:
 @story()
 def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
     """It begins again, and what was there by then is not owed to it."""
-    _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
+    _added(s, 5 * SECOND).moved(kind="group.delete").assigned(position=2, generation=1).got(2).commit(3)
 
 
 # --- topics that are deleted and created again
@@ -2620,7 +2620,7 @@ def written_again_after_a_reset(s: Story) -> None:
 
 @story(duplicate_delivery__legal=3, duplicate_output__legal=3)
 def written_again_after_the_group_was_deleted(s: Story) -> None:
-    _processed(s).moved(kind="delete")
+    _processed(s).moved(kind="group.delete")
     s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3, kind="transaction")
     for offset in range(3):
         s.output(3 + offset, of=offset, by=s.reader(2))
@@ -2873,6 +2873,23 @@ def aborted_for_a_share_group_that_reads_committed(s: Story) -> None:
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
 
 
+@story(aborted_share=1)
+def aborted_and_acquired_by_a_share_group_that_reads_committed(s: Story) -> None:
+    s.consumer = {"share.isolation.level": "read_committed"}
+    s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 0, 1).ends().share_seen(2, 0)
+
+
+@story()
+def aborted_and_acquired_by_a_share_group_that_reads_all(s: Story) -> None:
+    s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 0, 1).ends().share_seen(2, 0)
+
+
+@story()
+def committed_and_acquired_by_a_share_group_that_reads_committed(s: Story) -> None:
+    s.consumer = {"share.isolation.level": "read_committed"}
+    s.in_transaction(0, "committed", 0).wrote(1).acquires(1, 0, 1).ends().share_seen(2, 0)
+
+
 @story(lost_share=1)
 def aborted_for_a_share_group_that_reads_all(s: Story) -> None:
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
@@ -2912,6 +2929,29 @@ def polled_late_and_refused(s: Story) -> None:
     s.wrote(0).acquires(1, 0, count=2).ends().acquires(2, 0, count=1).too_late().share_seen(1, 0)
 
 
+@story()
+def polled_late_and_confirmed_as_the_group_is_past_it(s: Story) -> None:
+    """A broker confirms every acknowledgement below the start offset of the group."""
+    s.wrote(0).acquires(1, 0, count=2).ends().acquires(2, 0, count=1).ends().share_seen(1, 0)
+
+
+@story()
+def polled_late_while_somebody_else_had_the_lock(s: Story) -> None:
+    s.wrote(0).acquires(1, 0, count=2)
+    s.acquires(2, 0, count=1).ends().share_seen(1, 0)
+
+
+@story(redelivered_share=1, miscounted_share=1)
+def accepted_again_with_a_count_of_before(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends().acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story(redelivered_share__undetermined=1)
+def confirmed_again_perhaps_before_the_new_leader(s: Story) -> None:
+    s.observed("leader_epoch", 1).wrote(0).acquires(1, 0, count=1).ends()
+    s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+
+
 @story(redelivered_share__undetermined=1)
 def acquired_again_after_a_new_leader_without_an_answer(s: Story) -> None:
     s.observed("leader_epoch", 1)
@@ -2931,7 +2971,30 @@ def polled_late_from_a_former_leader(s: Story) -> None:
 def accepted_again_after_a_new_leader(s: Story) -> None:
     s.observed("leader_epoch", 1)
     s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends()
-    s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+    s.tick_on(10_000_000).observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story()
+def set_back_by_a_fault_and_acquired_again(s: Story) -> None:
+    s.wrote(0, 1).acquires(1, 0, 1).ends().moved(1, kind="share.reset_offsets")
+    s.acquires(1, 1).ends().share_seen(2, 0)
+
+
+@story(redelivered_share__undetermined=1)
+def acquired_again_though_a_fault_set_the_group_beyond_it(s: Story) -> None:
+    s.wrote(0, 1).acquires(1, 0, 1).ends().moved(1, kind="share.reset_offsets")
+    s.acquires(1, 0).ends().share_seen(2, 0)
+
+
+@story(redelivered_share=1, miscounted_share=1)
+def set_back_only_after_it_was_acquired_again(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends().acquires(1, 0).ends()
+    s.moved(0, kind="share.reset_offsets").share_seen(1, 0)
+
+
+@story(lost_share=1)
+def set_beyond_a_record_by_a_fault(s: Story) -> None:
+    s.wrote(0, 1).acquires(1, 0).ends().moved(2, kind="share.reset_offsets").share_seen(2, 0)
 
 
 @story(miscounted_share=1)

@@ -215,12 +215,14 @@ class Story:
         self.rows["faults"].append(row | {"evidence": "{}", "at_us": self.tick()})
         return self
 
-    def moved(self, *offsets: int | None, kind: str = "reset_offsets", group: str = "", end: str = "injected") -> Story:
+    def moved(
+        self, *offsets: int | None, kind: str = "group.reset_offsets", group: str = "", end: str = "injected"
+    ) -> Story:
         """A fault sets the group's offset in partition 0, 1, ..., or deletes it (None)."""
         by_partition = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
         row = {
             "fault": f"m{len(self.rows['faults'])}",
-            "kind": f"group.{kind}",
+            "kind": kind,
             "target": f"group {group or self.name}",
         }
         for phase, evidence in (("injecting", {}), (end, {"offsets": by_partition})):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,14 +76,17 @@ class Group:
         here = [r for r in self.case.rows["log"] if (r["topic"], r["partition"]) == (self.topic, self.partition)]
         return [r for r in here if not committed or r["committed"] is not False]
 
-    def led_anew(self, since_us: int, until_us: int) -> bool:
+    def changes(self) -> list[int]:
+        """When the observer saw another leader."""
         rows = [
             r
             for r in self.case.rows["cluster"]
             if (r["entity"], r["key"]) == (f"{self.topic}/{self.partition}", "leader_epoch")
         ]
-        times = sorted(r["at_us"] for r in rows)[1:]
-        return any(since_us <= at_us <= until_us + OBSERVED_LATE_US for at_us in times)
+        return sorted(r["at_us"] for r in rows)[1:]
+
+    def led_anew(self, since_us: int, until_us: int) -> bool:
+        return any(since_us <= at_us <= until_us + OBSERVED_LATE_US for at_us in self.changes())
 
     def gone(self, member: tuple[str, int], at_us: int) -> bool:
         """Whether the connection of a member may have ended by then."""
@@ -114,7 +118,18 @@ class Group:
 
     def reset(self, held: list[Held], until_us: int) -> bool:
         since = min(-1 if h.row["sent_us"] is None else h.row["sent_us"] for h in held)
-        return self.led_anew(since, until_us) or any(self.gone(h.member, until_us) for h in held)
+        changed = self.led_anew(since, until_us) or self.set_to(since, until_us)
+        return bool(changed) or any(self.gone(h.member, until_us) for h in held)
+
+    def set_to(self, since_us: int, until_us: int) -> list[int]:
+        """The start offsets that faults may have set within a time."""
+        offsets = []
+        rows = [r for r in self.case.rows["faults"] if r["kind"] == "share.reset_offsets"]
+        for begun in (r for r in rows if r["phase"] == "injecting" and r["target"] == f"group {self.name}"):
+            for done in (r for r in rows if r["phase"] != "injecting" and r["fault"] == begun["fault"]):
+                if begun["at_us"] <= until_us and done["at_us"] >= since_us:
+                    offsets.append(int(json.loads(done["evidence"])["offsets"][f"{self.topic}/{self.partition}"]))
+        return offsets
 
     def disturbed(self, from_us: int, until_us: int) -> bool:
         faults = [f for f in self.case.rows["faults"] if f["kind"].startswith(CONNECTIONS) or f["kind"] in OTHERS]
@@ -151,6 +166,7 @@ def judge_sharing(case: Case, scenario: Scenario, verdict: Judgement) -> None:
             for held in group.held.values():
                 held.sort(key=lambda h: (h.at_us, h.count))
             _unacquired(group, verdict)
+            _aborted(group, verdict)
             for held in group.held.values():
                 _redelivered(group, held, verdict)
                 _counted(group, held, verdict)
@@ -188,6 +204,18 @@ def _unacquired(group: Group, verdict: Judgement) -> None:
         verdict.findings[found] += 1
 
 
+def _aborted(group: Group, verdict: Judgement) -> None:
+    if group.settings.get("share.isolation.level") != "read_committed":
+        return
+    here = [r for r in group.case.rows["log"] if (r["topic"], r["partition"]) == (group.topic, group.partition)]
+    hidden = {r["offset"]: (r["producer"], r["incarnation"], r["seq"]) for r in here if r["committed"] is False}
+    for held in (h for all_held in group.held.values() for h in all_held):
+        verdict.examined["aborted_share", group.name] += 1
+        who = held.row["producer"], held.row["producer_incarnation"], held.row["seq"]
+        if hidden.get(held.row["offset"]) == who:
+            verdict.findings[group.finding("aborted_share", held)] += 1
+
+
 def _end(case: Case) -> int:
     """The latest time that any row has."""
     columns = ("at_us", "ended_us", "completed_us", "processed_us", "acquired_us")
@@ -205,16 +233,29 @@ def _redelivered(group: Group, held: list[Held], verdict: Judgement) -> None:
     for later in held:
         if later is first or later.at_us <= first.ack["completed_us"] or later.refused:
             continue
-        confirmed = later.ack is not None and later.ack["outcome"] == "ok"
-        if later.count > first.count or confirmed:
+        if any(start <= first.row["offset"] for start in group.set_to(first.ack["completed_us"], later.at_us)):
+            continue
+        if later.count > first.count:
             verdict.findings[group.finding("redelivered_share", later)] += 1
         elif later.misdirected:
             continue
         elif group.reset(held, later.at_us) or group.disturbed(min(h.at_us for h in held), later.at_us):
+            confirmed = later.ack is not None and later.ack["outcome"] == "ok"
+            changes = [c for c in group.changes() if first.ack["completed_us"] + OBSERVED_LATE_US <= c <= later.at_us]
+            if confirmed and changes:
+                verdict.findings[group.finding("redelivered_share", later)] += 1
+                continue
             verdict.undetermined["redelivered_share", group.name] += 1
             verdict.examined["redelivered_share", group.name] -= 1
-        elif later.count == first.count:
+        elif not _polled_late(later, held):
             verdict.findings[group.finding("redelivered_share", later)] += 1
+
+
+def _polled_late(late: Held, held: list[Held]) -> bool:
+    """Whether others got the record later, and polled it earlier."""
+    before = held[: next(n for n, h in enumerate(held) if h is late)]
+    only = [h.count for h in held].count(late.count) == 1
+    return late.refused or (only and any(h.count > late.count for h in before))
 
 
 def _counted(group: Group, held: list[Held], verdict: Judgement) -> None:
@@ -224,7 +265,7 @@ def _counted(group: Group, held: list[Held], verdict: Judgement) -> None:
     before = 0
     for n, h in enumerate(held):
         check = ""
-        if h.count <= before and (h.refused or h.misdirected):
+        if h.count <= before and (_polled_late(h, held) or h.misdirected):
             continue
         if h.count > before + 1:
             check = _unseen(group, h, h.count - before - 1, held[: n + 1])
@@ -256,7 +297,7 @@ def _locked(group: Group, held: list[Held], verdict: Judgement) -> None:
     for n in range(1, len(held)):
         owner, other, before = held[n - 1], held[n], held[:n]
         given_up = owner.ack is not None and owner.ack["requested_us"] <= other.at_us
-        if given_up or other.refused or other.at_us >= owner.at_us + group.lock_us:
+        if given_up or _polled_late(other, held) or other.at_us >= owner.at_us + group.lock_us:
             continue
         if group.reset(before, other.at_us):
             continue
