@@ -40,6 +40,11 @@ broker refuses (INVALID_RECORD_STATE): the member polled the record when its loc
 
 The fault `share.reset_offsets` makes the group begin again at its offset: records that it accepted before come back by
 right, and records before the offset that nobody had acquired are lost to it.
+
+On real brokers, `lost_share` and `stalled_share` appear in shipped scenarios. `overlimit_share`, `lock_overrun`,
+`redelivered_share` and `miscounted_share` appear when somebody else changes the groups of a run, which a test does
+(`tests/system/test_share_groups.py`): it raises the delivery limit, shortens the lock, and initializes the state of the
+share coordinator again. `aborted_share` was found in generated ledgers only.
 """
 _PATHS: dict[Path, tuple[str, str]] = {
     "write": ("The write path", "Counted per topic. A record is (producer, seq), whichever incarnation sent it."),
