@@ -15,6 +15,8 @@ from chaos.clients.python.library import ConsumerAdapter, Library
 from chaos.clients.python.outcomes import commit_outcome, describe, error_name
 from chaos.run.events import now_us
 
+FENCED = "FENCED_INSTANCE_ID"
+"""Answer to a static member of which another process has the place (KIP-345)."""
 BACKOFF_MS = 100
 """Default of retry_backoff_ms in both libraries: the time before they repeat a commit."""
 
@@ -22,12 +24,16 @@ Ends = dict[Partition, int]
 
 
 class Committer(committer.Committer):
-    """Commits through a library. With kind auto, the library commits by itself and says nothing."""
+    """Commits through a library. With kind auto, the library commits by itself and says nothing.
+
+    fenced: the answer to a commit that another process has the place of this static member; else None.
+    """
 
     library: Library
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.fenced: BaseException | None = None
         self._backoff_us = 1000 * float(self._config.get("retry_backoff_ms", BACKOFF_MS))
         self._sent: dict[int, tuple[Ends, dict[Partition, CommitRequest]]] = {}
         """Asynchronous commits without an answer, by their numbers."""
@@ -65,6 +71,8 @@ class Committer(committer.Committer):
         """Record the answer to a commit. Returns whether it is known to be done."""
         if error is not None:
             log(f"commit: {describe(error)}")
+            if error_name(error) == FENCED:
+                self.fenced = error
         answers = []
         for partition, offset in ends.items():
             only = kind == "async" or now_us() - requests[partition].at_us < self._backoff_us

@@ -48,8 +48,11 @@ class Reader(reader.Reader[Spec, Committer]):
         )
 
     def _poll(self) -> Sequence[Any]:
+        """Return records. Raises `ClientError` if the member is fenced: polls of the libraries would go on."""
         self._committer.serve()
         self.write_all()
+        if self._committer.fenced is not None:
+            raise ClientError(describe(self._committer.fenced))
         try:
             return self.consumer.poll(self._spec.max_poll_records)
         except self._library.Error as e:

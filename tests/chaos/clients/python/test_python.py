@@ -58,6 +58,9 @@ class FakeConsumer:
     def resume(self, partitions: Collection[tuple[str, int]]) -> None:
         self.paused.difference_update(partitions)
 
+    def poll(self, most: int) -> list[Any]:
+        return []
+
     def position(self, partition: tuple[str, int]) -> int | None:
         return self.found
 
@@ -151,6 +154,21 @@ def test_records_of_a_partition_without_a_position_show_where_it_began(tmp_path:
     assert not fake(consumer).paused
     assert [(r["event"], r["position"]) for r in rows(tmp_path, "assignments")] == [("assigned", None)]
     assert [(r["offset"], r["assignment"]) for r in rows(tmp_path, "deliveries")] == [(7, 1)]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_static_member_of_which_another_process_has_the_place_ends(tmp_path: Path, kind: str) -> None:
+    consumer = member(tmp_path, kind=kind)
+    for error in (KafkaError(27), KafkaError(82)):
+        assert consumer._poll() == []
+        fake(consumer).error = error
+        consumer._committer.after_batch(fake(consumer), {ORDERS: 5})
+        for answered in fake(consumer).later:
+            answered(error)
+        fake(consumer).later.clear()
+    with pytest.raises(ClientError, match="FENCED_INSTANCE_ID"):
+        consumer._poll()
+    assert {r["outcome"] for r in rows(tmp_path, "commits")} == {"fail"}
 
 
 def committer(ledger: Path, kind: str) -> Committer:
