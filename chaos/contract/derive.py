@@ -9,6 +9,7 @@ from chaos.anomalies import ANOMALIES
 from chaos.contract.readers import reading, sharing
 from chaos.contract.table import FAMILIES, LineRules, Outcome, State, judge, rules
 from chaos.contract.writers import Situation, writing
+from chaos.promise.problems import Problems, unique
 from chaos.scenario.expect import ANY, ZERO, Bound
 from chaos.scenario.model import Scenario
 
@@ -43,9 +44,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Contract:
-    """The bounds of all anomalies, in the order of the registry."""
+    """The bounds of all anomalies, in the order of the registry.
+
+    refused: settings with which a client does not start.
+    """
 
     lines: list[Line]
+    refused: list[str]
 
     def counts(self) -> dict[tuple[str, str], Bound]:
         """Return the bound of every count by (kind, split)."""
@@ -60,8 +65,9 @@ def contract(scenario: Scenario) -> Contract:
     """Return the contract of a scenario: what `expect` states, and where it says `promised`, what is derived."""
     given = scenario.expect.counts()
     if not scenario.expect.promised:
-        return Contract([Line(kind, split, "given", bound, "") for (kind, split), bound in given.items()])
-    derived = derive(scenario)
+        return Contract([Line(kind, split, "given", bound, "") for (kind, split), bound in given.items()], [])
+    problems = Problems()
+    derived = derive(scenario, problems)
     stated = scenario.expect.model_fields_set
     return Contract(
         [
@@ -69,13 +75,18 @@ def contract(scenario: Scenario) -> Contract:
             if line.kind in stated
             else line
             for line in derived
-        ]
+        ],
+        unique(problems.refused),
     )
 
 
-def derive(scenario: Scenario) -> list[Line]:
-    """Return what the settings of a scenario promise under its faults, line by line."""
-    situations = {"write": list(writing(scenario)), "read": list(reading(scenario)), "share": list(sharing(scenario))}
+def derive(scenario: Scenario, problems: Problems) -> list[Line]:
+    """Return what the settings of a scenario promise under its faults. What a client refuses is added to `problems`."""
+    situations = {
+        "write": list(writing(scenario, problems)),
+        "read": list(reading(scenario)),
+        "share": list(sharing(scenario)),
+    }
     found = {key: _line(key, line, situations[family]) for family in FAMILIES for key, line in rules(family).items()}
     return [found[kind, split] for kind, anomaly in ANOMALIES.items() for split in anomaly.splits or ("",)]
 
@@ -94,7 +105,7 @@ def differences(scenario: Scenario) -> list[Line]:
         bound = stated[line.kind, line.split]
         return (bound.max == 0 and line.state != "forbidden") or (bound.min > 0 and line.state != "allowed")
 
-    return [] if scenario.expect.promised else [line for line in derive(scenario) if differs(line)]
+    return [] if scenario.expect.promised else [line for line in derive(scenario, Problems()) if differs(line)]
 
 
 def _line(key: tuple[str, str], line: LineRules, situations: Iterable[Situation]) -> Line:

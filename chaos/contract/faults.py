@@ -134,8 +134,8 @@ def group_facts(scenario: Scenario, group: str | None) -> Facts:
     """Return the facts about faults of the committed offsets of a group."""
     own = [f for f in scenario.faults if group is not None and f.target.group == group]
     resets = [f for f in own if isinstance(f, ResetOffsets | ResetShareOffsets)]
-    back = [f for f in resets if f.to == "earliest"]
-    facts = fact("resets", resets) | fact("sets_forward", [f for f in resets if f not in back])
+    facts = fact("resets", resets) | fact("sets_back", [f for f in resets if f.to != "latest"])
+    facts |= fact("sets_forward", [f for f in resets if f.to != "earliest"])
     return facts | fact("forgets", of_class(own, "forgets"))
 
 

@@ -8,6 +8,7 @@ from chaos.contract import faults
 from chaos.contract.table import judge, rules
 from chaos.contract.writers import FLINK, Situation, settings_in, topic_states, truth, writing_by
 from chaos.kafka.settings import as_text
+from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, setting
 from chaos.scenario.clients import (
     Assign,
@@ -117,7 +118,7 @@ def _refresh(scenario: Scenario, entry: Consumer) -> Facts:
 
 def _processor_facts(scenario: Scenario, entry: Processor) -> Facts:
     how = entry.plain.commit if entry.plain else "transactions"
-    outputs = [judge(rules("write")["lost_write", ""], s.facts) for s in writing_by(scenario, entry)]
+    outputs = [judge(rules("write")["lost_write", ""], s.facts) for s in writing_by(scenario, entry, Problems())]
     return {
         "writes.loses": truth("losses", any(o is not None and o.state != "forbidden" for o in outputs)),
         "reads.processor": Setting("processing", how, entry.name),

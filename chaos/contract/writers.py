@@ -49,28 +49,31 @@ def settings_in(config: Config, where: str) -> Settings:
     return {name: setting(name, value, where) for name, value in config.items()}
 
 
-def writing(scenario: Scenario) -> Iterator[Situation]:
-    """Yield the situations of all producers and processors, each with every state of the settings of its topic."""
+def writing(scenario: Scenario, problems: Problems) -> Iterator[Situation]:
+    """Yield the situations of all producers and processors, each with every state of the settings of its topic.
+
+    What a client refuses is added to `problems`.
+    """
     writers: list[Writer] = [*scenario.producers, *scenario.processors]
     for entry in writers:
-        yield from writing_by(scenario, entry)
+        yield from writing_by(scenario, entry, problems)
 
 
-def writing_by(scenario: Scenario, entry: Writer) -> Iterator[Situation]:
+def writing_by(scenario: Scenario, entry: Writer, problems: Problems) -> Iterator[Situation]:
     """Yield the situations of one producer or processor."""
     name = entry.topic if isinstance(entry, Producer) else entry.to
-    of_entry = _writer_facts(scenario, entry)
+    of_entry = _writer_facts(scenario, entry, problems)
     for of_topic in topic_states(scenario, scenario.topic(name)):
         yield Situation(f"{entry.name} to {name}", of_entry | of_topic)
 
 
-def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
+def _writer_facts(scenario: Scenario, entry: Writer, problems: Problems) -> Facts:
     """Return the facts of one client that writes: its settings, and the faults of its process and its connections."""
     client = scenario.client_of(entry)
     part = ClientPart("producer", client, settings_in(entry.config, f"{entry.name}.config"))
     if entry.transactions:
         part.settings["transactional.id"] = setting("transactional.id", entry.name, entry.name)
-    found = _settings_of(part)
+    found = _settings_of(part, problems)
     own = faults.client_faults(scenario, [entry], getattr(entry, "group", None))
     crashes = faults.of_class(own, "crashes")
     count = entry.count if isinstance(entry, Producer) else entry.members
@@ -82,7 +85,7 @@ def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
         "writes.transactional": truth("transactions", entry.transactions is not None),
         "writes.flink": truth("flink", flink),
         "writes.replays": truth("checkpoints", flink and not entry.transactions),
-        "writes.resends": truth("resend", producer is not None and producer.resend),
+        "writes.repeats": truth("restarts", producer is not None and not flink and not entry.transactions),
         "writes.mode": Setting("mode", producer.mode if producer else "callback", entry.name),
         "writes.tombstones": truth("tombstone_every", producer is not None and producer.tombstone_every is not None),
         **faults.fact("crashes", crashes),
@@ -96,11 +99,11 @@ def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
     return {**found, **facts}
 
 
-def _settings_of(part: ClientPart) -> Facts:
+def _settings_of(part: ClientPart, problems: Problems) -> Facts:
     """Return what a client really uses, also what it changes by itself, as far as the rules know its library."""
     if part.client.runtime in ADJUSTING:
-        return producer_facts(part, Problems())
-    found = {f"producer.{name}": value for name, value in common_settings(part, Problems()).items()}
+        return producer_facts(part, problems)
+    found = {f"producer.{name}": value for name, value in common_settings(part, problems).items()}
     return found | {"producer.client": Setting("client", part.client.runtime, "given")}
 
 

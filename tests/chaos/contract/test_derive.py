@@ -21,6 +21,7 @@ from chaos.scenario.shipped import shipped
 SIDES = [(name, side) for name, path in shipped().items() for side in load(path).variants or [""]]
 IN_SYNC = {"min.insync.replicas": 2}
 PLAIN = {"acks": "all", "enable.idempotence": False}
+UNCLEAN = {"unclean.leader.election.enable": True}
 KILL = {"name": "kill", "kind": "broker.kill", "target": {"leader_of": "orders/0"}, "when": {"acked": 100}}
 ALL_LINES = {(kind, split) for kind, anomaly in ANOMALIES.items() for split in anomaly.splits or ("",)}
 
@@ -102,7 +103,8 @@ LOSES = {"lost_write", "offset_reuse", "dirty_read", "skipped_delivery", "duplic
         ),
         (scenario(consumer={"commit": {"when": "before_processing"}}), {"overcommit"}),
         (scenario(member("producer.crash", "shop/1"), producer={"resend": True}), {"duplicate_write"}),
-        (scenario(member("producer.crash", "shop/1")), set()),
+        (scenario(member("producer.crash", "shop/1")), {"duplicate_write"}),
+        (scenario(member("producer.crash", "shop/1"), producer={"transactions": {}}), {"hanging_transaction"}),
         (scenario(fault("topic.delete_records", target={"topic": "orders"}, leave=0)), {"evicted_delivery"}),
     ],
 )
@@ -116,6 +118,7 @@ def test_one_replica_survives_a_restart_whatever_acks_are(kind: str) -> None:
     for acks in (1, "all"):
         found = scenario(fault(kind), topic=alone, producer={"config": {"acks": acks, "enable.idempotence": False}})
         assert contract(found).line("lost_write").state == "forbidden"
+        assert states(scenario(fault(kind), topic=alone, cluster={"config": UNCLEAN})) == {"duplicate_delivery.legal"}
     assert "lost_write" in states(scenario(fault("broker.wipe"), topic=alone))
 
 
@@ -157,7 +160,7 @@ def test_a_fault_of_a_connection_concerns_only_the_clients_that_it_names() -> No
 
 
 def test_a_change_of_topic_settings_counts_from_both_sides() -> None:
-    unclean = fault("topic.config", target={"topic": "orders"}, settings={"unclean.leader.election.enable": True})
+    unclean = fault("topic.config", target={"topic": "orders"}, settings=UNCLEAN)
     kills = [fault("broker.kill", name=f"kill-{n}", target={"broker": n}) for n in (1, 2, 3)]
     assert "lost_write" not in states(scenario(*kills))
     assert "lost_write" in states(scenario(*kills, unclean | {"name": "unclean"}))
@@ -174,6 +177,42 @@ def test_an_unknown_default_of_an_existing_cluster_is_not_decided_by_name() -> N
     line = contract(scenario(member("consumer.crash"), **parts)).line("evicted_delivery")
     assert line.state == "not decided"
     assert "on an existing cluster, which is not known" in line.reason
+
+
+def test_settings_that_a_client_refuses_are_named() -> None:
+    refused = contract(scenario(producer={"config": {"acks": 1, "enable.idempotence": True}})).refused
+    assert [text.split(":")[0] for text in refused] == ["shop.config"]
+    assert "acks=1 contradicts enable.idempotence" in refused[0]
+    assert contract(scenario()).refused == []
+
+
+@pytest.mark.parametrize(("to", "allowed"), [("earliest", "duplicate_delivery.legal"), ("latest", "skipped_delivery")])
+def test_offsets_that_are_reset_allow_what_their_direction_causes(to: str, allowed: str) -> None:
+    reset = fault("group.reset_offsets", target={"group": "billing"}, to=to)
+    assert states(scenario(reset)) == {allowed}
+
+
+def test_a_group_that_shares_its_id_with_a_job_is_not_decided_while_it_may_be_empty() -> None:
+    job = {"mode": "assign", "name": "job", "group": "billing", "topics": ["orders"], "commit": {"when": "after_batch"}}
+    both = [BASE["consumers"][0], job]
+    assert states(scenario(consumers=both), "not decided") == set()
+    crashed = scenario(member("consumer.crash"), consumers=both)
+    assert {"skipped_delivery", "foreign_commit"} <= states(crashed, "not decided")
+    jobs = [job | {"start": "group"}, job | {"start": "group", "name": "other"}]
+    assert {"skipped_delivery", "foreign_commit"} <= states(scenario(member("consumer.crash", "job/1"), consumers=jobs))
+
+
+def test_a_client_of_another_library_widens_the_contract() -> None:
+    """`--client` sets it for each entry, and `--set` a setting."""
+    text = yaml.safe_dump(BASE | {"faults": [KILL], "producers": [{"name": "shop", "topic": "orders", "config": {}}]})
+    found = {
+        client: states(parse(text, "test", [f"{e}.*.client={client!r}" for e in ("producers", "consumers")]))
+        for client in ("java:2.8.2", "java:4.3.1", "confluent", "franz-go")
+    }
+    assert "lost_write" in found["java:2.8.2"]
+    assert found["java:4.3.1"] == found["franz-go"] == {"duplicate_delivery.legal"}
+    assert found["confluent"] == {"duplicate_delivery.legal", "duplicate_write", "reordered_write"}
+    assert "lost_write" in states(parse(text, "test", ["producers.shop.config.acks=1"]))
 
 
 def test_no_expect_is_promised_and_an_empty_one_forbids_everything() -> None:
