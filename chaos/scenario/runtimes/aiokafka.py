@@ -1,6 +1,10 @@
 """The runtime `aiokafka`: the client for asyncio.
 
 Defaults are those of AIOKafkaProducer and AIOKafkaConsumer, which are the same in all supported releases.
+
+Seen with 0.14.0 and Kafka 4.3.1: of two processes with one group.instance.id, the earlier one takes its place back. Its
+commits do not name the instance and are refused with UNKNOWN_MEMBER_ID, so it joins again. The later one ends: the
+library does not know FENCED_INSTANCE_ID. So `consumer.fence` has no proof with it.
 """
 
 from __future__ import annotations
