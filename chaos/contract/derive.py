@@ -15,6 +15,7 @@ from chaos.scenario.model import Scenario
 
 SHOWN = 3
 """Maximum number of clients, settings or faults in a reason."""
+NO_RULE = "no rule says what settings promise about it"
 _ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
 
 
@@ -88,7 +89,11 @@ def derive(scenario: Scenario, problems: Problems) -> list[Line]:
         "share": list(sharing(scenario)),
     }
     found = {key: _line(key, line, situations[family]) for family in FAMILIES for key, line in rules(family).items()}
-    return [found[kind, split] for kind, anomaly in ANOMALIES.items() for split in anomaly.splits or ("",)]
+    return [
+        found.get((kind, split)) or Line(kind, split, "not decided", ZERO, NO_RULE)
+        for kind, anomaly in ANOMALIES.items()
+        for split in anomaly.splits or ("",)
+    ]
 
 
 def differences(scenario: Scenario) -> list[Line]:

@@ -23,7 +23,7 @@ from chaos.scenario.clients import (
 )
 from chaos.scenario.members import EAGER
 from chaos.scenario.model import Scenario
-from chaos.scenario.share import LIMIT, RESET
+from chaos.scenario.share import ISOLATION, LIMIT, RESET
 
 COMMITS = {"after_batch": "after", "after_record": "after", "before_processing": "before"}
 REFRESHES = ("metadata.max.age.ms", "topic.metadata.refresh.interval.ms", "Metadata.RefreshFrequency")
@@ -46,6 +46,7 @@ def sharing(scenario: Scenario) -> Iterator[Situation]:
     """Yield the situations of all share groups."""
     for entry in scenario.shares:
         facts: Facts = {
+            "share.committed": truth("read_committed", entry.setting(ISOLATION) == "read_committed"),
             "share.reset": Setting(RESET, entry.setting(RESET), entry.name),
             "share.limit": Setting(LIMIT, entry.setting(LIMIT), entry.name),
             **faults.group_facts(scenario, entry.group),

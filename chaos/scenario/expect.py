@@ -160,6 +160,15 @@ class _Contract(Strict):
         "was over; any number if left out",
     )
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both say the same. Beside `promised`, a named bound differs from one that is left out."""
+        same = super().__eq__(other)
+        if same and self.promised and isinstance(other, _Contract):
+            return self.model_fields_set == other.model_fields_set
+        return same
+
+    __hash__ = Strict.__hash__
+
     @model_serializer(mode="wrap")
     def _only_named(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Leave out what is not named beside `promised`: it is derived again, and a default would be a bound."""

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from chaos.clients.runtime import runtime
+from chaos.contract import contract
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.gate import baseline, matrix, ranks, runner
 from chaos.gate.folder import RUNS, GateFolder
@@ -187,6 +188,25 @@ def test_two_files_of_one_name_would_be_one_cell(tmp_path):
 def test_a_scenario_file_lies_beside_its_gate(tmp_path):
     (tmp_path / "mine.yaml").write_text((Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text())
     assert [c.key.scenario for c in matrix.plan(gate(scenarios=["mine.yaml"]), tmp_path).cells] == ["mine"] * 2
+
+
+def test_a_derived_contract_is_that_of_each_cell(tmp_path):
+    raw = yaml.safe_load((Path(matrix.__file__).parents[1] / "scenarios/leader-kill.yaml").read_text())
+    del raw["expect"]
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw))
+    settings = {
+        "strong": {},
+        "weak": {"set": {"producers.shop.config": {"acks": 1, "enable.idempotence": False}}},
+        "closed": {"expect": {}},
+        "named": {"expect": {"promised": True, "duplicate_delivery": 0}},
+    }
+    found = {
+        cell.key.settings: [line.name for line in contract(cell.subject.scenario).lines if line.bound.max != 0]
+        for cell in matrix.plan(gate(scenarios=["mine.yaml"], kafka=["4.3.1"], settings=settings), tmp_path).cells
+    }
+    legal = ["duplicate_delivery.legal"]
+    weak = ["lost_write", "duplicate_write", "reordered_write", "offset_reuse"]
+    assert found == {"strong": legal, "weak": weak + legal, "closed": [], "named": []}
 
 
 # the statistic

@@ -38,6 +38,27 @@ def test_a_sound_run_passes_everything(fake):
     assert others_pass(judged(fake()))
 
 
+PROMISED = SCENARIO.replace("expect:", "expect:\n  promised: true").replace(
+    "members: 2, topics: [orders]", "members: 2, topics: [orders], config: {auto.offset.reset: none}"
+)
+
+
+def test_an_anomaly_of_a_line_that_is_not_decided_is_inconclusive_with_the_reason_and_the_next_step(fake):
+    run = fake(PROMISED)
+    assert others_pass(judged(run))
+    run.found("stalled_delivery", count=3, scope="billing")
+    stalled = judged(run)["stalled_delivery", "", ""]
+    assert stalled.verdict == "inconclusive"
+    assert "auto.offset.reset=none" in stalled.why
+    assert "give stalled_delivery in `expect`" in stalled.why
+
+
+def test_an_anomaly_that_the_settings_forbid_fails_also_without_a_stated_contract(fake):
+    run = fake(PROMISED)
+    run.found("lost_write", count=37)
+    assert judged(run)["lost_write", "", ""].verdict == "fail"
+
+
 def test_a_lost_record_fails_and_names_its_topic(fake):
     run = fake()
     run.found("lost_write", count=37)

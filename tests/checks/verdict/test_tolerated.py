@@ -27,6 +27,16 @@ def test_optional_findings_are_listed_with_their_reason_over_all_scopes():
     assert line.startswith("duplicate_delivery: legal, 42 (any number allowed by `expect`): a group resumes at its")
 
 
+def test_a_finding_that_the_settings_allow_has_their_reason():
+    kill = {"name": "kill", "kind": "broker.kill", "target": {"leader_of": "orders/0"}, "when": {"acked": 1}}
+    weak = scenario(promised=True).model_dump() | {"faults": [kill]}
+    weak["producers"][0]["config"] = {"acks": 1, "enable.idempotence": False}
+    (line,) = tolerated(Scenario.model_validate(weak), [total("lost_write", 7), total("dirty_read", 1)], Counts())
+    assert line.startswith("lost_write, 7 (any number allowed by the settings): the leader alone acknowledges")
+    assert "acks=1" in line
+    assert "kill (broker.kill)" in line
+
+
 def test_demanded_forbidden_and_absent_kinds_are_not_tolerated():
     contract = scenario(lost_write={"min": 1}, duplicate_write={"max": 3}, hanging_transaction={"min": 0})
     seen = [total("lost_write", 7), total("duplicate_write", 4), total("hanging_transaction", 0), total("poll_skip", 1)]
