@@ -381,7 +381,9 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
     assert roles(run) == []
 
 
-JAVA, KAFKA_PYTHON, AIOKAFKA = (f", client: {name}" for name in ("java", "kafka-python", "aiokafka"))
+JAVA, KAFKA_PYTHON, AIOKAFKA, FRANZ_GO = (
+    f", client: {name}" for name in ("java", "kafka-python", "aiokafka", "franz-go")
+)
 RUNS = {
     "confluent-SCRAM": ("", MEMBERS, "SCRAM-SHA-512", "chaos.clients.confluent.producer"),
     "sarama-SCRAM": (", client: sarama, config: {acks: all, retries: 300}", MEMBERS, "SCRAM-SHA-512", "sarama-clients"),
@@ -398,6 +400,7 @@ RUNS = {
         "chaos.clients.kafka_python.main",
     ),
     "aiokafka-certificate": (AIOKAFKA, f"{MEMBERS}{AIOKAFKA}", "certificate", "chaos.clients.aiokafka.main"),
+    "franz-go-SCRAM": (FRANZ_GO, f"{MEMBERS}{FRANZ_GO}", "SCRAM-SHA-512", "franz-go-clients"),
     "java-PLAIN": (JAVA, f"{MEMBERS}{JAVA}", "PLAIN", "aftershock.Main"),
     "java-2.8.2-certificate": (f"{JAVA}:2.8.2", f"{MEMBERS}{JAVA}:2.8.2", "certificate", "aftershock.Main"),
     "flink-certificate": (
