@@ -119,6 +119,13 @@ class CommitLog:
             found[place, row["offset"]].append(Record(row["appended_us"], row["transaction"], row["ended_us"]))
         return dict(found)
 
+    def deletions(self) -> dict[Place, list[int]]:
+        """Return the times of the records that delete an offset, by place."""
+        found: dict[Place, list[int]] = defaultdict(list)
+        for row in self._commits.filter(pc.is_null(self._commits["offset"])).to_pylist():
+            found[row["group"], row["topic"], row["partition"]].append(row["appended_us"])
+        return dict(found)
+
     def committed(self, groups: Iterable[str]) -> Logged:
         """Return the records of some groups that are not aborted."""
         table = self._commits

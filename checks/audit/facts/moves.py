@@ -28,7 +28,8 @@ class Move:
     fault: the fault that made it, "" if none did. sure: whether the change certainly happened. offsets: by partition
     such as orders/0, None for a deleted offset; None if a fault deleted the whole group; empty if the group was no
     longer known. vanished: the committed offset that was no longer in force, though no fault changed it. interrupted:
-    whether the coordinator had been interrupted just before that.
+    whether the coordinator had been interrupted just before that. in_log: whether the log of `__consumer_offsets` still
+    has that commit at the end, None if that is not known.
     """
 
     fault: str
@@ -39,6 +40,7 @@ class Move:
     offsets: dict[str, int | None] | None
     vanished: int | None = None
     interrupted: bool = False
+    in_log: bool | None = None
 
     @property
     def recreates(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from chaos.kafka.partition import TopicPartition
 from checks.audit.arrays import NEVER_US
+from checks.audit.facts.commit_log import CommitLog
 from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch
 from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import UNKNOWN_GROUP, Observed, offsets_partition
@@ -165,6 +166,32 @@ class Vanished:
         """Return the time of the last change of an offset that was observed before a move, 0 without one."""
         changes = self.observed.changes(f"group:{move.group}/{partition}", "committed")
         return max((at_us for at_us, _ in changes if at_us <= move.to_us), default=0)
+
+
+def compared_with_log(moves: Iterable[Move], log: CommitLog, clock_us: int) -> list[Move]:
+    """Return moves of vanished offsets, each with whether the log still has the commit.
+
+    It has if a record is older than the move, not aborted, and not deleted until then. A coordinator answers from below
+    its high watermark, which a broker that takes over may learn only after its first answers: the commit was not in
+    force for a moment, but it is not lost (`CoordinatorRuntime.scheduleReadOperation` in Apache Kafka).
+    """
+    moves = list(moves)
+    records, deletions = log.records(m.vanished for m in moves if m.vanished is not None), log.deletions()
+
+    def in_log(move: Move) -> bool | None:
+        if move.vanished is None or log.why_unread(move.group) is not None:
+            return None
+        partition = TopicPartition.parse(next(iter(move.offsets or ())))
+        place = move.group, partition.topic, partition.number
+        committed = [
+            record.appended_us
+            for record in records.get((place, move.vanished), ())
+            if record.transaction != "aborted" and record.appended_us <= move.from_us + clock_us
+        ]
+        deleted = [at_us for at_us in deletions.get(place, ()) if at_us <= move.to_us + clock_us]
+        return bool(committed) and max(deleted, default=-1) < max(committed)
+
+    return [replace(move, in_log=in_log(move)) for move in moves]
 
 
 def restarts(epochs: Epochs) -> list[Move]:

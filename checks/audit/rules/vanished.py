@@ -22,6 +22,7 @@ RETENTION_MINUTES = 7 * 24 * 60
 """Default of offsets.retention.minutes."""
 ONE_LIFE_US = 5 * SECOND_US
 """Offsets that vanish this close together end the same life of a group."""
+NOT_LOST = "not lost"
 SHOWN = 3
 """Maximum number of offsets in the text of a finding."""
 
@@ -32,7 +33,8 @@ def vanished_commits(run: RunData, tally: Tally) -> None:
     They expired if Kafka may have counted offsets.retention.minutes until then (KIP-211). They are lost if that is not
     so, and the coordinator was interrupted or the members of the group protected them: Kafka refuses to delete the
     offsets of topics that members subscribe to. If they may have expired, and the coordinator was interrupted, or if a
-    client outside the scenario may have deleted them, the cause is undetermined.
+    client outside the scenario may have deleted them, the cause is undetermined. Offsets are not lost if their log
+    still has them; if it was not read, and the same offset was seen in force again, that is undetermined.
     """
     by_group: dict[str, list[Move]] = defaultdict(list)
     for move in run.facts.moves:
@@ -43,6 +45,8 @@ def vanished_commits(run: RunData, tally: Tally) -> None:
             continue
         for life in _lives(moves):
             causes = [_cause(run, move, reader) for move in life]
+            if set(causes) == {NOT_LOST}:
+                continue
             check = next((c for c in ("lost_commit", "expired_commit") if c in causes), UNDETERMINED)
             if check == UNDETERMINED:
                 for kind in ("expired_commit", "lost_commit"):
@@ -74,7 +78,18 @@ def _cause(run: RunData, move: Move, reader: Reader) -> str:
     if not below and move.to_us - _counted_from(run, move, reader) >= _shortest_retention_us(run):
         certain = not move.interrupted and _retention_minutes(run) is not None
         return "expired_commit" if certain else UNDETERMINED
+    if move.in_log:
+        return NOT_LOST
+    if move.in_log is None and _is_seen_again(run, move):
+        return UNDETERMINED
     return "lost_commit" if move.interrupted or _is_protected(run, move, reader) else UNDETERMINED
+
+
+def _is_seen_again(run: RunData, move: Move) -> bool:
+    """Return whether the next offset that was observed after a move is the one that had vanished."""
+    changes = run.observed.changes(f"group:{move.group}/{next(iter(move.offsets or ()))}", "committed")
+    later = [offset for at_us, offset in changes if at_us > move.to_us]
+    return later[:1] == [move.vanished]
 
 
 def _retention_minutes(run: RunData) -> int | None:

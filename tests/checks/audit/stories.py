@@ -1975,6 +1975,58 @@ def from_an_earlier_commit_before_the_observer_saw_that(s: Story) -> None:
     s.group_seen(answers=True).saw_committed(1)
 
 
+def _two_commits(s: Story) -> Epoch:
+    """Two commits, of which the log has the first one."""
+    s.members = 2
+    epoch = s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).logged(1).got(1).commit(2)
+    return epoch
+
+
+def _answered_too_early(s: Story) -> None:
+    """The coordinator that takes over answers with the first commit, and a member begins there."""
+    s.group_seen(answers=True, state="Stable").saw_committed(2)
+    s.group_seen(answers=False).group_seen(answers=True).saw_committed(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3).logged(3)
+
+
+@story(duplicate_delivery__legal=1)
+def from_an_earlier_commit_while_the_log_had_the_last_one(s: Story) -> None:
+    """The new coordinator answers before its high watermark has reached the last commit."""
+    _two_commits(s).logged(2).revoked()
+    _answered_too_early(s.commits_read_back())
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_log_had_lost_the_last_one(s: Story) -> None:
+    _two_commits(s).revoked()
+    _answered_too_early(s.commits_read_back())
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_log_has_the_last_one_from_later(s: Story) -> None:
+    """Another member committed the same offset after the loss."""
+    epoch = _two_commits(s).revoked()
+    _answered_too_early(s.commits_read_back())
+    epoch.logged(2, at_us=s.now)
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_last_one_was_deleted_in_the_log(s: Story) -> None:
+    epoch = _two_commits(s).logged(2).revoked()
+    epoch.logged(None, at_us=s.now)
+    _answered_too_early(s.commits_read_back())
+
+
+@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_last_one_was_in_force_again(s: Story) -> None:
+    """The log was not read: nobody knows whether a commit was lost, or the answer came too early."""
+    _two_commits(s).revoked()
+    s.group_seen(answers=True, state="Stable").saw_committed(2)
+    s.group_seen(answers=False).group_seen(answers=True).saw_committed(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2)
+    s.saw_committed(2)
+
+
 @story(duplicate_delivery__legal=1)
 def from_a_lower_offset_that_somebody_committed(s: Story) -> None:
     """Without an interruption it is a commit that the ledger does not have."""

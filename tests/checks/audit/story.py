@@ -359,7 +359,7 @@ class Epoch:
         )
         return self
 
-    def logged(self, offset: int, at_us: int | None = None, **more: Any) -> Epoch:
+    def logged(self, offset: int | None, at_us: int | None = None, **more: Any) -> Epoch:
         """The log of offset commits has a record, now if not said otherwise."""
         row = {name: self.identity[name] for name in ("group", "topic", "partition")}
         row |= {"offset": offset, "appended_us": self.story.now if at_us is None else at_us}

@@ -15,6 +15,7 @@ from tests.checks.audit.oracle.watching import end_of, moments, offsets_place
 SECOND = 1_000_000
 LOOK_US = 3 * SECOND
 NEVER = 1 << 62
+SAME_CLOCK = 5_000
 Place = tuple[str, str, int]
 """Group, topic and partition."""
 
@@ -160,10 +161,21 @@ def judge_vanished(case: Case, verdict: Judgement) -> None:
             _judge_life(case, group, life, verdict)
 
 
+def _in_log(case: Case, place: Place, m: Moved) -> bool:
+    """Its log has the commit from before, and nobody deleted it until then."""
+    here = [r for r in case.rows["commit_log"] if (r["group"], r["topic"], r["partition"]) == place]
+    made = [r["appended_us"] for r in here if r["offset"] == m.vanished and r["transaction"] != "aborted"]
+    made = [at for at in made if at <= m.from_us + SAME_CLOCK]
+    deleted = [r["appended_us"] for r in here if r["offset"] is None and r["appended_us"] <= m.to_us + SAME_CLOCK]
+    return bool(made) and not any(at >= max(made) for at in deleted)
+
+
 def _judge_life(case: Case, group: str, life: list[tuple[Place, Moved]], verdict: Judgement) -> None:
     readers = sorted((f.mode != "subscribe", f.name) for f in case.readers.values() if f.group == group and f.commits)
     not_subscribed, reader = readers[0]
     causes = [_cause(case, reader, not_subscribed, place, m) for place, m in life]
+    if {*causes} == {"not lost"}:
+        return
     for check in ("lost_commit", "expired_commit"):
         if check in causes:
             of_it = [found for found, cause in zip(life, causes, strict=True) if cause == check]
@@ -189,5 +201,12 @@ def _cause(case: Case, reader: str, not_subscribed: bool, place: Place, m: Moved
     since = min([since, *(begin for begin, end in _pauses(case, group) if begin <= since <= end + LOOK_US)]) - LOOK_US
     if m.offset is None and m.to_us - since >= case.offsets_kept_min * 60 * SECOND:
         return "" if m.interrupted else "expired_commit"
+    read = [r for r in case.rows["commit_log_range"] if r["group"] == group and r["error"] is None]
+    if read and _in_log(case, place, m):
+        return "not lost"
+    if not read:
+        later = [v for at, v in _values(case, f"group:{group}/{topic}/{place[2]}", "committed") if at > m.to_us]
+        if later and later[0] == m.vanished:
+            return ""
     kept = not not_subscribed and states and state != "Empty" and subscribed
     return "lost_commit" if m.interrupted or kept else ""
