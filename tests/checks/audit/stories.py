@@ -3128,6 +3128,12 @@ def locked_again_perhaps_after_the_lock(s: Story) -> None:
 
 
 @story()
+def locked_again_as_the_lock_began_shortly_before_the_poll(s: Story) -> None:
+    s.wrote(0).tick_on(50_000_000).acquires(1, 0)
+    s.tick_on(59_500_000).acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story()
 def locked_again_after_the_member_left(s: Story) -> None:
     s.wrote(0).acquires(1, 0)
     s.life(s.reader(), "stopped", role="consumer").acquires(2, 0, count=2).ends().share_seen(1, 0)

@@ -12,6 +12,7 @@ from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 OBSERVED_LATE_US = 10_000_000
 GONE_SOON_US = 2_000_000
 NOTICED_US = 10_500_000
+ON_ITS_WAY_US = 1_000_000
 NEVER = 10**18
 CONNECTIONS = ("broker.", "coordinator.", "controller.", "cluster.", "link.", "wire.", "disk.", "log.", "election.")
 OTHERS = ("partition.reassign", "consumer.pause", "client.quota")
@@ -297,13 +298,14 @@ def _locked(group: Group, held: list[Held], verdict: Judgement) -> None:
     for n in range(1, len(held)):
         owner, other, before = held[n - 1], held[n], held[:n]
         given_up = owner.ack is not None and owner.ack["requested_us"] <= other.at_us
-        if given_up or _polled_late(other, held) or other.at_us >= owner.at_us + group.lock_us:
+        times = [h.ack["requested_us"] for h in held[: n - 1] if h.ack and h.ack["type"] == "release"]
+        times += [owner.row["sent_us"]] if owner.row["sent_us"] is not None else []
+        certain = bool(times) and other.at_us < max(times) + group.lock_us
+        border_us = 0 if certain else min(ON_ITS_WAY_US, group.lock_us // 2)
+        if given_up or _polled_late(other, held) or other.at_us >= owner.at_us + group.lock_us - border_us:
             continue
         if group.reset(before, other.at_us):
             continue
-        times = [h.ack["requested_us"] for h in held[: n - 1] if h.ack and h.ack["type"] == "release"]
-        times += [owner.row["sent_us"]] if owner.row["sent_us"] is not None else []
-        certain = times and other.at_us < max(times) + group.lock_us
         if certain and not group.disturbed(min(h.at_us for h in held[: n + 1]), other.at_us):
             verdict.findings[group.finding("lock_overrun", other)] += 1
         else:
