@@ -37,8 +37,8 @@ GROUPS: dict[str, Anomaly] = {
         "{n} {times} the committed offsets of a group expired",
     ),
     "lost_commit": _group(
-        "acknowledged commits are no longer in force, nor in their log if it was read, though nobody deleted or lowered "
-        "them and they were not due to expire; counted once for each life of the group",
+        "acknowledged commits are no longer in force, nor in their log if it was read, though nobody deleted or "
+        "lowered them and they were not due to expire; counted once for each life of the group",
         "offsets.topic.replication.factor=3 and unclean.leader.election.enable=false",
         "LostCommits",
         "No acknowledged offset commit is lost",

@@ -132,7 +132,7 @@ def aborted_share(s: ShareBlock, tally: Tally) -> None:
     if not s.group.committed_only:
         return
     tally.add(ACQUIRED_COMMITTED, s.name, value=len(s.rows["offset"]))
-    at, log = s.block.row[s.rows["offset"] - s.block.base], s.block.log
+    at, log = s.block.log_rows(s.rows["offset"]), s.block.log
     if len(log["offset"]):
         same = (at >= 0) & (log["sender"][at] == s.rows["sender"]) & (log["seq"][at] == s.rows["seq"])
         rows = np.flatnonzero(same & (log["committed"][at] == 0))

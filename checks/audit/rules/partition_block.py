@@ -51,6 +51,14 @@ class PartitionBlock:
             rows = by_reader.get(read_range.reader, nothing)
             yield ReaderBlock(self, read_range, {n: rows.ints(c) for n, c in self.deliveries.items()})
 
+    def log_rows(self, offsets: Ints) -> Ints:
+        """Return the index of the log record at each offset, NONE without one. Offsets may be outside the block."""
+        at = offsets - self.base
+        inside = (at >= 0) & (at < len(self.row))
+        found = np.full(len(at), NONE, np.int64)
+        found[inside] = self.row[at[inside]]
+        return found
+
     def committed(self, at: Ints) -> Ints:
         """Return whether read_committed readers see the record at each offset (less base): 1, 0, or NONE if unknown."""
         if not len(self.log["offset"]):

@@ -2931,6 +2931,13 @@ def aborted_and_acquired_by_a_share_group_that_reads_committed(s: Story) -> None
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 0, 1).ends().share_seen(2, 0)
 
 
+@story(aborted_share=1)
+def aborted_and_acquired_with_one_that_the_log_does_not_have(s: Story) -> None:
+    """It is beyond all records of the log."""
+    s.consumer = {"share.isolation.level": "read_committed"}
+    s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 0, 1, 7).ends().share_seen(2, 0)
+
+
 @story()
 def aborted_and_acquired_by_a_share_group_that_reads_all(s: Story) -> None:
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 0, 1).ends().share_seen(2, 0)
