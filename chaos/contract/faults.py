@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import yaml
 
@@ -20,8 +21,9 @@ from chaos.scenario.model import Scenario
 
 PREFIX = "fault."
 _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
-_READS: set[str | None] = {None, *RecordApi.__args__, *OffsetApi.__args__, *MemberApi.__args__} - {"Produce"}  # type: ignore[attr-defined]
-_TRANSACTIONS = set(TransactionApi.__args__)  # type: ignore[attr-defined]
+_READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
+_TRANSACTIONS = set(get_args(TransactionApi))
+_PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
 _CLASSES_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
 
 
@@ -54,9 +56,6 @@ def topic_of(fault: FaultSpec) -> str | None:
     return TopicPartition.parse(value).topic if is_partition else None
 
 
-_PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
-
-
 def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -> Facts:
     """Return the facts about faults of brokers, and of one topic.
 
@@ -84,7 +83,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
-    """Return whether a fault may change leaders of a topic: elections and moves only those of their own topic."""
+    """Return whether a fault may change leaders of a topic: elections and moves only those of one topic."""
     return fault.kind in classes()["outage"] or topic_of(fault) == topic
 
 

@@ -192,7 +192,7 @@ def _commits(entry: Consumer) -> bool:
 
 
 def jobs_of(scenario: Scenario, group: str | None) -> int:
-    """Return how many clients commit to a group, each job of an own: those in assign mode, and a group of members."""
+    """Return how many independent clients commit to a group: each one in assign mode, and all its members as one."""
     entries = [c for c in scenario.readers if group is not None and c.group == group and _commits(c)]
     assigned = sum(c.members for c in entries if isinstance(c, Assign))
     return assigned + any(isinstance(c, Subscribe) for c in entries)

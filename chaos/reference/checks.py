@@ -35,9 +35,10 @@ after, a connection may have ended unseen; what depends on that is undecided.
 A row is written when a poll returns the record. The broker locked it earlier, and may have given it to a member that
 never polled it. The end of a member explains one such acquisition of each record: the member may have fetched it, or
 its last fetch was still waiting when it ended. Any other ends with its lock, so it takes the lock duration. What would
-need more time than there was is wrong; what fits is undecided. Nor does an acquisition count whose acknowledgement the
-broker refuses (INVALID_RECORD_STATE): the member polled the record when its lock was over. A broker confirms any
-acknowledgement below the start offset of the group, also of such a record, so a confirmation alone proves no delivery.
+need more time than there was is wrong; what fits is undecided. An acquisition does not count, either, if the broker
+refuses its acknowledgement (INVALID_RECORD_STATE): the member polled the record when its lock was over. A broker
+confirms any acknowledgement below the start offset of the group, also of such a record, so a confirmation alone proves
+no delivery.
 
 The fault `share.reset_offsets` makes the group begin again at its offset: records that it accepted before come back by
 right, and records before the offset that nobody had acquired are lost to it.

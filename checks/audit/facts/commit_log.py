@@ -148,8 +148,8 @@ class CommitLog:
 class Acknowledged:
     """How the acknowledged commits of a group compare with the log.
 
-    without_record: commits that the log does not have. in_time, apart: commits whose only record has a time within the
-    commit, or another one.
+    without_record: commits that the log does not have. in_time, apart: commits with one record, which has a time within
+    the commit, or another one.
     """
 
     without_record: int = 0

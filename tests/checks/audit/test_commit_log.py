@@ -40,7 +40,7 @@ LOST = Attempt(ME, "orders", 0, 17, "sync", "unknown", 10 * SECOND, 11 * SECOND)
 IN_TIME = {"billing": Acknowledged(in_time=1)}
 
 
-def record(at_us: int = 10 * SECOND, offset: int = 17, **more: Any) -> dict[str, Any]:
+def record(at_us: int = 10 * SECOND, offset: int | None = 17, **more: Any) -> dict[str, Any]:
     row = {"group": "billing", "topic": "orders", "partition": 0, "offset": offset, "appended_us": at_us}
     return row | {"transaction": None, "ended_us": None} | more
 
@@ -179,7 +179,7 @@ def test_members_that_stopped_in_order_have_all_rows_unless_they_commit_automati
 
 
 def test_the_records_that_are_not_aborted_are_in_order_by_place() -> None:
-    rows = [record(9, 18), record(7, 17), record(8, 17), record(6, None), record(5, 17, partition=1)]  # type: ignore[arg-type]
+    rows = [record(9, 18), record(7, 17), record(8, 17), record(6, None), record(5, 17, partition=1)]
     rows += [record(1, 16, transaction="aborted"), record(2, 19, transaction="committed"), record(3, 20, group="other")]
     log = CommitLog(pa.Table.from_pylist(rows, COMMIT_LOG))
     found = {place: (o.tolist(), t.tolist()) for place, (o, t) in log.committed(["billing"]).items()}
