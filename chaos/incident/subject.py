@@ -128,7 +128,6 @@ def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, ve
 def raw_of(scenario: Scenario) -> Raw:
     """Return a scenario as plain data that can be changed and parsed again."""
     raw: Raw = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    raw["expect"] = scenario.expect.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     cluster = scenario.cluster
     if cluster.metadata == choose_metadata(cluster.kafka, None, cluster.driver):  # so that it fits another release, too
         raw.get("cluster", {}).pop("metadata", None)

@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
-from chaos.scenario.load import models_in, nearest, read_mapping
+from chaos.scenario.hints import nearest
+from chaos.scenario.load import models_in, read_mapping
 from chaos.scenario.runtimes.choice import ClientChoice
 from chaos.scenario.setup import Bootstrap
 from chaos.scenario.triggers import Strict

@@ -163,7 +163,7 @@ class _Contract(Strict):
     def __eq__(self, other: object) -> bool:
         """Return whether both say the same. Beside `promised`, a named bound differs from one that is left out."""
         same = super().__eq__(other)
-        if same and self.promised and isinstance(other, _Contract):
+        if same is True and self.promised and isinstance(other, _Contract):
             return self.model_fields_set == other.model_fields_set
         return same
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import re
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from pydantic_core import ErrorDetails
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
+from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import shipped
 from chaos.units import format_size
@@ -265,9 +265,3 @@ def _place(location: tuple[int | str, ...]) -> tuple[str, list[str]]:
             fields = [model.model_fields[part] for model in models if part in model.model_fields]
             models = [m for field in fields for m in models_in(field.annotation)]
     return text, keys
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the most similar name, or an empty text."""
-    match = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
-    return f" (did you mean {match[0]}?)" if match else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -14,6 +13,7 @@ from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.network import WireFault
+from chaos.scenario.hints import nearest
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration
@@ -23,8 +23,7 @@ def _check_anomaly(name: str) -> str:
     kind, _, split = name.partition(".")
     if kind not in ANOMALIES or split not in (ANOMALIES[kind].splits or ("",)):
         lines = [f"{k}.{s}" if s else k for k, a in ANOMALIES.items() for s in a.splits or ("",)]
-        near = difflib.get_close_matches(name, lines, n=1, cutoff=0.5)
-        raise ValueError(f"there is no anomaly {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+        raise ValueError(f"there is no anomaly {name!r}{nearest(name, lines)}")
     return name
 
 

@@ -24,15 +24,7 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.checkpoints import Checkpoints
-from checks.audit.facts.commit_log import (
-    CLOCK_US,
-    SAME_CLOCK_US,
-    CommitLog,
-    Decider,
-    Decisions,
-    offsets_seen,
-    writers_without_row,
-)
+from checks.audit.facts.commit_log import CommitLog, Decider, offsets_seen, writers_without_row
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
@@ -92,8 +84,7 @@ class _Audit:
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
         self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
-        self.commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"))
-        self.one_clock = scenario.cluster.driver != "attached"
+        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"))
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -105,7 +96,8 @@ class _Audit:
         self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.end_us - begin_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions)
-        self.decisions = self._decisions(topics)
+        self.decider = self._decider(commit_log, topics)
+        self.decisions = scan.settle_commits(spark, ledger.files, self.decider)
         self.plan = SurveyPlan(
             token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions
         )
@@ -140,19 +132,18 @@ class _Audit:
         ends += [row["ended_us"] for row in self.tables["transactions"] if row["ended_us"] is not None]
         return max(ends, default=0)
 
-    def _decisions(self, topics: TopicLives) -> Decisions:
-        """Return what the log of offset commits decides."""
+    def _decider(self, log: CommitLog, topics: TopicLives) -> Decider:
+        """Return what decides commits by their log."""
         assignments = self.tables["assignments"]
         automatic = frozenset(r.name for r in self.readers if r.auto)
-        decider = Decider(
-            self.commit_log,
+        return Decider(
+            log,
             writers_without_row(assignments, self.lives, automatic),
             moves_of(self.tables["faults"]),
             offsets_seen(starts.sightings(r for r in self.tables["cluster"] if r["key"] == "committed"), assignments),
             frozenset(topics.of),
-            one_clock=self.one_clock,
+            one_clock=self.scenario.cluster.driver != "attached",
         )
-        return scan.settle_commits(self.spark, self.ledger.files, decider)
 
     def _topic_lives(self) -> TopicLives:
         begins = {partition: start or 0 for partition, (start, _) in self.ranges.items()}
@@ -269,7 +260,7 @@ class _Audit:
             commits = {epoch: rows[0] for (epoch,), rows in found.each(counters.COMMITS_AT_BEGIN)}
         lost = explained(lower, commits, self.epochs, self.lives)
         lost += vanished.begun_below(self.epochs, commits, lost, self.ranges)
-        lost = compared_with_log(lost, self.commit_log, SAME_CLOCK_US if self.one_clock else CLOCK_US)
+        lost = compared_with_log(lost, self.decider.log, self.decider.clock_us)
         again = restarts(self.epochs)
         self.group_lives = group_lives(self.observed, again, self.epochs)
         self.facts = replace(facts, moves=(*facts.moves, *vanished.ended_groups(), *again, *lost))

@@ -36,6 +36,7 @@ class Measure:
         self._conditions = Conditions(run, resolved)
         self._summary = audit_rows(run, "summary")
         self._metrics = audit_rows(run, "metrics")
+        self._undecided_rows = audit_rows(run, "undecided")
         self._distrust = self._conditions.distrust()
 
     def observe(self, term: Term) -> Observation:
@@ -88,7 +89,7 @@ class Measure:
     def _undecided(self, check: str) -> str:
         """Return why rows of a check could not be decided, and what decides them; empty for results of older audits."""
         counts: Counter[tuple[str, str]] = Counter()
-        for row in audit_rows(self._run, "undecided"):
+        for row in self._undecided_rows:
             if row["check"] == check:
                 counts[row["why"], row["advice"]] += row["count"]
         whys = [f"{why} ({count:,})" if len(counts) > 1 else why for (why, _), count in counts.most_common()]
@@ -97,8 +98,9 @@ class Measure:
 
     def _left_out(self, check: str) -> str:
         """Return the number of commits of unknown outcome, if a check examines commits; empty if there are none."""
-        rows = [r for r in audit_rows(self._run, "undecided") if r["check"] == COMMITS]
-        number = sum(r["count"] for r in rows) if COMMITTED in RULES[check].examines else 0
+        if COMMITTED not in RULES[check].examines:
+            return ""
+        number = sum(r["count"] for r in self._undecided_rows if r["check"] == COMMITS)
         return f"{number:,} of unknown outcome" if number else ""
 
     def _uncountable(self, check: str) -> str:

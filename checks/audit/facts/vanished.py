@@ -176,16 +176,18 @@ def compared_with_log(moves: Iterable[Move], log: CommitLog, clock_us: int) -> l
     force for a moment, but it is not lost (`CoordinatorRuntime.scheduleReadOperation` in Apache Kafka).
     """
     moves = list(moves)
-    records, deletions = log.records(m.vanished for m in moves if m.vanished is not None), log.deletions()
+    if not moves:
+        return []
+    records, deletions = log.records(m.vanished or 0 for m in moves), log.deletions()
 
     def in_log(move: Move) -> bool | None:
-        if move.vanished is None or log.why_unread(move.group) is not None:
+        if log.why_unread(move.group) is not None:
             return None
         partition = TopicPartition.parse(next(iter(move.offsets or ())))
         place = move.group, partition.topic, partition.number
         committed = [
             record.appended_us
-            for record in records.get((place, move.vanished), ())
+            for record in records.get((place, move.vanished or 0), ())
             if record.transaction != "aborted" and record.appended_us <= move.from_us + clock_us
         ]
         deleted = [at_us for at_us in deletions.get(place, ()) if at_us <= move.to_us + clock_us]

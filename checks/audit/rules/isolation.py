@@ -132,11 +132,9 @@ def aborted_share(s: ShareBlock, tally: Tally) -> None:
     if not s.group.committed_only:
         return
     tally.add(ACQUIRED_COMMITTED, s.name, value=len(s.rows["offset"]))
-    at, log = s.block.log_rows(s.rows["offset"]), s.block.log
-    if len(log["offset"]):
-        same = (at >= 0) & (log["sender"][at] == s.rows["sender"]) & (log["seq"][at] == s.rows["seq"])
-        rows = np.flatnonzero(same & (log["committed"][at] == 0))
-        tally.report("aborted_share", s.name, len(rows), (s.acquisition(int(row)) for row in rows[:CAP]))
+    at = s.rows["offset"] - s.block.base
+    rows = np.flatnonzero(s.block.agree(s.block.row[at], s.rows) & (s.block.committed(at) == 0))
+    tally.report("aborted_share", s.name, len(rows), (s.acquisition(int(row)) for row in rows[:CAP]))
 
 
 def _no_committed_share(s: Scenario) -> str:

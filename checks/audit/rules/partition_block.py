@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
 from checks.audit.engine import group
@@ -30,7 +31,7 @@ class PartitionBlock:
         self.topic, self.partition, self.facts = topic, partition, facts
         self.log, self.deliveries, self.gaps, self.acks = (rows[n] for n in ("records", "deliveries", "gaps", "acks"))
         self.outputs = rows["outputs"]
-        located = (self.log, self.deliveries, self.acks, self.outputs)
+        located = (self.log, self.deliveries, self.acks, self.outputs, rows["acquisitions"])
         offsets = [c["offset"] for c in located if len(c["offset"])]
         self.base = min((int(o.min()) for o in offsets), default=0)
         self.row = np.full(max((int(o.max()) for o in offsets), default=-1) - self.base + 1, NONE, np.int32)
@@ -51,12 +52,12 @@ class PartitionBlock:
             rows = by_reader.get(read_range.reader, nothing)
             yield ReaderBlock(self, read_range, {n: rows.ints(c) for n, c in self.deliveries.items()})
 
-    def log_rows(self, offsets: Ints) -> Ints:
-        """Return the index of the log record at each offset, NONE without one. Offsets may be outside the block."""
-        at = offsets - self.base
-        inside = (at >= 0) & (at < len(self.row))
-        found = np.full(len(at), NONE, np.int64)
-        found[inside] = self.row[at[inside]]
+    def agree(self, log_row: npt.NDArray[np.int32], rows: Columns) -> Mask:
+        """Return whether each row carries the identity of the log record at its offset. log_row: see `row`."""
+        if not len(self.log["offset"]):
+            return np.zeros(len(log_row), np.bool_)
+        sender, seq = self.log["sender"][log_row], self.log["seq"][log_row]
+        found: Mask = (log_row >= 0) & (sender == rows["sender"]) & (seq == rows["seq"])
         return found
 
     def committed(self, at: Ints) -> Ints:
@@ -92,12 +93,7 @@ class ReaderBlock:
         self.log_row = block.row[self.at]
         self.present = self.log_row >= 0
         self.named = block.named[rows["sender"]]
-        if len(block.log["offset"]):
-            sender, seq = block.log["sender"][self.log_row], block.log["seq"][self.log_row]
-            equal = self.present & (sender == rows["sender"]) & (seq == rows["seq"])
-        else:
-            equal = np.zeros(len(self.at), np.bool_)
-        self.same = equal | ~self.named
+        self.same = block.agree(self.log_row, rows) | ~self.named
 
     def visible(self) -> Mask:
         """Return the log records of the block that the reader sees by its isolation level."""
