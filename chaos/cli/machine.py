@@ -28,6 +28,9 @@ JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
 def up(
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
+    controllers: Annotated[
+        int, typer.Option(min=0, max=9, help="Number of dedicated controllers; 0: every broker is one too.")
+    ] = 0,
     kafka: Annotated[str, typer.Option(help="Kafka release.")] = DEFAULT_KAFKA,
     driver: Annotated[str, typer.Option(help="Where brokers run: process or docker.")] = "process",
     for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="Time after which the cluster ends.")] = "8h",
@@ -44,11 +47,12 @@ def up(
         deadline_s = parse_duration(for_)
     except ValueError as e:
         raise UsageError(f"--for: {e}") from None
-    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose_metadata(kafka, driver=driver))
+    metadata = choose_metadata(kafka, driver=driver)
+    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=metadata, controllers=controllers)
     run = Run.create(runs_dir, new_run_id("up"))
     with View() as view:
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
-        view.say(f"{brokers} brokers of Kafka {kafka}; they end after {for_}, or by: python -m chaos down {run.path}")
+        view.say(f"{spec.describe()}; they end after {for_}, or by: python -m chaos down {run.path}")
     sys.stdout.write(cluster.bootstrap + "\n")
 
 

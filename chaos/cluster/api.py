@@ -3,7 +3,7 @@
 A driver deploys the brokers of one run and writes `cluster.json`. Any process, such as a later task of an Airflow DAG,
 can then attach to the brokers. The scenario loader compares the needs of the faults with `drivers.capabilities` before
 anything starts. Methods identify a broker by its node ID (1, 2, ...) and raise `ClusterError` if the operation did not
-take effect.
+take effect. Those that start, end, pause or cut a broker take the node ID of a dedicated controller (101, ...) as well.
 
 Every driver guarantees:
 - `deploy` returns when every broker is registered and unfenced. If it fails, it removes everything it started.
@@ -69,16 +69,26 @@ class Cluster(ABC):
 
     @property
     def broker_ids(self) -> list[int]:
-        """The node IDs, ascending."""
+        """The node IDs of the brokers, ascending."""
         return [b.id for b in self.state.brokers]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        """The node IDs of the dedicated controllers, ascending; empty if there are none."""
+        return [c.id for c in self.state.controllers]
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The node IDs of the dedicated controllers and of the brokers."""
+        return [*self.controller_ids, *self.broker_ids]
 
     @abstractmethod
     def broker_alive(self, broker: int) -> bool:
         """Return whether the broker exists; a paused broker does."""
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Return the host and port at which clients reach the broker."""
-        broker_state = self.state.broker(broker)
+        """Return the host and port at which the broker answers clients, or the controller the platform."""
+        broker_state = self.state.node(broker)
         return broker_state.host, broker_state.port
 
     def check(self) -> None:  # noqa: B027 - a default
@@ -90,7 +100,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
+        """Start several nodes together: without a quorum majority, a single broker never becomes ready."""
 
     @abstractmethod
     def end_brokers(self) -> None:
@@ -105,16 +115,16 @@ class Cluster(ABC):
             self._record_end()
 
     def _record_end(self) -> None:
-        for broker in self.broker_ids:
-            self._set_status(broker, "ended")
+        for node in self.node_ids:
+            self._set_status(node, "ended")
 
     def _set_status(self, broker: int, status: BrokerStatus) -> None:
         with self._lock:
-            self.state.broker(broker).state = status
+            self.state.node(broker).state = status
             self.state.save(self.run.cluster)
 
     def _log(self, broker: int) -> str:
-        return str(self.run.path / str(self.state.broker(broker).log))
+        return str(self.run.path / str(self.state.node(broker).log))
 
 
 @runtime_checkable
@@ -141,7 +151,7 @@ class Start(Protocol):
         """Start the broker and wait until it is ready; do nothing if it runs."""
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
+        """Start several nodes together: without a quorum majority, a single broker never becomes ready."""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +21,10 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.brokers import startup
 from chaos.cluster.brokers.jvm import Release, log_of
 from chaos.cluster.brokers.release import new_id
-from chaos.cluster.brokers.startup import AddressTaken, StartingBroker
-from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings
-from chaos.cluster.state import BrokerState, ClusterState, ZooKeeperState
+from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
+from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints
+from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
+from chaos.cluster.state import ClusterState, NodeState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.install.cache import Progress, silent
@@ -47,7 +48,7 @@ class Deployment:
     deadline_s: float
     reaper: ProcessId
 
-    def new_state(self, driver: str, brokers: list[BrokerState], bootstrap: str, cluster_id: str) -> ClusterState:
+    def new_state(self, driver: str, brokers: list[NodeState], bootstrap: str, cluster_id: str) -> ClusterState:
         """Return the state of the new cluster."""
         existing = self.spec.existing is not None
         return ClusterState(
@@ -102,7 +103,7 @@ class StartedCluster(Cluster):
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     cluster = create()
-                    cluster.start_brokers(cluster.broker_ids)
+                    cluster.start_brokers(cluster.node_ids)
                     break
                 except AddressTaken:
                     if attempt == ATTEMPTS:
@@ -115,7 +116,7 @@ class StartedCluster(Cluster):
         if not run.cluster.exists():
             return False
         cluster = cls.attach(run)
-        return any(map(cluster.broker_alive, cluster.broker_ids))
+        return any(map(cluster.broker_alive, cluster.node_ids))
 
     @classmethod
     @abstractmethod
@@ -134,12 +135,12 @@ class StartedCluster(Cluster):
         """End the broker at once, and wait until it is gone. Raises `ClusterError` if it was gone before."""
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready.
+        """Start several nodes together: without a quorum majority, a single broker never becomes ready.
 
-        Raises `ClusterError` with the errors in the logs of the brokers.
+        Raises `ClusterError` with the errors in the logs of the nodes.
         """
         down = [broker for broker in brokers if not self.broker_alive(broker)]
-        starting = [StartingBroker(self.run, self.state.broker(broker)) for broker in down]
+        starting = [self._starting(node) for node in down]
         try:
             with ThreadPoolExecutor(max(1, len(down))) as pool:
                 for broker, ended in zip(starting, pool.map(self._start, down), strict=True):
@@ -153,6 +154,10 @@ class StartedCluster(Cluster):
             raise
         for number in down:
             self._set_status(number, "running")
+
+    def _starting(self, node: int) -> StartingNode:
+        kind = StartingController if node in self.controller_ids else StartingBroker
+        return kind(self.run, self.state.node(node))
 
 
 def check_disk(run: Run) -> None:
@@ -186,30 +191,40 @@ def write_cluster(
     driver: str = "process",
     data: str = "data",
     zookeeper: ZooKeeperState | None = None,
+    controllers: Mapping[int, ControllerEndpoints] | None = None,
 ) -> ClusterState:
-    """Write the files of every broker and `cluster.json`, and return the state.
+    """Write the files of every node and `cluster.json`, and return the state.
 
-    `endpoints` are those of the brokers by node ID from 1, `data` is their log directory as they see it.
+    `endpoints` are those of the brokers by node ID from 1, `data` is the log directory as a node sees it. `controllers`
+    are the dedicated ones by node ID.
     """
     run, spec = deployment.run, deployment.spec
     # with ZooKeeper, the first broker creates the cluster ID
     cluster_id = "" if zookeeper else new_id()
-    brokers = []
-    for broker, endpoint in enumerate(endpoints, start=1):
-        settings = broker_settings(spec, broker, endpoints, data, zookeeper.address if zookeeper else None)
-        startup.write_files(run, broker, settings, release, cluster_id)
-        brokers.append(
-            BrokerState(
-                id=broker,
-                host=endpoint.host,
-                port=endpoint.port,
-                log=str(log_of(run, startup.role(broker)).relative_to(run.path)),
-                data=str((startup.home(run, broker) / "data").relative_to(run.path)),
-            )
+
+    def write(node: int, host: str, port: int, settings: dict[str, str]) -> NodeState:
+        startup.write_files(run, node, settings, release, cluster_id)
+        log = log_of(run, startup.role(node)).relative_to(run.path)
+        return NodeState(
+            id=node,
+            host=host,
+            port=port,
+            log=str(log),
+            data=str((startup.home(run, node) / "data").relative_to(run.path)),
         )
+
+    server = zookeeper.address if zookeeper else None
+    brokers = [
+        write(broker, at.host, at.port, broker_settings(spec, broker, endpoints, data, server, controllers))
+        for broker, at in enumerate(endpoints, start=1)
+    ]
     bootstrap = ",".join(b.address for b in brokers)
     cluster_state = deployment.new_state(driver, brokers, bootstrap, cluster_id)
     cluster_state.zookeeper = zookeeper
+    cluster_state.controllers = [
+        write(node, at.host, at.port, controller_settings(spec, node, controllers or {}, data))
+        for node, at in (controllers or {}).items()
+    ]
     cluster_state.save(run.cluster)
     return cluster_state
 
@@ -234,6 +249,6 @@ def _ports_of_other_runs() -> set[int]:
     for run_dir in {p.run_dir for p in find_marked()}:
         with contextlib.suppress(RunDirError):  # nothing is deployed yet, or the directory was removed
             other = state.load(Run(run_dir))
-            ports |= {p for b in other.brokers for p in (b.port, b.controller_port, *b.behind) if p is not None}
+            ports |= {p for b in other.nodes for p in (b.port, b.controller_port, *b.behind) if p is not None}
             ports |= {other.zookeeper.port} if other.zookeeper else set()
     return ports

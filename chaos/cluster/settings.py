@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, combined_settings, quorum_settings
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
@@ -19,7 +20,7 @@ _OWNED = {
     **dict.fromkeys(["node.id", "broker.id", "process.roles"], "set the number of brokers"),
     **dict.fromkeys(
         ["controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names"],
-        "every broker is a controller too",
+        "set cluster.controllers for dedicated controllers; without it every broker is a controller too",
     ),
     **dict.fromkeys(["log.dirs", "log.dir", "metadata.log.dir"], "data lies in the run directory"),
     **dict.fromkeys(
@@ -85,6 +86,7 @@ class ClusterSpec:
       `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
     - `cpus`, `memory_bytes` and `disk_bytes` limit each broker, if the driver can (None: no limit).
     - `metadata` is the metadata mode (None: the default of `choose_metadata`).
+    - `controllers` is the number of dedicated controllers (0: every broker is a controller too).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
     - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
@@ -98,6 +100,7 @@ class ClusterSpec:
     memory_bytes: int | None = None
     disk_bytes: int | None = None
     metadata: Metadata | None = None
+    controllers: int = 0
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
     switch: bool = False
@@ -107,11 +110,21 @@ class ClusterSpec:
         """Whether the brokers keep their metadata in ZooKeeper. Raises `UsageError` if that is impossible."""
         return choose_metadata(self.kafka, self.metadata) == "zookeeper"
 
+    def describe(self) -> str:
+        """Return the size and the release, such as `3 controllers and 3 brokers of Kafka 4.3.1`."""
+        controllers = f"{self.controllers} controller{'s' * (self.controllers != 1)} and " * bool(self.controllers)
+        return f"{controllers}{self.brokers} broker{'s' * (self.brokers != 1)} of Kafka {self.kafka}"
+
     def check(self) -> None:
         """Raise `UsageError` if the cluster cannot be deployed."""
         if self.brokers < 1:
             raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
         choose_metadata(self.kafka, self.metadata)
+        if self.controllers and self.zookeeper:
+            raise UsageError(
+                f"Kafka {self.kafka} keeps its metadata in ZooKeeper and has no KRaft controllers; "
+                "leave cluster.controllers out, or choose kraft and a release from 3.3 on"
+            )
         if self.switch and self.zookeeper:
             raise UsageError(
                 f"links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which stays reachable; "
@@ -142,52 +155,20 @@ class ClusterSpec:
         return list(range(first, first + self.brokers))
 
 
-@dataclass(frozen=True)
-class BrokerEndpoints:
-    """The addresses of one broker: `host` and `port` for clients, `controller` for the quorum, `peers` for brokers.
-
-    `controller` and `peers` are `host:port`. `controller` is empty with ZooKeeper, which has no quorum. Without
-    `peers`, brokers use the clients' listener. `bind` is the address that the broker binds for clients. If a switch is
-    in front of the broker, `behind` maps the name of each listener to the address that the broker really binds.
-    """
-
-    host: str
-    port: int
-    controller: str
-    peers: str | None = None
-    bind: str = HOST
-    behind: Mapping[str, str] = field(default_factory=dict)
-
-
-def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[BrokerEndpoints]:
-    """Return the endpoints of brokers on the loopback address of this machine, by node ID from 1."""
-    controllers = [f"{HOST}:{port}" for port in controller_ports] or [""] * len(ports)
-    return [BrokerEndpoints(HOST, port, controller) for port, controller in zip(ports, controllers, strict=True)]
-
-
 def broker_settings(
     spec: ClusterSpec,
     broker: int,
     endpoints: Sequence[BrokerEndpoints],
     data: str = "data",
     zookeeper: str | None = None,
+    controllers: Mapping[int, ControllerEndpoints] | None = None,
 ) -> dict[str, str]:
     """Return the settings of one broker. `endpoints` has all brokers, by node ID from 1; `data` is the log directory.
 
-    With the address of a `zookeeper`, the brokers keep their metadata there; otherwise they are also controllers
-    (KRaft). The defaults differ from those of Kafka only where a small cluster needs it: internal topics have at most
-    as many replicas as there are brokers, a new group waits less for members (default: 3 s), and the log cleaner uses
-    less of a small heap (default: 128 MiB). The user can override each of them.
+    With the address of a `zookeeper`, the brokers keep their metadata there. In KRaft, they are also controllers unless
+    the cluster has dedicated `controllers`, by node ID.
     """
-    defaults: dict[str, Scalar] = {
-        "offsets.topic.replication.factor": min(3, spec.brokers),
-        "transaction.state.log.replication.factor": min(3, spec.brokers),
-        "transaction.state.log.min.isr": min(2, spec.brokers),
-        "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
-        "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
-        "group.initial.rebalance.delay.ms": 1000,
-        "log.cleaner.dedupe.buffer.size": 8 * 2**20,
-    }
+    defaults = small_defaults(spec)
     here = endpoints[broker - 1]
     bound = {"CLIENT": f"{here.bind}:{here.port}"}
     advertised = {"CLIENT": f"{here.host}:{here.port}"}
@@ -196,17 +177,20 @@ def broker_settings(
     if zookeeper:
         defaults |= _session_in_zookeeper(spec)
         mode: dict[str, Scalar] = {"broker.id": broker, "zookeeper.connect": zookeeper}
+    elif controllers:
+        mode = {"process.roles": "broker", "node.id": broker, **quorum_settings(controllers)}
     else:
         bound["CONTROLLER"] = here.controller
-        mode = _quorum(broker, endpoints)
+        mode = combined_settings(broker, endpoints)
         if here.behind and advertises_controllers(spec.kafka):
             advertised["CONTROLLER"] = here.controller  # else the quorum leader reveals the real address
     bound |= here.behind
+    names = [*bound, "CONTROLLER"] if controllers else list(bound)
     decided: dict[str, Scalar] = {
         **mode,
         "listeners": ",".join(f"{name}://{address}" for name, address in bound.items()),
         "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "log.dirs": data,  # relative to the working directory: Kafka would split an absolute path at a comma
     }
@@ -216,20 +200,45 @@ def broker_settings(
     return {key: as_text(value) for key, value in {**defaults, **spec.config, **decided, **extra}.items()}
 
 
+def small_defaults(spec: ClusterSpec) -> dict[str, Scalar]:
+    """Return defaults for a small cluster. The user can override each of them.
+
+    Internal topics have at most as many replicas as there are brokers, a new group waits less for members (Kafka: 3 s),
+    and the log cleaner uses less of a small heap (Kafka: 128 MiB).
+    """
+    return {
+        "offsets.topic.replication.factor": min(3, spec.brokers),
+        "transaction.state.log.replication.factor": min(3, spec.brokers),
+        "transaction.state.log.min.isr": min(2, spec.brokers),
+        "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
+        "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
+        "group.initial.rebalance.delay.ms": 1000,
+        "log.cleaner.dedupe.buffer.size": 8 * 2**20,
+    }
+
+
 def advertises_controllers(kafka: str) -> bool:
     """Return whether a release supports advertised controller listeners (KIP-853)."""
     major, minor = map(int, kafka.split(".")[:2])
     return (major, minor) >= (3, 9)
 
 
-def _quorum(broker: int, endpoints: Sequence[BrokerEndpoints]) -> dict[str, Scalar]:
-    """Return the settings that make a broker a controller."""
-    return {
-        "process.roles": "broker,controller",
-        "node.id": broker,
-        "controller.quorum.voters": ",".join(f"{i}@{e.controller}" for i, e in enumerate(endpoints, start=1)),
-        "controller.listener.names": "CONTROLLER",
+def controller_settings(
+    spec: ClusterSpec, controller: int, controllers: Mapping[int, ControllerEndpoints], data: str = "data"
+) -> dict[str, str]:
+    """Return the settings of one dedicated controller. `controllers` has all of them, by node ID."""
+    here = controllers[controller]
+    decided: dict[str, Scalar] = {
+        "process.roles": "controller",
+        "node.id": controller,
+        **quorum_settings(controllers),
+        "listeners": f"CONTROLLER://{here.bind}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "log.dirs": data,
     }
+    if here.quorum != here.bind and advertises_controllers(spec.kafka):
+        decided["advertised.listeners"] = f"CONTROLLER://{here.quorum}"  # else the quorum leader reveals the real one
+    return {key: as_text(value) for key, value in {**small_defaults(spec), **spec.config, **decided}.items()}
 
 
 def _session_in_zookeeper(spec: ClusterSpec) -> dict[str, Scalar]:

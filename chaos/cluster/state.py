@@ -17,8 +17,11 @@ from chaos.run.directory import Run, read_json, write_atomically
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
 
 
-class BrokerState(BaseModel):
-    """One broker: its address, its files and its status. Fields that a driver does not use are None."""
+class NodeState(BaseModel):
+    """One broker or dedicated controller: its address, files and status. Fields that a driver does not use are None.
+
+    The address is that of the clients' listener of a broker, and that of the only listener of a controller.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +39,7 @@ class BrokerState(BaseModel):
 
     @property
     def address(self) -> str:
-        """The host and port at which clients reach the broker."""
+        """The host and port at which the node answers."""
         return f"{self.host}:{self.port}"
 
 
@@ -93,14 +96,24 @@ class ClusterState(BaseModel):
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
-    brokers: list[BrokerState]
+    brokers: list[NodeState]
+    controllers: list[NodeState] = []  # dedicated ones; empty: every broker is a controller too, or ZooKeeper
 
-    def broker(self, broker: int) -> BrokerState:
-        """Return the broker with this node ID. Raises `ClusterError` if there is none."""
-        for broker_state in self.brokers:
-            if broker_state.id == broker:
-                return broker_state
-        raise ClusterError(f"there is no broker {broker}; there are {', '.join(str(b.id) for b in self.brokers)}")
+    @property
+    def nodes(self) -> list[NodeState]:
+        """The controllers, if they are dedicated, and the brokers."""
+        return [*self.controllers, *self.brokers]
+
+    def node(self, node: int) -> NodeState:
+        """Return the broker or controller with this node ID. Raises `ClusterError` if there is none."""
+        for node_state in self.nodes:
+            if node_state.id == node:
+                return node_state
+        raise ClusterError(f"there is no node {node}; there are {', '.join(str(n.id) for n in self.nodes)}")
+
+    def name(self, node: int) -> str:
+        """Return the role and the ID of a node, such as `controller 101`."""
+        return f"{'controller' if any(c.id == node for c in self.controllers) else 'broker'} {node}"
 
     def access(self) -> Access | None:
         """Return the credentials for the cluster; None for plain connections. Raises `UsageError` without a secret."""

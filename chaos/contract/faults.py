@@ -47,6 +47,12 @@ def of_class(faults: Iterable[FaultSpec], *names: str) -> list[FaultSpec]:
     return [fault for fault in faults if fault.kind in kinds]
 
 
+def of_data(scenario: Scenario) -> list[FaultSpec]:
+    """Return the faults without those of dedicated controllers: clients and data go on without them."""
+    dedicated = bool(scenario.cluster.controllers)
+    return [fault for fault in scenario.faults if not (dedicated and fault.hits_controllers)]
+
+
 def topic_of(fault: FaultSpec) -> str | None:
     """Return the topic that a fault targets, also by a partition; None if it targets something else."""
     _, value = fault.target.selector
@@ -62,7 +68,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
     replicas: of the topic. flushes: whether each record is on disk before it is acknowledged, so that a power loss
     removes none. hits: how many replicas of one partition the faults may take out of the ISR or down, in total.
     """
-    faults = scenario.faults
+    faults = of_data(scenario)
     own = [f for f in faults if topic_of(f) == topic]
     facts: Facts = {}
     for name in _CLASSES_OF_BROKERS:
@@ -90,6 +96,8 @@ def _concerns(fault: FaultSpec, topic: str) -> bool:
 def _hits(fault: FaultSpec, replicas: int) -> int:
     """Return how many replicas of a partition one fault may take down, or out of the ISR, at a time."""
     selector, _ = fault.target.selector
+    if fault.target.controllers is not None:  # of brokers that are controllers too
+        return replicas
     if fault.kind == "cluster.rolling_restart":
         return 1
     return {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}.get(selector, 1)

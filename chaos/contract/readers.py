@@ -102,7 +102,7 @@ def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entr
         facts |= faults.fact(name, faults.of_class(of_group, name))
     for name in ("restarts", "crashes"):
         facts |= faults.fact(name, faults.of_class(of_own, name))
-    outage = faults.of_class(scenario.faults, "outage")
+    outage = faults.of_class(faults.of_data(scenario), "outage")
     return facts | faults.fact("cut", cut) | faults.fact("disturbs", [*outage, *cut])
 
 

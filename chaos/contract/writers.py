@@ -90,7 +90,7 @@ def _writer_facts(scenario: Scenario, entry: Writer, problems: Problems) -> Fact
         "writes.tombstones": truth("tombstone_every", producer is not None and producer.tombstone_every is not None),
         **faults.fact("crashes", crashes),
         **faults.fact("cut", cut),
-        **faults.fact("late", [f for f in scenario.faults if _is_late(f.kind, f in cut)]),
+        **faults.fact("late", [f for f in faults.of_data(scenario) if _is_late(f.kind, f in cut)]),
     }
     if entry.transactions:
         timeout_ms = round(entry.transactions.timeout * 1000)

@@ -161,6 +161,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         )
     return ClusterSpec(
         brokers=cluster.brokers,
+        controllers=cluster.controllers or 0,
         kafka=cluster.kafka,
         metadata=cluster.metadata,
         config=cluster.config,

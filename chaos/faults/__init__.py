@@ -20,6 +20,7 @@ from chaos.faults import (  # noqa: F401
     admin,
     brokers,
     consumers,
+    controllers,
     deletion,
     network,
     producers,

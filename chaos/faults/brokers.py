@@ -17,6 +17,7 @@ from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import brokers as specs
 from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.controllers import ControllerPause
 
 MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
 """Minimum wait of a request to a broker with alternate pauses: a share of the pause, and in seconds."""
@@ -102,30 +103,7 @@ class CoordinatorKill(BrokerKill, spec=specs.CoordinatorKill):
         return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
 
 
-class ControllerKill(BrokerKill, spec=specs.ControllerKill):
-    """SIGKILL the active controller. Proof: another broker is the active controller, or its epoch is higher."""
-
-    _epoch: int
-
-    def _aim(self, world: World) -> None:
-        controller, self._epoch = targets.controller(world)
-        self.brokers, self.resolved = [controller], f"broker {controller}"
-
-    def _describe_role(self) -> str:
-        return f"the active controller in epoch {self._epoch}"
-
-    def _effect(self, world: World) -> str | None:
-        answer = world.kafka.controller()
-        if answer is None:
-            return None
-        controller, epoch = answer
-        if controller == self.broker and epoch <= self._epoch:
-            return None
-        epochs = f", epoch {self._epoch} to {epoch}" if epoch else ""
-        return f"the active controller went from {self.broker} to {controller}{epochs}"
-
-
-class BrokerPause(BrokerFault[specs.BrokerPause], spec=specs.BrokerPause):
+class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.BrokerPause):
     """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered.
 
     With alternate pauses, the broker answers in between: the proof is a request that waited for much of a pause.

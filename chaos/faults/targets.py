@@ -34,7 +34,10 @@ _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
 
 def brokers(target: Target, world: World) -> list[int]:
-    """Return the ids of the targeted brokers. Raises `FaultError` if no broker answers or there is no follower."""
+    """Return the ids of the targeted brokers or controllers.
+
+    Raises `FaultError` if no broker answers or there is no follower.
+    """
     selector, value = target.selector
     if selector == "broker":
         return [value]
@@ -48,8 +51,8 @@ def brokers(target: Target, world: World) -> list[int]:
     if selector == "transaction_coordinator_of":
         why = f"no broker names a transaction coordinator of {value}"
         return [answer(lambda: world.kafka.transaction_coordinator(value), why)]
-    if selector == "controller":
-        return [controller(world)[0]]
+    if target.picks_controllers:
+        return _controllers(target, world)
     if selector == "all_brokers":
         return list(world.cluster.broker_ids)
     state = partition(TopicPartition.parse(value), world)
@@ -72,6 +75,29 @@ def share_coordinator_of(group: str, world: World) -> int | None:
 def controller(world: World) -> tuple[int, int]:
     """Return the active controller and its epoch. Raises `FaultError` if no broker names one."""
     return answer(world.kafka.controller, "no broker names an active controller")
+
+
+def controllers(world: World) -> list[int]:
+    """Return the ids of all controllers of a started KRaft cluster: the dedicated ones, or else all brokers."""
+    return list(world.cluster.controller_ids or world.cluster.broker_ids)
+
+
+def _controllers(target: Target, world: World) -> list[int]:
+    """Return the ids of the targeted controllers, with the active one first."""
+    active, _ = controller(world)
+    if target.controller:
+        return [active]
+    others = [node for node in controllers(world) if node != active]
+    if target.controller_follower:
+        return [world.rng.choice(others)]
+    if target.controllers == "majority":
+        others = sorted(world.rng.sample(others, (len(others) + 1) // 2))
+    return [active, *others]
+
+
+def node_name(node: int, world: World) -> str:
+    """Return the role and the id of a node, such as `broker 2` or `controller 101`."""
+    return f"{'controller' if node in world.cluster.controller_ids else 'broker'} {node}"
 
 
 def partition(name: TopicPartition, world: World) -> PartitionState:
@@ -115,7 +141,7 @@ def answer(question: Callable[[], T | None], why: Callable[[], str] | str, timeo
 
 
 class BrokerFault(Fault[S]):
-    """A fault of the brokers that its target means."""
+    """A fault of the brokers, or of the controllers, that its target means."""
 
     brokers: list[int]
 
@@ -126,7 +152,7 @@ class BrokerFault(Fault[S]):
 
     def _aim(self, world: World) -> None:
         self.brokers = brokers(self.spec.target, world)
-        self.resolved = ", ".join(f"broker {broker}" for broker in self.brokers)
+        self.resolved = ", ".join(node_name(node, world) for node in self.brokers)
 
 
 def answer_s(host: str, port: int, timeout_s: float, access: Access | None = None) -> float:
@@ -149,7 +175,9 @@ def answered(broker: int, world: World) -> float:
     try:
         return answer_s(*world.cluster.address(broker), ANSWER_TIMEOUT_S, world.access)
     except OSError as e:
-        raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
+        raise FaultError(
+            f"{node_name(broker, world)} did not answer even before the fault: {e or type(e).__name__}"
+        ) from None
 
 
 def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:

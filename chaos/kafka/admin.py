@@ -40,6 +40,8 @@ _TIMEOUT_MS = 10_000
 _ANSWER_S = 12.0
 _TOPIC_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE, _OF_TOPIC, _OF_GROUP = 2, 32, 0, 1, 1, 8
 _EXACT = 0
+_CHECKED = "aftershock-check"
+"""The name of a topic that is asked for but never created."""
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
 """Error codes that may pass: unknown topic, no leader or another one, timeout, moving coordinator or controller, no
 replica to elect yet."""
@@ -102,6 +104,15 @@ def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config
     }
     message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
     AdminRequest(f"create {name}", message, _controller, frozenset({_TOPIC_EXISTS})).apply(kafka)
+
+
+def accepts_changes(kafka: Kafka, timeout_s: float) -> bool:
+    """Return whether an active controller checks a request for a new topic in time; the topic is not created."""
+    topic = {"name": _CHECKED, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=int(1000 * timeout_s), validate_only=True)
+    broker = _controller(kafka)
+    answer = None if broker is None else kafka.ask(broker, message, timeout_s)
+    return answer is not None and not any(code for _, code in _errors(answer))
 
 
 def add_partitions(kafka: Kafka, topic: str, to: int) -> None:

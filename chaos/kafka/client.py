@@ -17,6 +17,7 @@ from chaos.kafka import messages
 from chaos.kafka.brokers import Brokers
 from chaos.kafka.groups import UNKNOWN_GROUP, GroupState, from_classic, from_kip_848
 from chaos.kafka.partition import TopicPartition, by_topic
+from chaos.kafka.quorum import DESCRIBE_QUORUM, Quorum, described
 from chaos.kafka.schemas import ConsumerGroupDescribeRequest
 
 CONSUMER_GROUP_DESCRIBE = 69
@@ -115,13 +116,12 @@ class Kafka(Brokers):
         if not kraft:
             metadata = self.metadata()
             return (metadata.controller, 0) if metadata and metadata.controller >= 0 else None
-        log = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-        answer = self.ask_any(messages.request(DescribeQuorumRequest[0], topics=[log]))
-        if answer is None or answer.error_code or not answer.topics:
-            return None
-        quorum = answer.topics[0].partitions[0]
-        known = not quorum.error_code and quorum.leader_id >= 0
-        return (int(quorum.leader_id), int(quorum.leader_epoch)) if known else None
+        quorum = self.quorum()
+        return (quorum.leader, quorum.epoch) if quorum else None
+
+    def quorum(self) -> Quorum | None:
+        """Return the KRaft quorum as the active controller sees it; None if no broker reaches an active controller."""
+        return described(self.ask_any(DESCRIBE_QUORUM))
 
     def group(self, group: str) -> GroupState | None:
         """Return state and members of a group; None if its coordinator does not answer."""

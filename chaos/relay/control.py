@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import Cut
-from chaos.relay.roles import LISTENERS, Address, Endpoints, Role, address_name, socket_name
+from chaos.relay.roles import Address, Endpoints, Role, address_name, socket_name
 from chaos.relay.rules import Rule
 from chaos.run.directory import Run, read_json
 from chaos.wait import wait_until
@@ -36,7 +36,7 @@ def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple
     """
     spawned = _start(run, "switch", brokers, owner)
     raw: Any = read_json(run.path / address_name("switch"), "switch's addresses")
-    return spawned, {int(b): {name: (of[name][0], of[name][1]) for name in LISTENERS} for b, of in raw.items()}
+    return spawned, {int(node): {name: (at[0], at[1]) for name, at in of.items()} for node, of in raw.items()}
 
 
 def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None) -> Spawned:

@@ -47,7 +47,7 @@ CLASSIC_GROUP_KEYS = (
 """Settings that librdkafka refuses if group.protocol is consumer: the broker has them then."""
 
 _NEW_CLUSTER_KEYS = {
-    **dict.fromkeys(["kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
+    **dict.fromkeys(["controllers", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
     "config": "the brokers keep their own settings; set those of topics instead",
 }
 _ATTACHED_KEYS = ("bootstrap", "security", "allow_faults", "verbs")
@@ -89,6 +89,11 @@ def _cluster_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
         if values[key] != defaults[key]:
             why = _NEW_CLUSTER_KEYS.get(key, "it applies to existing clusters (driver: attached)")
             yield f"cluster.{key}: does not fit the {cluster.driver} driver: {why}"
+    if cluster.controllers and cluster.metadata == "zookeeper":
+        yield (
+            f"cluster.controllers: Kafka {cluster.kafka} keeps its metadata in ZooKeeper here, without dedicated "
+            "controllers; leave controllers out, or choose metadata: kraft and a release from 3.3 on"
+        )
     users = [f.kind for f in faults if isinstance(f, WireFault)] or ["cluster.proxy"] * cluster.proxy
     if users and cluster.security.tls:
         yield f"cluster.security: {users[0]} needs the wire proxy, which cannot read {cluster.security.protocol}"
@@ -224,7 +229,7 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
         yield from _driver_problems(setup, where, fault)
-        yield from setup.target_problems(f"{where}.target", fault.target)
+        yield from setup.target_problems(f"{where}.target", fault.target, fault.hits_controllers)
         yield from fault.problems(setup, where)
         yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:

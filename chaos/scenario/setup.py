@@ -69,7 +69,7 @@ Schedule = Annotated[str, AfterValidator(_check_schedule), Field(examples=["30 2
 
 
 class Cluster(Strict):
-    """The brokers. Each new broker is a JVM: a KRaft broker and controller in one, or a broker beside ZooKeeper.
+    """The nodes. Each new one is a JVM: a KRaft broker, a controller, or both in one, or a broker beside ZooKeeper.
 
     The attached driver uses brokers that already exist.
     """
@@ -79,6 +79,13 @@ class Cluster(Strict):
         description="process: JVMs on this machine; docker: one container per broker; attached: an existing cluster",
     )
     brokers: int = Field(3, ge=1, le=9, description="number of brokers; ignored by the attached driver")
+    controllers: int | None = Field(
+        None,
+        ge=1,
+        le=9,
+        description="number of dedicated KRaft controllers, with the node ids 101, 102, …; if left out, every broker "
+        "is a controller too",
+    )
     kafka: Release = Field(DEFAULT_KAFKA, description="Apache Kafka release")
     metadata: Metadata | None = Field(
         None,
@@ -236,8 +243,11 @@ class Setup(Strict):
             if not self.attached and not 1 <= broker <= self.cluster.brokers:
                 yield f"{where}: brokers are numbered 1 to {self.cluster.brokers}, not {broker}"
 
-    def target_problems(self, where: str, target: Target) -> Iterator[str]:
-        """Check the partition, topic, group or broker of a target. Faults of clients check clients."""
+    def target_problems(self, where: str, target: Target, hits_controllers: bool = False) -> Iterator[str]:
+        """Check the partition, topic, group or broker of a target. Faults of clients check clients.
+
+        hits_controllers: whether the fault takes dedicated controllers, too.
+        """
         kind, value = target.selector
         where = f"{where}.{kind}"
         if kind in PARTITION_TARGETS:
@@ -253,6 +263,11 @@ class Setup(Strict):
             yield from unknown(where, value, "share groups", self.share_groups)
         elif kind == "broker":
             yield from self.broker_problems(where, [value])
+        elif kind == "controller" and self.cluster.controllers and not hits_controllers:
+            yield (
+                f"{where}: with cluster.controllers the active controller is no broker, and this fault is for brokers; "
+                "choose a broker, or a fault controller.*"
+            )
 
 
 def unknown(where: str, name: str, role: str, names: Collection[str]) -> Iterator[str]:

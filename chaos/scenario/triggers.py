@@ -18,6 +18,8 @@ from chaos.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]
 PHASES: tuple[Phase, ...] = ("injected", "proven", "healed")
+CONTROLLER_TARGETS = frozenset({"controller", "controller_follower", "controllers"})
+"""The keys of `Target` that mean controllers of the KRaft quorum."""
 
 
 class Strict(BaseModel):
@@ -168,6 +170,12 @@ class Target(OneOf):
         None, description="the transaction coordinator of this transactional id"
     )
     controller: Literal[True] | None = Field(None, description="the active controller")
+    controller_follower: Literal[True] | None = Field(
+        None, description="a controller that is not the active one, chosen by the seed"
+    )
+    controllers: Literal["majority", "all"] | None = Field(
+        None, description="the active controller with others, chosen by the seed, up to a majority; or all of them"
+    )
     broker: int | None = Field(None, ge=1, description="this broker")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")
@@ -185,6 +193,11 @@ class Target(OneOf):
     topic: TopicName | None = Field(None, description="this topic")
     partition: Partition | None = Field(None, description="this partition, such as orders/0")
     group: GroupId | None = Field(None, description="this group id")
+
+    @property
+    def picks_controllers(self) -> bool:
+        """Whether the target is one or several controllers."""
+        return self.selector[0] in CONTROLLER_TARGETS
 
     def describe(self) -> str:
         """Return the target as text, such as `leader of orders/0`."""

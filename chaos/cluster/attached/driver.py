@@ -12,7 +12,7 @@ from chaos.cluster import deployment, state
 from chaos.cluster.api import Cluster
 from chaos.cluster.attached import commands, discovery
 from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState
+from chaos.cluster.state import Attachment, BrokerStatus, ClusterState, NodeState
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.install.cache import Progress, silent
 from chaos.kafka import cleanup
@@ -52,7 +52,7 @@ class AttachedCluster(Cluster):
         metadata = discovery.discover(existing, Access.of(existing.security))
         with deployment.deploying(run, spec, owner, deadline_s, partial(cls.clear, run)) as deploying:
             brokers = [
-                BrokerState(id=b, host=host, port=port, state="running") for b, (host, port) in metadata.brokers.items()
+                NodeState(id=b, host=host, port=port, state="running") for b, (host, port) in metadata.brokers.items()
             ]
             cluster_state = deploying.new_state("attached", brokers, existing.bootstrap, metadata.cluster_id)
             cluster_state.attached = Attachment(
@@ -116,7 +116,7 @@ class AttachedCluster(Cluster):
     def resume_broker(self, broker: int) -> None:
         """Run the resume command; do nothing if the broker is not paused. Raises `ClusterError` if it is gone."""
         self._check_reachable("resumed", broker)
-        if self.state.broker(broker).state == "paused":
+        if self.state.node(broker).state == "paused":
             self._command("resume", broker)
             self._set_status(broker, "running")
 
@@ -145,7 +145,7 @@ class AttachedCluster(Cluster):
 
     def _check_reachable(self, status: str, broker: int) -> None:
         if not self.broker_alive(broker):
-            address = self.state.broker(broker).address
+            address = self.state.node(broker).address
             raise ClusterError(f"broker {broker} cannot be {status}: it is not there, at {address}")
 
     def _command(self, verb: str, broker: int, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -169,7 +169,7 @@ class AttachedCluster(Cluster):
             self.state.save(self.run.cluster)
 
     def _ready(self, broker: int) -> bool:
-        kafka = Kafka(self.state.broker(broker).address, CONNECT_S, self._access, topics=())
+        kafka = Kafka(self.state.node(broker).address, CONNECT_S, self._access, topics=())
         try:
             metadata = kafka.metadata()
         finally:

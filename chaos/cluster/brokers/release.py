@@ -19,7 +19,8 @@ import uuid
 from pathlib import Path
 
 from chaos.cluster.brokers.jvm import FLAGS, Job, Release, errors_in, log_of, read_from, start
-from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
+from chaos.cluster.endpoints import on_this_host
+from chaos.cluster.settings import ClusterSpec, broker_settings, properties
 from chaos.errors import ClusterError, MachineError
 from chaos.install.archive import class_archive
 from chaos.install.cache import Progress, cached

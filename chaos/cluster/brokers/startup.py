@@ -1,15 +1,18 @@
-"""The start of one broker: its files, its JVM, and the wait until it is ready."""
+"""The start of one node, a broker or a dedicated controller: its files, its JVM, and the wait until it is ready."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from chaos.cluster.brokers.jvm import Job, Release, errors_in, log_of, read_from
 from chaos.cluster.brokers.release import copy_storage
+from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.cluster.settings import properties
-from chaos.cluster.state import BrokerState
+from chaos.cluster.state import NodeState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
@@ -23,7 +26,7 @@ _PORT_TAKEN = "Address already in use"
 
 
 class BrokerDied(ClusterError):
-    """A broker, or its ZooKeeper, ended before it became ready."""
+    """A broker, a controller or the ZooKeeper ended before it became ready."""
 
 
 class AddressTaken(ClusterError):
@@ -36,22 +39,22 @@ def start_error(message: str, log: Path, offset: int = 0) -> ClusterError:
     return kind(f"{message}; {errors_in(log, offset)}")
 
 
-def role(broker: int) -> str:
-    """Return the role of a broker: the mark of its process, and the name of its log."""
-    return f"broker-{broker}"
+def role(node: int) -> str:
+    """Return the role of a node: the mark of its process, and the name of its log."""
+    return f"{'controller' if node >= FIRST_CONTROLLER else 'broker'}-{node}"
 
 
-def home(run: Run, broker: int) -> Path:
-    """Return the working directory of a broker, with its settings and data."""
-    return run.brokers / str(broker)
+def home(run: Run, node: int) -> Path:
+    """Return the working directory of a node, with its settings and data."""
+    return run.brokers / str(node)
 
 
-def write_files(run: Run, broker: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
-    """Write the settings and the formatted storage of a new broker."""
-    home(run, broker).mkdir(parents=True)
+def write_files(run: Run, node: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
+    """Write the settings and the formatted storage of a new node."""
+    home(run, node).mkdir(parents=True)
     if release.storage is not None:
-        copy_storage(release.storage, home(run, broker) / "data", broker, cluster_id)
-    (home(run, broker) / "server.properties").write_text(properties(settings), encoding="ascii")
+        copy_storage(release.storage, home(run, node) / "data", node, cluster_id)
+    (home(run, node) / "server.properties").write_text(properties(settings), encoding="ascii")
 
 
 def cluster_id(run: Run, broker: int) -> str:
@@ -60,54 +63,79 @@ def cluster_id(run: Run, broker: int) -> str:
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 
-def job(run: Run, broker: int, heap_bytes: int) -> Job:
-    """Return the JVM job of a broker."""
-    return Job(role(broker), home(run, broker), ("kafka.Kafka", "server.properties"), heap_bytes)
+def job(run: Run, node: int, heap_bytes: int) -> Job:
+    """Return the JVM job of a node."""
+    return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes)
 
 
-class StartingBroker:
-    """A broker that is starting. Create the object just before the start: only later log lines count.
+class StartingNode(ABC):
+    """A node that is starting. Create the object just before the start: only later log lines count.
 
-    `ended` returns how the broker ended, such as "was killed by signal 9", or None while it lives.
+    `ended` returns how the node ended, such as "was killed by signal 9", or None while it lives.
     """
 
-    def __init__(self, run: Run, state: BrokerState) -> None:
-        self.broker = state.id
+    kind: ClassVar[str]
+
+    def __init__(self, run: Run, state: NodeState) -> None:
+        self.node = state.id
         self.log = log_of(run, role(state.id))
         self.ended: Callable[[], str | None] = lambda: None
         self._offset = self.log.stat().st_size if self.log.exists() else 0
         # not a client library: it would soon ask other brokers, which may know more than this one
         self._link = BrokerConnection(state.host, state.port)
 
-    def sees(self, brokers: Sequence[int]) -> bool:
-        """Return whether the broker answers with metadata that lists all these brokers. Raises `BrokerDied`.
-
-        Metadata lists a broker only while it is registered and unfenced, which requires an active controller.
-        """
+    def ready(self, brokers: Sequence[int]) -> bool:
+        """Return whether the node serves; `brokers` are those that start together. Raises `BrokerDied`."""
         if reason := self.ended():
-            raise start_error(f"broker {self.broker} did not start: it {reason}", self.log, self._offset)
+            raise start_error(f"{self.kind} {self.node} did not start: it {reason}", self.log, self._offset)
         try:
-            answer = self._link.ask(messages.metadata(), _ANSWER_S)
+            serves = self._serves(brokers)
         except OSError:
             return False
-        if answer.controller_id < 0 or not set(brokers) <= {b.node_id for b in answer.brokers}:
-            return False
-        self._link.close()
-        return True
+        if serves:
+            self._link.close()
+        return serves
+
+    @abstractmethod
+    def _serves(self, brokers: Sequence[int]) -> bool:
+        """Return whether the answer to a request shows that the node serves. Raises `OSError` without an answer."""
 
     def errors(self) -> str:
         """Return the errors in the log since the start, indented, with the path of the log."""
         return errors_in(self.log, self._offset)
 
 
-def wait_ready(starting: Sequence[StartingBroker], timeout_s: float) -> None:
-    """Wait until each of these brokers sees all of them. Raises `ClusterError` with the errors in their logs."""
-    brokers = [s.broker for s in starting]
+class StartingBroker(StartingNode):
+    """A broker that is starting. It is ready when its metadata lists all brokers that start with it.
+
+    Metadata lists a broker only while it is registered and unfenced, which requires an active controller.
+    """
+
+    kind = "broker"
+
+    def _serves(self, brokers: Sequence[int]) -> bool:
+        answer = self._link.ask(messages.metadata(), _ANSWER_S)
+        return answer.controller_id >= 0 and set(brokers) <= {b.node_id for b in answer.brokers}
+
+
+class StartingController(StartingNode):
+    """A dedicated controller that is starting. It is ready when it answers: alone, it cannot become active."""
+
+    kind = "controller"
+
+    def _serves(self, brokers: Sequence[int]) -> bool:
+        self._link.ask(messages.versions(), _ANSWER_S)
+        return True
+
+
+def wait_ready(starting: Sequence[StartingNode], timeout_s: float) -> None:
+    """Wait until all of these nodes are ready. Raises `ClusterError` with the errors in their logs."""
+    brokers = [s.node for s in starting if isinstance(s, StartingBroker)]
     missing = list(starting)
 
     def ready() -> bool:
-        # check every broker: one that died is the reason why the others are not ready
-        missing[:] = [s for s in missing if not s.sees(brokers)]
+        # check every node: one that died is the reason why the others are not ready
+        missing[:] = [s for s in missing if not s.ready(brokers)]
         return not missing
 
     began = time.monotonic()
@@ -116,6 +144,6 @@ def wait_ready(starting: Sequence[StartingBroker], timeout_s: float) -> None:
     except WaitTimeout:
         waited = time.monotonic() - began
         raise ClusterError(
-            f"broker {', '.join(str(s.broker) for s in missing)} did not get ready in {waited:.0f} s; "
+            f"{', '.join(f'{s.kind} {s.node}' for s in missing)} did not get ready in {waited:.0f} s; "
             + "\n".join(s.errors() for s in missing)
         ) from None

@@ -16,7 +16,7 @@ from chaos.cluster.deployment import Deployment
 from chaos.cluster.docker import disk
 from chaos.cluster.docker.engine import engine_errors, labels, reason
 from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import BrokerState
+from chaos.cluster.state import NodeState
 from chaos.processes.ports import HOST
 from chaos.processes.process import marks_of
 
@@ -27,7 +27,7 @@ FREEZE_S = 20.0
 """Timeout for freezing a container on a busy machine."""
 
 
-def create(client: DockerClient, deploying: Deployment, image: str, network: str, broker: BrokerState) -> str:
+def create(client: DockerClient, deploying: Deployment, image: str, network: str, broker: NodeState) -> str:
     """Create the container of a broker without starting it, and return its ID. Raises `ClusterError`."""
     run, spec, owner = deploying.run, deploying.spec, deploying.owner
     role, home = startup.role(broker.id), startup.home(run, broker.id)

@@ -16,7 +16,7 @@ from chaos.cluster.deployment import Deployment, StartedCluster
 from chaos.cluster.docker import container, disk, network
 from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, remove
 from chaos.cluster.docker.image import image_of
-from chaos.cluster.settings import BrokerEndpoints
+from chaos.cluster.endpoints import BrokerEndpoints
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
@@ -128,7 +128,7 @@ class DockerCluster(StartedCluster):
         this = self._container(broker)
         if self.state.network not in this.attrs["NetworkSettings"]["Networks"]:
             with engine_errors(f"broker {broker} cannot be connected"):
-                self._network().connect(this, ipv4_address=self.state.broker(broker).ip)
+                self._network().connect(this, ipv4_address=self.state.node(broker).ip)
 
     def throttle_broker(self, broker: int, cpus: float) -> None:
         """Limit a broker to `cpus` CPUs."""
@@ -177,7 +177,7 @@ class DockerCluster(StartedCluster):
     def _container(self, broker: int) -> Any:
         """Return the container in its current state. Raises `ClusterError` if it was removed."""
         with engine_errors(f"broker {broker} cannot be inspected, see {self._log(broker)}"):
-            return self._client.containers.get(str(self.state.broker(broker).container))
+            return self._client.containers.get(str(self.state.node(broker).container))
 
     def _keeper(self) -> Any:
         if self.state.keeper is None:
@@ -189,7 +189,7 @@ class DockerCluster(StartedCluster):
         return self._client.networks.get(str(self.state.network))
 
     def _addresses(self, cut: Cut) -> list[str]:
-        peers = [str(self.state.broker(other).ip) for other in cut.others]
+        peers = [str(self.state.node(other).ip) for other in cut.others]
         return [*peers, str(self.state.gateway)] if cut.clients else peers
 
     def _status(self, broker: int) -> str:

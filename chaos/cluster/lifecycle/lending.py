@@ -52,9 +52,9 @@ def give_back(cluster: Cluster) -> None:
 
 
 def check_healthy(cluster: Cluster) -> None:
-    """Wait until every broker runs and every partition has a leader and a full ISR. Raises `ClusterError`."""
-    if down := [broker for broker in cluster.broker_ids if not cluster.broker_alive(broker)]:
-        raise ClusterError(f"brokers {', '.join(map(str, down))} are down")
+    """Wait until every node runs and every partition has a leader and a full ISR. Raises `ClusterError`."""
+    if down := [cluster.state.name(node) for node in cluster.node_ids if not cluster.broker_alive(node)]:
+        raise ClusterError(f"{', '.join(down)} {'is' if len(down) == 1 else 'are'} down")
     kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
     try:
         wait_until(lambda: not _problems(cluster, kafka), HEALTHY_S, lambda: _problems(cluster, kafka), every_s=0.2)
@@ -70,4 +70,6 @@ def _problems(cluster: Cluster, kafka: Kafka) -> str:
         return "no broker answers"
     if sorted(metadata.brokers) != sorted(cluster.broker_ids):
         return f"its brokers are {sorted(metadata.brokers)} instead of {sorted(cluster.broker_ids)}"
+    if cluster.controller_ids and kafka.controller() is None:
+        return "no controller is active"
     return "; ".join(kafka.unhealthy(metadata.partitions)[:3])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -15,8 +15,9 @@ from chaos.cluster.brokers import jvm, startup
 from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment, StartedCluster
+from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, zookeeper
-from chaos.cluster.settings import BrokerEndpoints, on_this_host
+from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
@@ -27,7 +28,7 @@ from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
 from chaos.relay.control import Switch, start_switch
 from chaos.relay.cuts import Cut
-from chaos.relay.roles import Endpoints, Listener
+from chaos.relay.roles import Listener
 from chaos.run.directory import Run
 
 _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": "CONTROLLER"}
@@ -53,7 +54,7 @@ class ProcessCluster(StartedCluster):
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
         spec = deployment.spec
         release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper)
-        on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}{' with ZooKeeper' * spec.zookeeper}")
+        on_progress(f"starting {spec.describe()}{' with ZooKeeper' * spec.zookeeper}")
         return partial(cls._create, deployment, release)
 
     @classmethod
@@ -64,11 +65,11 @@ class ProcessCluster(StartedCluster):
 
     def broker_alive(self, broker: int) -> bool:
         """Return whether the process of a broker exists; that of a paused broker does."""
-        identity = self.state.broker(broker).process
+        identity = self.state.node(broker).process
         return identity is not None and identity.alive()
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready.
+        """Start several nodes together: without a quorum majority, a single broker never becomes ready.
 
         After a kill, the controller accepts a broker only when its previous session has expired
         (`broker.session.timeout.ms`, 9 s); with ZooKeeper, the broker starts only then. Raises `ClusterError` with the
@@ -133,7 +134,7 @@ class ProcessCluster(StartedCluster):
 
     def unlimit_disk(self, broker: int) -> None:
         """Remove the limit; a broker that is gone starts without it."""
-        identity = self.state.broker(broker).process
+        identity = self.state.node(broker).process
         if identity is not None:
             process.limit_files(identity, None)
 
@@ -168,9 +169,9 @@ class ProcessCluster(StartedCluster):
             )
 
     def end_brokers(self) -> None:
-        """End the brokers, ZooKeeper and the switch, and remove their data; clients and reaper continue."""
+        """End all nodes, ZooKeeper and the switch, and remove their data; clients and reaper continue."""
         server = self.state.zookeeper
-        processes = [*(b.process for b in self.state.brokers), server.process if server else None, self.state.switch]
+        processes = [*(n.process for n in self.state.nodes), server.process if server else None, self.state.switch]
         for identity in filter(None, processes):
             process.kill(identity)
         self._reap()
@@ -198,7 +199,9 @@ class ProcessCluster(StartedCluster):
 
     def _unused_data(self, broker: int) -> Path:
         if self.broker_alive(broker):
-            raise ClusterError(f"broker {broker} runs, so its disk cannot be changed; see {self._log(broker)}")
+            raise ClusterError(
+                f"{self.state.name(broker)} runs, so its disk cannot be changed; see {self._log(broker)}"
+            )
         return self._data(broker)
 
     def _prepared_release(self) -> Release:
@@ -209,20 +212,22 @@ class ProcessCluster(StartedCluster):
 
     def _act(self, broker: int, act: Callable[[ProcessId], bool], status: BrokerStatus) -> None:
         """Apply an operation to a live broker, and record its new status."""
-        identity = self.state.broker(broker).process
+        identity = self.state.node(broker).process
         try:
             done = identity is not None and act(identity)
         except WaitTimeout as e:
-            raise ClusterError(f"broker {broker} could not be {status}: {e}; see {self._log(broker)}") from None
+            name = self.state.name(broker)
+            raise ClusterError(f"{name} could not be {status}: {e}; see {self._log(broker)}") from None
         if not done:
-            raise ClusterError(f"broker {broker} cannot be {status}: it is not running; see {self._log(broker)}")
+            name = self.state.name(broker)
+            raise ClusterError(f"{name} cannot be {status}: it is not running; see {self._log(broker)}")
         self._reap()
         self._set_status(broker, status)
 
     def _set_process(self, broker: int, status: BrokerStatus, spawned: Spawned) -> None:
         with self._lock:
             self._children.append(spawned.popen)
-            self.state.broker(broker).process = spawned.identity
+            self.state.node(broker).process = spawned.identity
             self._set_status(broker, status)
 
     def _reap(self) -> None:
@@ -242,11 +247,15 @@ def create_layout(deploying: Deployment, release: Release) -> ClusterState:
     run, spec = deploying.run, deploying.spec
     if spec.switch:
         return _create_behind_switch(deploying, release)
-    ports = deployment.choose_ports(spec, more=1 if spec.zookeeper else spec.brokers)
+    ports = deployment.choose_ports(spec, more=1 if spec.zookeeper else spec.controllers or spec.brokers)
     clients, more = ports[: spec.brokers], ports[spec.brokers :]
     if spec.zookeeper:
         server = zookeeper.write_files(run, more[0])
         return deployment.write_cluster(deploying, release, on_this_host(clients), zookeeper=server)
+    if spec.controllers:
+        addresses = {node: (HOST, port) for node, port in enumerate(more, start=FIRST_CONTROLLER)}
+        controllers = _controllers(addresses, addresses)
+        return deployment.write_cluster(deploying, release, on_this_host(clients), controllers=controllers)
     created = deployment.write_cluster(deploying, release, on_this_host(clients, more))
     for broker, port in zip(created.brokers, more, strict=True):
         broker.controller_port = port
@@ -254,30 +263,50 @@ def create_layout(deploying: Deployment, release: Release) -> ClusterState:
     return created
 
 
+def _controllers(
+    bound: Mapping[int, tuple[str, int]], advertised: Mapping[int, tuple[str, int]]
+) -> dict[int, ControllerEndpoints]:
+    """Return the endpoints of the dedicated controllers. The platform does not connect through the switch."""
+    return {
+        node: ControllerEndpoints(*at, quorum=_address(advertised[node]), bind=_address(at))
+        for node, at in bound.items()
+    }
+
+
 def _create_behind_switch(deploying: Deployment, release: Release) -> ClusterState:
     run, spec = deploying.run, deploying.spec
-    ports = deployment.choose_ports(spec, more=2 * spec.brokers)
-    clients, more = ports[: spec.brokers], ports[spec.brokers :]
-    bound: Endpoints = {
-        i + 1: {"clients": (HOST, clients[i]), "peers": (HOST, more[2 * i]), "quorum": (HOST, more[2 * i + 1])}
-        for i in range(spec.brokers)
-    }
-    switch, fronts = start_switch(run, bound, deploying.owner)
+    listeners = _listeners(deployment.choose_ports(spec, more=spec.brokers + (spec.controllers or spec.brokers)), spec)
+    switch, fronts = start_switch(run, listeners, deploying.owner)
+    brokers = {node: bound for node, bound in listeners.items() if node < FIRST_CONTROLLER}
     endpoints = [
         BrokerEndpoints(
             *fronts[broker]["clients"],
-            controller=_address(fronts[broker]["quorum"]),
+            controller=_address(fronts[broker]["quorum"]) if "quorum" in bound else "",
             peers=_address(fronts[broker]["peers"]),
-            behind={_NAMES[listener]: _address(address) for listener, address in listeners.items()},
+            behind={_NAMES[listener]: _address(address) for listener, address in bound.items()},
         )
-        for broker, listeners in bound.items()
+        for broker, bound in brokers.items()
     ]
-    created = deployment.write_cluster(deploying, release, endpoints)
+    dedicated = {node: bound["quorum"] for node, bound in listeners.items() if node >= FIRST_CONTROLLER}
+    controllers = _controllers(dedicated, {node: fronts[node]["quorum"] for node in dedicated})
+    created = deployment.write_cluster(deploying, release, endpoints, controllers=controllers)
     created.switch = switch.identity
     for broker in created.brokers:
-        broker.behind = [port for _, port in bound[broker.id].values()]
+        broker.behind = [port for _, port in brokers[broker.id].values()]
     created.save(run.cluster)
     return created
+
+
+def _listeners(ports: list[int], spec: ClusterSpec) -> dict[int, dict[Listener, tuple[str, int]]]:
+    """Return the addresses that each node binds, with the clients' ports first in `ports`."""
+    clients, peers, quorum = ports[: spec.brokers], ports[spec.brokers : 2 * spec.brokers], ports[2 * spec.brokers :]
+    bound: dict[int, dict[Listener, tuple[str, int]]] = {
+        broker: {"clients": (HOST, clients[broker - 1]), "peers": (HOST, peers[broker - 1])}
+        for broker in range(1, spec.brokers + 1)
+    }
+    for node, port in enumerate(quorum, start=FIRST_CONTROLLER if spec.controllers else 1):
+        bound.setdefault(node, {})["quorum"] = (HOST, port)
+    return bound
 
 
 def _address(host_and_port: tuple[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 from pydantic import Field, model_validator
 
 from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Heal, Strict, Target, Trigger, check_one_of
+from chaos.scenario.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
@@ -42,6 +42,8 @@ class FaultSpec(Strict):
     """The key of `cluster` without which there is nothing to use up, and its meaning."""
     breaks_brokers: ClassVar[bool] = True
     """False for a fault that targets a broker but leaves the broker itself alone."""
+    hits_controllers: ClassVar[bool] = False
+    """True for a fault that takes dedicated controllers as its target."""
     once_per_target: ClassVar[bool] = False
     """True for a fault that a scenario may contain only once for the same target."""
     one_of: ClassVar[tuple[str, ...]] = ()
@@ -77,7 +79,9 @@ class FaultSpec(Strict):
     @property
     def hits_brokers(self) -> bool:
         """Whether the fault breaks brokers, and not only clients, topics or groups of the run."""
-        return self.breaks_brokers and bool(self.needs or self.target.selector[0] in BROKER_TARGETS)
+        return self.breaks_brokers and bool(
+            self.needs or self.target.selector[0] in BROKER_TARGETS | CONTROLLER_TARGETS
+        )
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""

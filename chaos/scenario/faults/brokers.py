@@ -43,14 +43,6 @@ class CoordinatorKill(FaultSpec):
     kind: Literal["coordinator.kill"]
 
 
-class ControllerKill(FaultSpec):
-    """SIGKILL the active controller; healed by a start."""
-
-    targets = frozenset({"controller"})
-    needs = frozenset({"kill", "start"})
-    kind: Literal["controller.kill"]
-
-
 class BrokerStop(FaultSpec):
     """Shut a broker down in a controlled way: it hands over its leaderships first; healed by a start."""
 

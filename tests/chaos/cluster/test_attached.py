@@ -313,7 +313,7 @@ def test_commands_break_and_restore_brokers(secured: Secured, run: Run) -> None:
     cluster.start_broker(1)
     assert cluster.broker_alive(1)
     cluster.pause_broker(2)
-    assert cluster.broker_alive(2) and AttachedCluster.attach(run).state.broker(2).state == "paused"
+    assert cluster.broker_alive(2) and AttachedCluster.attach(run).state.node(2).state == "paused"
     cluster.resume_broker(2)
     cluster.stop_broker(3)
     assert not cluster.broker_alive(3)

@@ -52,7 +52,7 @@ def left(run: Run) -> list[str]:
 def test_limits_marks_and_labels(run: Run) -> None:
     spec = ClusterSpec(1, cpus=0.5, memory_bytes=600 * 2**20, disk_bytes=100 * 2**20)
     cluster = DockerCluster.deploy(run, spec, ProcessId.current(), 600)
-    container = connect().containers.get(cluster.state.broker(1).container)
+    container = connect().containers.get(cluster.state.node(1).container)
     limits = container.attrs["HostConfig"]
     assert (limits["CpuQuota"], limits["Memory"]) == (50_000, 600 * 2**20)
     published = container.attrs["NetworkSettings"]["Ports"]

@@ -82,7 +82,7 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     create_topic(cluster, "after-kill")
 
     cluster.pause_broker(2)
-    assert cluster.broker_alive(2) and cluster.state.broker(2).state == "paused"
+    assert cluster.broker_alive(2) and cluster.state.node(2).state == "paused"
     wait_until(lambda: listed(cluster) == {1, 3}, 60, "the paused broker is still listed")
     cluster.resume_broker(2)
     wait_until(lambda: listed(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
@@ -90,9 +90,9 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     cluster.stop_broker(3)
     assert "shut down completed" in (run.logs / "broker-3.log").read_text()
     cluster.start_broker(3)
-    before = cluster.state.broker(3).process
+    before = cluster.state.node(3).process
     cluster.start_broker(3)  # no effect: it runs
-    assert cluster.state.broker(3).process == before
+    assert cluster.state.node(3).process == before
 
     for broker in cluster.broker_ids:
         cluster.kill_broker(broker)
@@ -150,7 +150,7 @@ def test_a_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pyte
         monkeypatch.setattr(deployment, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
     assert "Address already in use" in (run.logs / "broker-1.log").read_text()
-    assert cluster.state.broker(1).port != taken
+    assert cluster.state.node(1).port != taken
     assert roles(run) == ["broker-1", "reaper"]
 
 

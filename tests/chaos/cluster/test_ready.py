@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.cluster.brokers.startup import BrokerDied, StartingBroker, wait_ready
-from chaos.cluster.state import BrokerState
+from chaos.cluster.state import NodeState
 from chaos.errors import ClusterError
 from chaos.kafka.connection import BrokerConnection
 from chaos.run.directory import Run
@@ -33,7 +33,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
 
 
 def broker(run: Run, number: int) -> StartingBroker:
-    return StartingBroker(run, BrokerState(id=number, host="127.0.0.1", port=number))
+    return StartingBroker(run, NodeState(id=number, host="127.0.0.1", port=number))
 
 
 @pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])
@@ -41,9 +41,9 @@ def test_a_broker_is_not_ready_if_it_is_unreachable_or_lacks_a_controller_or_a_p
     run: Run, views: dict[int, Any], view: Any
 ) -> None:
     views.update({2: view} if view else {})
-    assert not broker(run, 2).sees([1, 2])
+    assert not broker(run, 2).ready([1, 2])
     views[2] = answer(1, 1, 2, 3)
-    assert broker(run, 2).sees([1, 2])
+    assert broker(run, 2).ready([1, 2])
 
 
 def test_metadata_of_other_brokers_does_not_make_a_broker_ready(run: Run, views: dict[int, Any]) -> None:

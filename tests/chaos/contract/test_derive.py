@@ -75,6 +75,8 @@ LOSES = {"lost_write", "offset_reuse", "dirty_read", "skipped_delivery", "duplic
     [
         (scenario(), set()),
         (scenario(KILL), {"duplicate_delivery.legal"}),
+        (scenario(fault("controller.kill", target={"controllers": "all"})), {"duplicate_delivery.legal"}),
+        (scenario(fault("controller.pause", target={"controller": True}), cluster={"controllers": 3}), set()),
         (scenario(fault("broker.wipe")), {"duplicate_delivery.legal"}),
         (scenario(fault("log.truncate", target={"isr_of": "orders/0"})), LOSES),
         (

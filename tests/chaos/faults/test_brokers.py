@@ -22,6 +22,7 @@ class Cluster:
     """A cluster of three brokers that refuses the operations that a test forbids."""
 
     broker_ids = (1, 2, 3)
+    controller_ids = ()
 
     def __init__(self, refuses=()):
         self.refuses, self.down, self.paused, self.operations = set(refuses), set(), set(), []
@@ -97,17 +98,6 @@ def test_a_stop_without_handover_is_no_controlled_shutdown(monkeypatch):
         fault.inject(world_of(cluster))
     fault.heal(world_of(cluster))
     assert cluster.down == set()
-
-
-def test_a_controller_kill_is_proven_by_another_controller_or_a_higher_epoch():
-    spec = specs.ControllerKill(name="c", kind="controller.kill", target=Target(controller=True), when=AT)
-    fault = build(spec)
-    world = world_of(Cluster(), controllers=[(2, 7), None, (2, 7), (3, 8)])
-    fault.inject(world)
-    assert fault.broker == 2
-    assert fault.proof(world) is None, "no broker answers"
-    assert fault.proof(world) is None, "the same controller in the same epoch"
-    assert fault.proof(world) == "the active controller went from 2 to 3, epoch 7 to 8"
 
 
 def test_alternate_pauses_end_with_the_heal(monkeypatch):

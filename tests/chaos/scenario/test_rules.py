@@ -77,3 +77,33 @@ def test_a_consistent_scenario_is_accepted(producer: str) -> None:
 def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         scenario(producer, more)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fault", "message"),
+    [
+        ("controllers: 3, kafka: 2.8.2", "", "cluster.controllers: Kafka 2.8.2 keeps its metadata in ZooKeeper"),
+        ("controllers: 3, kafka: 3.9.2, metadata: zookeeper", "", "leave controllers out, or choose metadata: kraft"),
+        ("controllers: 3, driver: attached, bootstrap: 'k:9092'", "", "cluster.controllers: does not fit the attached"),
+        ("controllers: 0", "", "cluster.controllers: must be at least 1"),
+        ("controllers: 1", "controller.kill, target: {controller_follower: true}", "the only controller is the active"),
+        ("brokers: 1", "controller.pause, target: {controller_follower: true}", "the only controller is the active"),
+        ("kafka: 2.8.2", "controller.kill, target: {controllers: majority}", "only one broker is a controller"),
+        ("controllers: 3", "controller.kill, target: {broker: 1}", "it takes controller, controller_follower, control"),
+        ("controllers: 3", "controller.kill, target: {controllers: some}", "controllers"),
+        ("controllers: 3", "broker.kill, target: {controller: true}", "the active controller is no broker"),
+        ("controllers: 3", "broker.pause, target: {controllers: all}", "target controllers does not fit this fault"),
+        ("controllers: 3", "wire.drop, target: {controller: true}", "this fault is for brokers; choose a broker"),
+        ("controllers: 3", "broker.kill, target: {broker: 101}", "brokers are numbered 1 to 3, not 101"),
+        (
+            "controllers: 3",
+            "link.cut, target: {broker: 1}, other: {controller: true}",
+            "the active controller is no br",
+        ),
+    ],
+)
+def test_controllers_that_do_not_fit_are_refused(cluster: str, fault: str, message: str) -> None:
+    more = f"cluster: {{{cluster}}}\n"
+    more += f"faults: [{{name: f, when: {{at: 1s}}, kind: {fault}}}]\n" if fault else ""
+    with pytest.raises(ScenarioError, match=message):
+        scenario("", more)

@@ -1,0 +1,100 @@
+"""Faults of KRaft controllers: kill and pause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from chaos.cluster.api import Kill, able
+from chaos.faults import targets
+from chaos.faults.base import World
+from chaos.faults.brokers import BrokerPause
+from chaos.faults.targets import BrokerFault, start_down
+from chaos.kafka import admin
+from chaos.scenario.faults import controllers as specs
+
+PROBE_S = 2.0
+"""Time in which a request to check a new topic is answered if a controller is active."""
+MIN_BEHIND = 4
+"""Records of the metadata log that a voter must miss to count as gone: the active controller writes two per second."""
+
+
+class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKill):
+    """SIGKILL. Proof: another controller is active, or the same one in a higher epoch.
+
+    If the active one was not killed: the metadata log of the killed one ends, and that of the active one goes on. If no
+    majority is left: brokers answer, but name no active controller, and get no answer to a request for a new topic.
+    """
+
+    _active: int
+    _epoch: int
+    _acked: int
+    _killed_s: float
+    _ends: Mapping[int, int]
+    """The end of the metadata log of each voter before the kill."""
+
+    def _inject(self, world: World) -> str:
+        """Kill the targets. Raises `FaultError` if no controller is active before."""
+        self._active, self._epoch = targets.controller(world)
+        self._ends = {} if self._active in self.brokers else self._log_ends(world)
+        self._acked, self._killed_s, self.begun = world.fleet.total_acked(), time.monotonic(), True
+        for node in self.brokers:
+            able(world.cluster, Kill).kill_broker(node)
+        role = "the active controller" if self._active in self.brokers else f"{self._active} is the active controller"
+        left = len(targets.controllers(world)) - len(self.brokers)
+        majority = f"; {left} controllers are left, no majority" if self._stalls(world) else ""
+        return f"killed {self.resolved}, {role} in epoch {self._epoch}{majority}"
+
+    def _stalls(self, world: World) -> bool:
+        """Return whether the controllers that are left are no majority."""
+        count = len(targets.controllers(world))
+        return count - len(self.brokers) < count // 2 + 1
+
+    def _log_ends(self, world: World) -> Mapping[int, int]:
+        quorum = targets.answer(world.kafka.quorum, "no broker describes the quorum")
+        return quorum.ends
+
+    def _effect(self, world: World) -> str | None:
+        if self._ends:
+            return self._left_behind(world)
+        found = world.kafka.controller()
+        if found is None:
+            return self._stalled(world) if self._stalls(world) else None
+        controller, epoch = found
+        if controller == self._active and epoch <= self._epoch:
+            return None
+        epochs = f", epoch {self._epoch} to {epoch}" if epoch else ""
+        return f"the active controller went from {self._active} to {controller}{epochs}"
+
+    def _left_behind(self, world: World) -> str | None:
+        quorum, (node,) = world.kafka.quorum(), self.brokers
+        if quorum is None or quorum.leader == node or node not in quorum.ends:
+            return None
+        stays, end = quorum.ends[node], quorum.ends[quorum.leader]
+        if min(end - stays, end - self._ends[self._active]) < MIN_BEHIND:
+            return None
+        return f"the metadata log of {self.resolved} stays at {stays}, and the active controller is at {end}"
+
+    def _stalled(self, world: World) -> str | None:
+        """Return the proof that the cluster serves, but nothing can change its metadata."""
+        if world.kafka.metadata() is None or admin.accepts_changes(world.kafka, PROBE_S):
+            return None
+        return (
+            "brokers answer, but name no active controller and do not check a request for a new topic within "
+            f"{PROBE_S:g} s; {world.fleet.total_acked() - self._acked:,} records were acknowledged since the kill"
+        )
+
+    def _undo(self, world: World) -> str:
+        start_down(self.brokers, world)
+        back = f"{self.resolved} {'is' if len(self.brokers) == 1 else 'are'} back"
+        if not self._stalls(world):
+            return back
+        acked = world.fleet.total_acked() - self._acked
+        targets.controller(world)
+        seconds = time.monotonic() - self._killed_s
+        self.evidence |= {"without_controller_s": round(seconds, 1), "acked_without_controller": acked}
+        return f"{back}; {acked:,} records were acknowledged in {seconds:.1f} s without an active controller"
+
+
+class ControllerPause(BrokerPause, spec=specs.ControllerPause):
+    """SIGSTOP. Proof: controllers that answered before accept a connection and leave a request unanswered."""

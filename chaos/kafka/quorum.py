@@ -1,0 +1,40 @@
+"""The KRaft quorum: its leader, which is the active controller, and how far each voter has read the metadata log.
+
+A broker passes the question on to the controller that it takes for the active one. A controller answers for itself, and
+only if it believes to be active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from chaos.kafka import messages
+
+DESCRIBE_QUORUM = messages.request(
+    DescribeQuorumRequest[0],
+    topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
+)
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The active controller, its epoch, and the end of the metadata log of each voter as the active one knows it."""
+
+    leader: int
+    epoch: int
+    ends: Mapping[int, int]
+
+
+def described(answer: Any) -> Quorum | None:
+    """Return the quorum in an answer; None without an answer, or if it is an error."""
+    if answer is None or answer.error_code or not answer.topics:
+        return None
+    quorum = answer.topics[0].partitions[0]
+    if quorum.error_code or quorum.leader_id < 0:
+        return None
+    ends = {int(voter.replica_id): int(voter.log_end_offset) for voter in quorum.current_voters}
+    return Quorum(int(quorum.leader_id), int(quorum.leader_epoch), ends)

@@ -1,0 +1,96 @@
+"""Dedicated controllers: their settings, and on real processes their start, end and removal."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, on_this_host
+from chaos.cluster.lifecycle import lending
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
+from chaos.errors import ClusterError, UsageError
+from chaos.kafka.client import Kafka
+from chaos.processes.process import ProcessId
+from chaos.relay.cuts import Cut
+from chaos.run.directory import Run
+from chaos.wait import wait_until
+from tests.chaos.conftest import roles
+
+TWO = {
+    101: ControllerEndpoints("127.0.0.1", 31, "127.0.0.1:31", "127.0.0.1:31"),
+    102: ControllerEndpoints("127.0.0.1", 32, "127.0.0.1:32", "127.0.0.1:32"),
+}
+
+
+def test_a_broker_beside_dedicated_controllers_has_no_listener_for_them() -> None:
+    found = broker_settings(ClusterSpec(2, controllers=2), 2, on_this_host([11, 12]), controllers=TWO)
+    assert (found["process.roles"], found["node.id"]) == ("broker", "2")
+    assert found["controller.quorum.voters"] == "101@127.0.0.1:31,102@127.0.0.1:32"
+    assert found["listeners"] == found["advertised.listeners"] == "CLIENT://127.0.0.1:12"
+    assert found["listener.security.protocol.map"] == "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+def test_a_controller_takes_the_settings_of_the_user_but_no_clients() -> None:
+    spec = ClusterSpec(1, config={"min.insync.replicas": 2, "listeners": "PLAINTEXT://127.0.0.1:19092"}, controllers=2)
+    found = controller_settings(spec, 102, TWO)
+    assert (found["process.roles"], found["node.id"], found["min.insync.replicas"]) == ("controller", "102", "2")
+    assert found["listeners"] == "CONTROLLER://127.0.0.1:32"
+    assert "advertised.listeners" not in found
+
+
+@pytest.mark.parametrize(("kafka", "advertised"), [("4.3.1", "CONTROLLER://h:41"), ("3.8.1", None)])
+def test_behind_a_switch_a_controller_advertises_the_address_of_the_switch(kafka: str, advertised: str | None) -> None:
+    behind = {101: ControllerEndpoints("127.0.0.1", 31, "h:41", "127.0.0.1:31")}
+    found = controller_settings(ClusterSpec(1, kafka, controllers=1), 101, behind)
+    assert (found["listeners"], found.get("advertised.listeners")) == ("CONTROLLER://127.0.0.1:31", advertised)
+    own = {"CLIENT": "127.0.0.1:1", "PEERS": "127.0.0.1:2"}
+    broker = BrokerEndpoints("h", 21, "", "h:22", behind=own)
+    found = broker_settings(ClusterSpec(1, kafka, controllers=1), 1, [broker], controllers=behind)
+    assert (found["controller.quorum.voters"], found["advertised.listeners"]) == (
+        "101@h:41",
+        "CLIENT://h:21,PEERS://h:22",
+    )
+
+
+@pytest.mark.parametrize(("kafka", "metadata"), [("2.8.2", None), ("3.9.2", "zookeeper")])
+def test_controllers_beside_zookeeper_are_refused(kafka: str, metadata: str | None) -> None:
+    with pytest.raises(UsageError, match=r"has no KRaft controllers; leave cluster\.controllers out"):
+        ClusterSpec(3, kafka, metadata=metadata, controllers=3).check()  # type: ignore[arg-type]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("kafka", "brokers", "controllers", "switch"),
+    [("4.3.1", 1, 3, True), ("3.3.2", 1, 3, True), ("3.9.2", 3, 2, False), ("3.6.2", 1, 1, False)],
+)
+def test_controllers_start_end_and_return(run: Run, kafka: str, brokers: int, controllers: int, switch: bool) -> None:
+    spec = ClusterSpec(brokers, kafka, controllers=controllers, switch=switch)
+    cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 300)
+    try:
+        names = {f"controller-{node}" for node in cluster.controller_ids} | {f"broker-{b}" for b in cluster.broker_ids}
+        assert names <= set(roles(run))
+        client = Kafka(cluster.bootstrap)
+        active, _ = wait_until(client.controller, 30, "no controller is active") or (0, 0)
+        assert active in cluster.controller_ids
+        if switch:
+            others = tuple(node for node in cluster.controller_ids if node != active)
+            cut = Cut(active, others)
+            cluster.cut_network(cut)
+            wait_until(lambda: cluster.dropped_packets(cut) > 0, 30, "nothing was held")
+            cluster.mend_network(cut)
+        cluster.pause_broker(active)
+        cluster.resume_broker(active)
+        cluster.kill_broker(active)
+        with pytest.raises(ClusterError, match=f"controller {active} cannot be killed: it is not running"):
+            cluster.kill_broker(active)
+        with pytest.raises(ClusterError, match=f"controller {active} is down"):
+            lending.check_healthy(cluster)
+        cluster.start_broker(active)
+        lending.check_healthy(cluster)
+        for node in [*cluster.broker_ids, *cluster.controller_ids]:  # a broker asks a controller before it ends
+            cluster.stop_broker(node)
+        cluster.start_brokers(cluster.node_ids)
+        lending.check_healthy(ProcessCluster.attach(run))
+    finally:
+        cluster.destroy()
+    assert not roles(run)
