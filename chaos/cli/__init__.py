@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "promise",
         "Say what the settings of an application promise, and until which fault.",
     ),
+    "prove": ("prove", "Run an application under the faults that could break its promises."),
     "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
     "reference": ("scenarios", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
     "bundle": ("incident", "Pack a run into one file that `replay` runs again."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from chaos.cluster.lifecycle.gc import end_all
-from chaos.errors import AftershockError, RunDirError, UsageError
+from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell
-from chaos.incident.bundle import SUFFIX, pack
-from chaos.run.directory import Run, make_folder, write_atomically, write_json
+from chaos.incident.kept_runs import pack_run, remove_run
+from chaos.run.directory import make_folder, write_atomically, write_json
 from chaos.run.gate_result import CellRun
 
-PLAN, RUNS, BUNDLES = "plan.json", "runs.d", "bundles"
+PLAN, RUNS = "plan.json", "runs.d"
 _STORING = threading.Lock()
 
 
@@ -94,16 +92,8 @@ class GateFolder:
 
     def remove_run(self, run_id: str) -> None:
         """End the processes of an interrupted run and delete its directory."""
-        left = self.path / run_id
-        end_all(left)
-        shutil.rmtree(left, ignore_errors=True)
+        remove_run(self.path, run_id)
 
     def pack_run(self, run_id: str) -> str:
         """Pack a run; return the path of the bundle relative to the folder, or an empty string if that fails."""
-        (self.path / BUNDLES).mkdir(exist_ok=True)
-        bundle = f"{BUNDLES}/{run_id}{SUFFIX}"
-        try:
-            pack(Run(self.path / run_id), self.path / bundle)
-        except AftershockError:
-            return ""
-        return bundle
+        return pack_run(self.path, run_id)

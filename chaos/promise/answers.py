@@ -54,7 +54,10 @@ class UsedSetting(Strict):
 
 
 class Answer(Strict):
-    """The answer to one question. level: full, limited, none, or unknown; then `promise` says what is missing."""
+    """The answer to one question. level: full, limited, none, or unknown; then `promise` says what is missing.
+
+    lifts: the facts that lift the limit, such as `producer.acks: all`, if the rules know them.
+    """
 
     aspect: str
     id: str
@@ -64,6 +67,7 @@ class Answer(Strict):
     promise: str
     until: str = ""
     lift: str = ""
+    lifts: dict[str, bool | int | str] = {}
     by: list[UsedSetting] = []
     sources: list[Source] = []
     shown: list[str] = []
@@ -134,6 +138,7 @@ def _filled(aspect: str, question: Question, row: Row, facts: Facts) -> Answer:
         promise=fill(row.promise, facts),
         until=fill(row.until, facts),
         lift=fill(row.lift, facts),
+        lifts=row.lifts,
         by=_used([*facts_in(row.when), *row.by], facts),
         sources=[source(short) for short in row.sources],
         shown=row.shown,

@@ -1,6 +1,6 @@
 """The file of an application, `app.yaml`: its model, and the origin of each value.
 
-The names are those of scenarios: `client`, `config`, `replication_factor`, `cluster.kafka`.
+The names are those of scenarios: `client`, `config`, `replication_factor`, `cluster.kafka`. `traffic` is for `prove`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pydantic_core import ErrorDetails
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
+from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.hints import nearest
 from chaos.scenario.load import models_in, read_mapping
 from chaos.scenario.runtimes.choice import ClientChoice
 from chaos.scenario.setup import Bootstrap
 from chaos.scenario.triggers import Strict
+from chaos.units import Duration, Rate, Size
 
 CommitTime = Literal["after_processing", "before_processing", "in_transaction", "on_checkpoint", "never"]
 """When the offset of a record is committed; with automatic commits of librdkafka and sarama, stored or marked."""
@@ -72,6 +74,19 @@ class Cluster(Strict):
     security: Security = Security()
 
 
+class Traffic(Strict):
+    """The shape of the traffic in the runs of `prove`. The defaults are small, so that a run is short."""
+
+    producers: int = Field(1, ge=1, le=10, description="processes of the producer")
+    members: int = Field(2, ge=1, le=10, description="members of the group")
+    records: int = Field(2000, ge=1000, le=1_000_000, description="records of each producer, at least")
+    rate: Rate = Field(500.0, description="rate of each producer")
+    value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of a value")
+    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key if left out")
+    per_record: Duration = Field(0.001, description="processing time of a record")
+    transaction: int = Field(50, ge=1, description="records of a transaction")
+
+
 class App(Strict):
     """An application. Each part may be left out; what depends on it is then unknown."""
 
@@ -79,6 +94,7 @@ class App(Strict):
     consumer: Consumer | None = None
     topic: Topic | None = None
     cluster: Cluster | None = None
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True)

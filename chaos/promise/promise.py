@@ -16,19 +16,28 @@ from chaos.promise.settings import Facts
 
 
 def promise(options: Options) -> Promises:
-    """Return what the settings promise.
-
-    Raises `UsageError` if they cannot be read, or if a client or a broker refuses them; `ClusterError` if the cluster
-    that is to be asked does not answer.
-    """
+    """Return what the settings promise. Raises as `read_application` and `answers`."""
     problems = Problems()
+    parts, _ = read_application(options, problems)
+    if not parts.clients:
+        problems.notes.append("no client is given; --client java, for example, means one with default settings")
+    return answers(parts, facts_of(parts, problems), problems)
+
+
+def read_application(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
+    """Return the parts of an application, with those that a cluster knows.
+
+    Raises `UsageError` if they cannot be read, and `ClusterError` if the cluster that is to be asked does not answer.
+    """
     parts, file = read_parts(options, problems)
     _ask_cluster(options, file, parts, problems)
     if not parts.clients and parts.topic is None:
         raise UsageError("nothing is given; give an app.yaml, or at least one properties file (see --help)")
-    if not parts.clients:
-        problems.notes.append("no client is given; --client java, for example, means one with default settings")
-    facts = facts_of(parts, problems)
+    return parts, file
+
+
+def answers(parts: Parts, facts: Facts, problems: Problems) -> Promises:
+    """Return what the facts promise. Raises `UsageError` if a client or a broker refuses the settings."""
     find_contradictions(facts, problems)
     problems.raise_refused()
     return Promises(

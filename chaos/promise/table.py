@@ -34,8 +34,9 @@ class Row(Strict):
     """An answer, for the settings in `when`.
 
     level: full, if it is promised under the faults that settings can cover; limited, if a common fault ends it; none.
-    promise, until, lift: texts with facts in braces. by: further settings that the answer rests on. shown:
-    scenarios, each with `/` and a variant if it has variants. mute: why no scenario shows it.
+    promise, until, lift: texts with facts in braces. lifts: the facts with which the limit is lifted, if they are few
+    and common to all clients. by: further settings that the answer rests on. shown: scenarios, each with `/` and a
+    variant if it has variants. mute: why no scenario shows it.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Row(Strict):
     promise: str
     until: str
     lift: str = ""
+    lifts: dict[str, bool | int | str] = {}
     by: list[str] = []
     sources: list[str] = Field(min_length=1)
     shown: list[str] = []

@@ -61,13 +61,13 @@ def test_there_is_one_dag_per_shipped_scenario_and_none_fails_to_import(bag):
     assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()} | {
         "incident_reproduction",
         "release_gate",
+        "prove",
     }
 
 
 def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retries_the_drive(bag):
     for name, dag in bag["dags"].items():
-        if name in ("incident_reproduction", "release_gate"):
-            leaf = {"incident_reproduction": "reproduce", "release_gate": "verdict"}[name]
+        if leaf := {"incident_reproduction": "reproduce", "release_gate": "verdict", "prove": "verdict"}.get(name):
             assert (dag["leaves"], dag["retries"]) == ([leaf], 0)
             continue
         sides = load(shipped()[name.removeprefix("resilience.")]).variants

@@ -1,0 +1,121 @@
+"""`prove`: whether the promises of an application hold, under the faults that could break them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from chaos.cli.options import RUNS_DIR, Bootstrap, RunsDir, Seed
+from chaos.cli.output import SIGNS, plain_table, print_line
+from chaos.cli.view import RunsView
+from chaos.errors import UsageError
+
+if TYPE_CHECKING:
+    from chaos.prove.judge import ProofJudge
+    from chaos.run.proof_result import Break, ProofResult
+
+EXAMPLES = {"prove": "prove app.yaml --for 30m"}
+
+
+def prove(
+    app: Annotated[
+        Path | None, typer.Argument(metavar="APP.YAML", help="The application's file, as `promise` reads it.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="Begin no other run after this time, such as 30m.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, max=2, help="Faults of a set at most.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at once, each on its own cluster.")] = 2,
+    seed: Seed = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the proof in this folder, with an unchanged app.yaml.")
+    ] = None,
+    into: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of a new proof.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="PROOF.JSON", help="Compare with an earlier proof, and name what differs.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the sets of faults in their order; start nothing.")
+    ] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Annotated[bool, typer.Option("--json", help="Print proof.json on stdout; progress is on stderr.")] = False,
+) -> None:
+    """Run an application under the faults that could break its promises, and say which of them hold.
+
+    Sets of at most two faults, the most dangerous ones first, on clusters of this machine. Ends with 0 if every tested
+    promise held, 1 if one broke, 3 if it could not tell, 2 for bad input. proof.json, report.html and card.md are in
+    one folder; Ctrl-C (130) keeps the finished runs.
+    """
+    from chaos.prove.prove import ProofRequest, describe, open_proof, plan_proof, run_proof
+    from chaos.run.result import EXIT_CODES
+
+    if resume and into:
+        raise UsageError("--resume continues the proof in its folder; leave --into out")
+    request = ProofRequest(app, runs_dir, budget, seed, most, jobs, resume, into, against, bootstrap, topic)
+    judge = plan_proof(request)
+    if plan:
+        _print_plan(judge)
+        return
+    proof = open_proof(judge, request)
+    with RunsView() as view:
+        result = run_proof(proof, view, lambda run: view.say(describe(run)), jobs)
+    if as_json:
+        sys.stdout.write(result.model_dump_json(indent=1) + "\n")
+    else:
+        _print_result(result, proof.folder.path)
+    raise typer.Exit(EXIT_CODES[result.verdict])
+
+
+def _print_plan(judge: ProofJudge) -> None:
+    table = plain_table("set", "faults", "supports that it cuts", fixed=("set",))
+    for faults in judge.plan.sets:
+        cut, aim = "", faults.aim
+        if aim is not None:
+            left = len(aim.left(faults.cuts))
+            cut = f"{len(aim.supports) - left} of {len(aim.supports)} of: {aim.title[0].lower()}{aim.title[1:]}"
+        table.add_row(faults.id, faults.title, cut)
+    Console().print(table)
+    print_line(
+        f"{len(judge.plan.sets)} sets; {judge.plan.unrelated} pairs support no promise together, and are left out"
+    )
+
+
+def _print_result(result: ProofResult, folder: Path) -> None:
+    from chaos.prove.against import STATES
+
+    Console(highlight=False).print(f"{SIGNS[result.verdict]}  [bold]{result.name}[/], Kafka {result.kafka}")
+    print_line(result.sentence)
+    table = plain_table("promise", "state", "sets", "runs", right=("sets", "runs"), fixed=("state",))
+    for promise in result.promises:
+        runs = sum(len(tried.runs) for tried in promise.sets)
+        table.add_row(promise.title, STATES[promise.state], str(len(promise.sets)), str(runs))
+    Console(highlight=False).print(table)
+    for found in result.broken:
+        print_line(f"broken: {_describe(found)}")
+    for found in result.seen:
+        word = "not decided" if found.promised is None else "not promised"
+        print_line(f"{word}, and seen: {_describe(found)}")
+    for change in result.changes:
+        print_line(f"{'worse' if change.worse else 'differs'}: {change.title}: was {change.before}, is {change.now}")
+    for gap in result.not_tested:
+        print_line(f"not tested: {gap.title} ({gap.why})")
+    for name in ("report.html", "card.md"):
+        if (folder / name).exists():
+            print_line(f"{name}: {folder / name}")
+    print_line(
+        f"{len(result.runs)} runs in {result.seconds:.0f} s, {result.per_hour:.0f} an hour; continue: --resume {folder}"
+    )
+
+
+def _describe(found: Break) -> str:
+    text = f"{found.anomalies[0].text} under {found.title} ({found.shown} of {found.of} runs, {found.runs[0]})"
+    if found.mend is not None:
+        outcome = {True: "does not appear", False: "still appears", None: "has no verdict"}[found.mend.held]
+        text += f"; with {found.mend.change} it {outcome} ({found.mend.run})"
+    return text

@@ -1,0 +1,192 @@
+"""The application of a proof: its scenario without faults, its facts and promises, and what was assumed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import ScenarioError, UsageError
+from chaos.kafka.settings import Scalar
+from chaos.promise.answers import Promises
+from chaos.promise.app import AppFile, Topic, Traffic
+from chaos.promise.client_settings import ClientPart
+from chaos.promise.cluster_facts import ClusterPart, TopicPart
+from chaos.promise.inputs import Options, Parts
+from chaos.promise.problems import Problems
+from chaos.promise.promise import answers, facts_of, read_application
+from chaos.promise.settings import Facts, Setting, setting
+from chaos.prove import clients, settings
+from chaos.prove.lifts import lift
+from chaos.prove.settings import Notes, Raw
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
+from chaos.scenario.setup import DEFAULT_KAFKA
+
+BROKERS, REPLICAS, PARTITIONS, TOPIC = 3, 3, 3, "orders"
+"""What is assumed if nothing is given."""
+FEEDER = "feeder"
+"""The producer of an application that has none, or that reads and writes."""
+LIMITS = {"drive": "90s", "drain": "40s", "proof": "20s", "clients": "40s"}
+"""Time-outs of a run: shorter than those of a scenario, as the loads are small."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application as a scenario.
+
+    raw: the scenario without faults, as plain data. names: the partition, group and clients that faults target.
+    assumed: what `app.yaml` does not say. left_out: settings that the runs do not have, by name, never by value.
+    changed: settings that the runs have for speed.
+    """
+
+    title: str
+    raw: Raw
+    facts: Facts
+    promises: Promises
+    names: Mapping[str, str]
+    assumed: list[str]
+    left_out: list[str]
+    changed: list[str]
+
+    files: list[Path]
+    """The file of the application, and those that it names."""
+
+    @property
+    def records(self) -> int:
+        """Number of records that all producers send at least."""
+        return sum(int(producer["records"]) * int(producer["count"]) for producer in self.raw["producers"])
+
+
+def read(options: Options, lifts: Mapping[str, Scalar] | None = None) -> Application:
+    """Return the application of an app.yaml, with other values of some facts.
+
+    Raises `UsageError`, also for values that do not fit, and `ClusterError` if a cluster does not answer.
+    """
+    problems, notes = Problems(), Notes()
+    parts, file = read_application(options, problems)
+    if not parts.clients:
+        raise UsageError("there is no producer and no consumer to prove anything of; give at least one in app.yaml")
+    _assume(parts, file, notes)
+    for fact, value in (lifts or {}).items():
+        lift(parts, fact, value)
+    facts = facts_of(parts, problems)
+    promises = answers(parts, facts, problems)
+    raw, names = _scenario(parts, file, facts, notes)
+    where = str(options.app or "the application")
+    try:
+        scenario = parse(settings.dump(raw), where)
+    except ScenarioError as e:
+        reason = " ".join(str(e).partition(":\n")[2].split()) or str(e)
+        raise UsageError(f"{where} cannot be run here: {reason}") from None
+    facts |= _own_facts(scenario, names, parts, facts)
+    title = options.app.stem if options.app else "application"
+    files = _files(options, file)
+    return Application(title, raw, facts, promises, names, notes.assumed, notes.left_out, notes.changed, files)
+
+
+def _files(options: Options, file: AppFile) -> list[Path]:
+    """Return the file of an application and the properties files that it names."""
+    app = file.app
+    named = [part.properties for part in (app.producer, app.consumer, app.topic, app.cluster) if part is not None]
+    return [*filter(None, [options.app]), *(file.beside(path) for path in named if path is not None)]
+
+
+def _assume(parts: Parts, file: AppFile, notes: Notes) -> None:
+    """Fill in what the parts lack, with what the lab uses then."""
+    parts.cluster, parts.topic = parts.cluster or ClusterPart(), parts.topic or TopicPart()
+    if parts.cluster.brokers is None:
+        wanted = int(parts.topic.replicas.value) if parts.topic.replicas else 0
+        parts.cluster.brokers = setting("brokers", max(BROKERS, wanted), "assumed", given=False)
+        notes.assumed.append(f"{parts.cluster.brokers.value} brokers")
+    brokers = int(parts.cluster.brokers.value)
+    if parts.topic.replicas is None:
+        parts.topic.replicas = setting("replication factor", min(REPLICAS, brokers), "assumed", given=False)
+        notes.assumed.append(f"replication factor {parts.topic.replicas.value}")
+    for name, value in settings.internal_replicas(brokers).items():
+        parts.cluster.settings.setdefault(name, setting(name, value, "assumed", given=False))
+    if not parts.cluster.given:
+        parts.cluster.given = True
+        notes.assumed.append("Kafka's defaults of all broker settings")
+    if parts.cluster.kafka is None:
+        parts.cluster.kafka = DEFAULT_KAFKA
+        notes.assumed.append(f"Kafka {DEFAULT_KAFKA}")
+    consumer = parts.consumer
+    if consumer is not None and consumer.commit is None:
+        consumer.commit = clients.assumed_commit(consumer, notes)
+    if file.app.traffic is None:
+        notes.assumed.append(f"traffic: {_describe(Traffic())}")
+
+
+def _describe(traffic: Traffic) -> str:
+    return f"{traffic.producers} producer, {traffic.members} members, {traffic.rate:g} records per second"
+
+
+def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[Raw, dict[str, str]]:
+    """Return the scenario of an application without faults, and the names of what faults target."""
+    assert parts.topic is not None and parts.cluster is not None
+    traffic, given = file.app.traffic or Traffic(), file.app.topic or Topic()
+    topic: Raw = {
+        "name": given.name or TOPIC,
+        "partitions": given.partitions or PARTITIONS,
+        "replication_factor": int(parts.topic.replicas.value) if parts.topic.replicas else REPLICAS,
+        "config": settings.topic_config(parts.topic.settings, notes),
+    }
+    raw: Raw = {
+        "title": f"{file.path.stem if file.path else 'application'} in a proof",
+        "cluster": settings.cluster(parts.cluster, notes),
+        "topics": [topic],
+        "producers": [],
+        "limits": dict(LIMITS),
+    }
+    group = clients.group_of(parts.consumer)
+    names = {"partition": f"{topic['name']}/0", "group": group, "writer": "producer", "reader": "consumer"}
+    if clients.is_processor(facts):
+        assert parts.producer is not None and parts.consumer is not None
+        names |= {"writer": "processor", "reader": "processor"}
+        raw |= clients.processing(parts.producer, parts.consumer, topic, group, traffic, notes)
+        parts.producer.settings.pop("transactional.id", None)
+    else:
+        if parts.producer is not None:
+            raw["producers"] = [clients.producer(parts.producer, facts, topic["name"], traffic, notes)]
+        if parts.consumer is not None:
+            raw["consumers"] = [clients.consumer(parts.consumer, facts, topic["name"], group, traffic, notes)]
+    if not raw["producers"]:
+        notes.assumed.append("a producer of the lab writes to the topic, with acks=all and idempotence")
+        raw["producers"] = [clients.feeder(FEEDER, topic["name"], parts.consumer, traffic)]
+    if clients.uses_kip_848(parts.consumer):
+        settings.shorten_kip_848(raw["cluster"]["config"], notes)
+    return raw, names
+
+
+def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts: Facts) -> Facts:
+    """Return the facts on which the tables of supports and faults depend beside those of `promise`."""
+    processes, first = bool(scenario.processors), scenario.producers[0]
+    groups = bool(scenario.groups)
+    writes = processes or first.name == names["writer"]
+    commit = facts.get("consumer.commit")
+    values: dict[str, bool | int] = {
+        "writes": writes,
+        "groups": groups,
+        "processes": processes,
+        "transactional": processes or (writes and first.transactions is not None),
+        "commits": commit is None or commit.value != "never",
+        "producers": first.count,
+        "unreported": writes and not processes and _can_ignore_reports(parts.producer),
+        "poll.interval": groups and not processes and _has_poll_interval(parts.consumer),
+        "kraft": scenario.cluster.metadata == "kraft",
+        "spare.brokers": scenario.cluster.brokers - scenario.topics[0].replication_factor,
+    }
+    return {f"app.{name}": _fact(name, value) for name, value in values.items()}
+
+
+def _fact(name: str, value: bool | int) -> Setting:
+    return setting(name, value, "app.yaml", given=False)
+
+
+def _can_ignore_reports(part: ClientPart | None) -> bool:
+    return part is not None and not part.client.missing("ignore reports") and not part.client.missing("resending")
+
+
+def _has_poll_interval(part: ClientPart | None) -> bool:
+    return part is not None and not part.client.missing("poll interval")

@@ -1,0 +1,58 @@
+"""The files of a proof, from its `proof.json`: the page `report.html`, and the card as `card.html` and `card.md`.
+
+Verdict and sentences come from `chaos.prove`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from chaos.run.directory import read_model, write_atomically
+from chaos.run.proof_result import ProofResult, State
+from checks.report.gate import VERDICTS, code, plain
+from checks.report.pages import render_page, render_text
+
+STYLES = ("report.css", "proof.css")
+STATES: dict[State, str] = {
+    "held": "✅ held",
+    "broken": "❌ broken",
+    "unpromised": "⚠️ not promised, and seen",
+    "untold": "❔ could not tell",
+    "untested": "⬜ not tested",
+}
+LEVELS = {"full": "✓", "limited": "~", "none": "✗", "unknown": "?"}
+SIGNS = "✓ promised   ~ promised, but a common fault ends it   ✗ not promised   ? not known"
+
+
+def write(folder: Path) -> None:
+    """Write the files next to `proof.json`. Raises `RunDirError` if that is missing or not valid."""
+    proof = read_model(folder / "proof.json", ProofResult, "result of a proof", "continue the proof with --resume")
+    for name, text in (("report.html", page(proof)), ("card.html", card(proof)), ("card.md", markdown(proof))):
+        write_atomically(folder / name, text)
+
+
+def page(proof: ProofResult) -> str:
+    """Return the page as text."""
+    return render_page("proof.html.j2", styles=STYLES, scripts=("page.js",), SIGNS=SIGNS, **_values(proof))
+
+
+def card(proof: ProofResult) -> str:
+    """Return the card as a page."""
+    return render_page("proof_card.html.j2", styles=STYLES, **_values(proof))
+
+
+def markdown(proof: ProofResult) -> str:
+    """Return the card for a README or a pull request."""
+    return render_text("proof_card.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, STATES=STATES, p=proof)
+
+
+def _values(proof: ProofResult) -> dict[str, Any]:
+    by_id = {run.run_id: run for run in proof.runs}
+    return {"p": proof, "by_id": by_id, "quote": quote, "minutes": minutes, "LEVELS": LEVELS}
+
+
+def minutes(seconds: float) -> str:
+    """Return a time such as `12 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

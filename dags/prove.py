@@ -1,0 +1,105 @@
+"""The DAG `prove`: whether the promises of an application hold, under the faults that could break them.
+
+    prepare -> run -> verdict
+
+`prepare` checks the application and writes the plan into a new folder, or opens that of a proof that is continued.
+`run` runs the sets of faults within the budget, in a child process that Airflow can kill. It takes a slot of the pool
+and of AFTERSHOCK_CLUSTERS (see `aftershock_slots`). `verdict` judges all stored runs, writes proof.json, report.html
+and the card, and fails unless every tested promise held. Airflow tries nothing again: trigger the DAG with `resume` to
+continue.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+# Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
+sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
+
+from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
+from aftershock_slots import POOL, slot_for_task  # noqa: E402
+from airflow.sdk import DAG, Param, task  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+
+RUNS = default_runs_dir(PROJECT)
+PARAMS = {
+    "app": Param(None, type=["null", "string"], description="the application's app.yaml; left out with resume"),
+    "budget": Param("30m", type=["null", "string"], description="begin no other run after this time; no limit if null"),
+    "most": Param(2, type="integer", minimum=1, maximum=2, description="faults of a set at most"),
+    "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
+    "against": Param(None, type=["null", "string"], description="proof.json of an earlier proof, to compare with"),
+    "resume": Param(None, type=["null", "string"], description="the folder of a proof to continue"),
+    "runs_dir": Param(RUNS, type="string", description="parent of the proof's folder"),
+    "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
+}
+
+
+def request(params: dict[str, Any], folder: str | None = None) -> Any:
+    """Return the request of a DAG run's params. folder: that of the proof, once it is prepared."""
+    from chaos.prove.prove import ProofRequest
+
+    def path(text: str | None) -> Path | None:
+        return None if text is None else Path(text)
+
+    runs_dir = Path(params["runs_dir"]).absolute()
+    into = runs_dir / params["run_id"] if params["run_id"] and not params["resume"] else None
+    return ProofRequest(
+        path(params["app"]),
+        runs_dir,
+        budget=params["budget"],
+        seed=params["seed"],
+        most=params["most"],
+        jobs=1,
+        resume=path(folder or params["resume"]),
+        into=None if folder else into,
+        against=path(params["against"]),
+    )
+
+
+@task(retries=0)
+def prepare(params: dict[str, Any]) -> str:
+    """Check everything, write the plan into a new folder or open an earlier one, and return the folder."""
+    from chaos.prove.prove import open_proof, plan_proof
+
+    with task_failure():
+        asked = request(params)
+        return str(open_proof(plan_proof(asked), asked).folder.path)
+
+
+@task(retries=0, **POOL)
+def run(folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
+    """Run the sets of faults. Fails only if they cannot be run."""
+    from chaos.lab.child_call import call
+    from chaos.run.proof_result import ProofResult
+
+    with slot_for_task(dag_run, "proof"), task_failure():
+        call("chaos.prove.prove:prove", request(params, folder), ProofResult)
+
+
+@task(retries=0, trigger_rule="all_done")
+def verdict(folder: str, params: dict[str, Any]) -> str:
+    """Judge the stored runs and write the result. Fails unless every tested promise held."""
+    from chaos.prove.prove import judge_proof, open_proof, plan_proof
+
+    with task_failure():
+        asked = request(params, folder)
+        result = judge_proof(open_proof(plan_proof(asked), asked))
+    if result.verdict != "pass":
+        raise AirflowFailException(f"{result.verdict}: {result.sentence} See {folder}/report.html")
+    return folder
+
+
+with DAG(
+    "prove",
+    description="Whether the promises of an application hold, under the faults that could break them",
+    schedule=None,
+    catchup=False,
+    params=PARAMS,
+    tags=["prove"],
+    on_failure_callback=Notifier("prove", "prepare", RUNS),
+) as dag:
+    where = prepare()
+    run(where) >> verdict(where)
