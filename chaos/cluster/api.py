@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
@@ -270,6 +270,29 @@ class LimitDisk(Protocol):
         """Remove the limit; do nothing if the broker is gone or has no limit."""
 
 
+@runtime_checkable
+class ChangeRelease(Protocol):
+    """Another release of Kafka, or other settings, for single brokers."""
+
+    def prepare_release(self, release: str, on_progress: Progress) -> None:
+        """Fetch and prepare a release, so that the next start with it is quick."""
+
+    def set_release(self, broker: int, release: str) -> None:
+        """Let the next start of a broker, with its data, run this release."""
+
+    def set_settings(self, broker: int, settings: Mapping[str, str]) -> None:
+        """Let the next start of a broker have these values of settings."""
+
+    def logged_release(self, broker: int) -> str | None:
+        """Return the release that the broker has logged since its last start; None if it has logged none."""
+
+    def logged_errors(self, broker: int) -> str:
+        """Return the errors that the broker has logged since its last start, with the path of the log."""
+
+    def note_refinalized(self) -> None:
+        """Record that the features, or settings that stand for them, are no longer those of the deployment."""
+
+
 CAPABILITIES: dict[str, type] = {
     "kill": Kill,
     "stop": Stop,
@@ -283,6 +306,7 @@ CAPABILITIES: dict[str, type] = {
     "wipe": Wipe,
     "cut_log": CutLog,
     "limit_disk": LimitDisk,
+    "change_release": ChangeRelease,
 }
 
 

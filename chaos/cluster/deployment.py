@@ -207,6 +207,7 @@ def write_cluster(
         log = log_of(run, startup.role(node)).relative_to(run.path)
         return NodeState(
             id=node,
+            kafka=spec.kafka,
             host=host,
             port=port,
             log=str(log),

@@ -39,14 +39,22 @@ OLDEST = (2, 8)
 KRAFT_SINCE, ZOOKEEPER_BEFORE = (3, 3), (4, 0)
 """The first release with production-ready KRaft, and the first without ZooKeeper. Between them there is a choice."""
 
+ADVERTISED_CONTROLLERS_SINCE = (3, 9)
+"""The first release with advertised controller listeners (KIP-853)."""
+
 PLAIN, NO_VERBS = Security(), Verbs()
 _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 
 
+def line_of(kafka: str) -> tuple[int, int]:
+    """Return the line of a release, such as (4, 3)."""
+    numbers = re.match(r"(\d+)\.(\d+)", kafka)
+    return (int(numbers.group(1)), int(numbers.group(2))) if numbers else ZOOKEEPER_BEFORE
+
+
 def choose_metadata(kafka: str, asked: Metadata | None = None, driver: str = "process") -> Metadata:
     """Return the metadata mode of a release: as asked, else KRaft if possible. Raises `UsageError` if impossible."""
-    numbers = re.match(r"(\d+)\.(\d+)", kafka)
-    release = (int(numbers.group(1)), int(numbers.group(2))) if numbers else ZOOKEEPER_BEFORE
+    release = line_of(kafka)
     if release < OLDEST:
         raise UsageError(f"Kafka {kafka} is too old; choose 2.8 or newer")
     if asked == "zookeeper" and release >= ZOOKEEPER_BEFORE:
@@ -219,8 +227,7 @@ def small_defaults(spec: ClusterSpec) -> dict[str, Scalar]:
 
 def advertises_controllers(kafka: str) -> bool:
     """Return whether a release supports advertised controller listeners (KIP-853)."""
-    major, minor = map(int, kafka.split(".")[:2])
-    return (major, minor) >= (3, 9)
+    return line_of(kafka) >= ADVERTISED_CONTROLLERS_SINCE
 
 
 def controller_settings(

@@ -26,11 +26,13 @@ class NodeState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: int
+    kafka: str  # the release that its next start runs; empty for an existing cluster
     host: str
     port: int
     controller_port: int | None = None  # if it is a port of this machine
     behind: list[int] = []  # the ports that the broker binds, if its clients connect to a switch
     log: str | None = None
+    log_start: int = 0  # the size of the log before the last start
     data: str | None = None
     state: BrokerStatus = "starting"
     process: ProcessId | None = None  # None before the first start
@@ -82,7 +84,7 @@ class ClusterState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     driver: str = "process"  # a name in `chaos.cluster.drivers`
-    kafka: str
+    kafka: str  # the release that was deployed; faults may change that of single brokers
     cluster_id: str
     bootstrap: str
     heap_bytes: int
@@ -96,6 +98,7 @@ class ClusterState(BaseModel):
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
+    refinalized: bool = False  # a run changed finalized features, or settings that depend on the release
     brokers: list[NodeState]
     controllers: list[NodeState] = []  # dedicated ones; empty: every broker is a controller too, or ZooKeeper
 
@@ -114,6 +117,11 @@ class ClusterState(BaseModel):
     def name(self, node: int) -> str:
         """Return the role and the ID of a node, such as `controller 101`."""
         return f"{'controller' if any(c.id == node for c in self.controllers) else 'broker'} {node}"
+
+    @property
+    def as_deployed(self) -> bool:
+        """Whether every node has the release that was deployed, with its features."""
+        return not self.refinalized and all(node.kafka == self.kafka for node in self.nodes)
 
     def access(self) -> Access | None:
         """Return the credentials for the cluster; None for plain connections. Raises `UsageError` without a secret."""

@@ -123,6 +123,7 @@ class Brokers:
                 try:
                     answer = self._connections[address].ask(request, self._timeout_s)
                 except OSError:
+                    self._apis.clear()  # the broker may come back with another release
                     self._shunned[address] = time.monotonic() + SHUN_S
                     self._views.forget(address)
                     continue
@@ -143,6 +144,7 @@ class Brokers:
             try:
                 return connection.ask(request, self._timeout_s if timeout_s is None else timeout_s)
             except OSError:
+                self._apis.clear()  # as above
                 return None
 
     def supports(self, api: int, broker: int | None = None, version: int = 0) -> bool | None:
@@ -150,12 +152,13 @@ class Brokers:
 
         Brokers close the connection on an unknown API key.
         """
-        if broker not in self._apis:
+        known = self._apis.get(broker)
+        if known is None:
             answer = self.ask_any(messages.versions()) if broker is None else self.ask(broker, messages.versions())
             if answer is None:
                 return None
-            self._apis[broker] = {key.api_key: key.max_version for key in answer.api_keys}
-        return self._apis[broker].get(api, -1) >= version
+            self._apis[broker] = known = {key.api_key: key.max_version for key in answer.api_keys}
+        return known.get(api, -1) >= version
 
 
 def id_text(topic_id: uuid.UUID | None) -> str:

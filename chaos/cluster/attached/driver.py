@@ -52,7 +52,8 @@ class AttachedCluster(Cluster):
         metadata = discovery.discover(existing, Access.of(existing.security))
         with deployment.deploying(run, spec, owner, deadline_s, partial(cls.clear, run)) as deploying:
             brokers = [
-                NodeState(id=b, host=host, port=port, state="running") for b, (host, port) in metadata.brokers.items()
+                NodeState(id=b, kafka="", host=host, port=port, state="running")
+                for b, (host, port) in metadata.brokers.items()
             ]
             cluster_state = deploying.new_state("attached", brokers, existing.bootstrap, metadata.cluster_id)
             cluster_state.attached = Attachment(

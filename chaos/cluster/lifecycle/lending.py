@@ -46,7 +46,12 @@ def is_borrowed(run: Run) -> bool:
 
 
 def give_back(cluster: Cluster) -> None:
-    """Remove all topics and groups except internal ones. Raises `ClusterError` if the cluster is unhealthy."""
+    """Remove all topics and groups except internal ones.
+
+    Raises `ClusterError` if the cluster is unhealthy, or is no longer what was deployed.
+    """
+    if not cluster.state.as_deployed:
+        raise ClusterError("the run changed the release or the features of the brokers")
     remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())
     check_healthy(cluster)
 

@@ -14,14 +14,15 @@ from chaos.cluster.api import LogTail
 from chaos.cluster.brokers import jvm, startup
 from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.brokers.release import copy_storage, prepare
-from chaos.cluster.deployment import Deployment, StartedCluster
+from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, zookeeper
+from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.install.cache import Progress, silent
+from chaos.install.cache import Progress
 from chaos.kafka.partition import TopicPartition
 from chaos.processes import process
 from chaos.processes.ports import HOST
@@ -35,7 +36,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
-class ProcessCluster(StartedCluster):
+class ProcessCluster(ReleaseChanges):
     """The brokers of one run, each a JVM on this machine.
 
     All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
@@ -44,8 +45,7 @@ class ProcessCluster(StartedCluster):
     """
 
     def __init__(self, run: Run, cluster_state: ClusterState, release: Release | None = None) -> None:
-        super().__init__(run, cluster_state)
-        self._release = release  # None: prepared when a broker starts
+        super().__init__(run, cluster_state, release)
         self._switch: Switch | None = None
         self._cuts: dict[Cut, int] = {}
         self._children: list[subprocess.Popen[bytes]] = []  # this process must reap them
@@ -79,7 +79,8 @@ class ProcessCluster(StartedCluster):
         if self.state.zookeeper is not None:
             zookeeper.wait_unregistered(self.state.zookeeper, down, startup.READY_TIMEOUT_S)
         if down:
-            self._prepared_release()  # here, because the threads that start brokers would all prepare it
+            for broker in down:  # here, because the threads that start brokers would all prepare it
+                self._release_of(broker)
         super().start_brokers(down)
         if not self.state.cluster_id:  # with ZooKeeper, the first broker creates it
             self.state.cluster_id = startup.cluster_id(self.run, 1)
@@ -87,7 +88,8 @@ class ProcessCluster(StartedCluster):
 
     def _start(self, broker: int) -> Callable[[], str | None]:
         job = startup.job(self.run, broker, self.state.heap_bytes)
-        spawned = jvm.start(self._prepared_release(), job, self.run, self.state.owner)
+        self._note_log_start(broker)
+        spawned = jvm.start(self._release_of(broker), job, self.run, self.state.owner)
         self._set_process(broker, "starting", spawned)
         return partial(_exit_reason, spawned.popen)
 
@@ -110,7 +112,7 @@ class ProcessCluster(StartedCluster):
     def wipe_disk(self, broker: int) -> None:
         """Replace the disk of a broker by an empty, formatted one. Raises `ClusterError` while the broker runs."""
         data = self._unused_data(broker)
-        storage = self._prepared_release().storage
+        storage = self._release_of(broker).storage
         shutil.rmtree(data)
         if storage is None:  # with ZooKeeper, a broker creates its files
             data.mkdir()
@@ -187,7 +189,7 @@ class ProcessCluster(StartedCluster):
         server = self.state.zookeeper
         if server is None:
             return
-        spawned = zookeeper.start(self._prepared_release(), self.run, self.state.owner)
+        spawned = zookeeper.start(self._prepared(self.state.kafka), self.run, self.state.owner)
         self._children.append(spawned.popen)
         with self._lock:
             server.process = spawned.identity
@@ -203,12 +205,6 @@ class ProcessCluster(StartedCluster):
                 f"{self.state.name(broker)} runs, so its disk cannot be changed; see {self._log(broker)}"
             )
         return self._data(broker)
-
-    def _prepared_release(self) -> Release:
-        if self._release is None:
-            with_zookeeper = self.state.zookeeper is not None
-            self._release = prepare(self.state.kafka, self.run, self.state.owner, silent, with_zookeeper)
-        return self._release
 
     def _act(self, broker: int, act: Callable[[ProcessId], bool], status: BrokerStatus) -> None:
         """Apply an operation to a live broker, and record its new status."""

@@ -33,7 +33,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
 
 
 def broker(run: Run, number: int) -> StartingBroker:
-    return StartingBroker(run, NodeState(id=number, host="127.0.0.1", port=number))
+    return StartingBroker(run, NodeState(id=number, kafka="4.3.1", host="127.0.0.1", port=number))
 
 
 @pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])

@@ -1,0 +1,41 @@
+"""The loan of a cluster: what a run changed for good is not lent on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.cluster.lifecycle import lending
+from chaos.cluster.state import ClusterState, NodeState
+from chaos.errors import ClusterError
+from chaos.processes.process import ProcessId
+
+
+def state(releases: list[str], **changes: object) -> ClusterState:
+    brokers = [NodeState(id=i, kafka=r, host="127.0.0.1", port=i) for i, r in enumerate(releases, start=1)]
+    values = {"kafka": "3.9.2", "cluster_id": "", "bootstrap": "", "heap_bytes": 1, "owner": None, "deadline_at": 0.0}
+    return ClusterState(**values | {"reaper": ProcessId.current(), "brokers": brokers} | changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "lent"),
+    [
+        (state(["3.9.2"] * 3), True),
+        (state(["3.9.2", "4.3.1", "3.9.2"]), False),
+        (state(["4.3.1"] * 3), False),
+        (state(["3.9.2"] * 3, refinalized=True), False),
+    ],
+    ids=["as it was deployed", "one broker was upgraded", "all were", "with other features"],
+)
+def test_a_cluster_is_lent_on_only_with_the_release_and_the_features_that_were_deployed(
+    monkeypatch: pytest.MonkeyPatch, found: ClusterState, lent: bool
+) -> None:
+    monkeypatch.setattr(lending, "remove", lambda *_: None)
+    monkeypatch.setattr(lending, "check_healthy", lambda _: None)
+    cluster = SimpleNamespace(state=found, bootstrap="")
+    if lent:
+        lending.give_back(cluster)  # type: ignore[arg-type]
+        return
+    with pytest.raises(ClusterError, match="changed the release or the features"):
+        lending.give_back(cluster)  # type: ignore[arg-type]
