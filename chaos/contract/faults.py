@@ -24,6 +24,7 @@ _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
 _READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
+_ONE_BY_ONE = ("cluster.rolling_restart", "cluster.upgrade", "cluster.downgrade", "cluster.finalize")
 _CLASSES_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
 
 
@@ -98,7 +99,7 @@ def _hits(fault: FaultSpec, replicas: int) -> int:
     selector, _ = fault.target.selector
     if fault.target.controllers is not None:  # of brokers that are controllers too
         return replicas
-    if fault.kind == "cluster.rolling_restart":
+    if fault.kind in _ONE_BY_ONE:
         return 1
     return {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}.get(selector, 1)
 

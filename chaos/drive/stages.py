@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import state
-from chaos.cluster.api import Cluster
+from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
@@ -111,6 +111,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             lending.lend(cluster, run, owner, deadline_s(resolved))
         try:
             _note_java(run, resolved)
+            for release in scenario.later_releases:  # now, because it may take a minute
+                able(cluster, ChangeRelease).prepare_release(release, events.note)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if groups := list(scenario.groups):

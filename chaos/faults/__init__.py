@@ -29,6 +29,7 @@ from chaos.faults import (  # noqa: F401
     share_groups,
     slow_consumers,
     task_managers,
+    upgrades,
 )
 from chaos.faults.base import FAULTS
 

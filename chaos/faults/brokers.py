@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from chaos.cluster.api import Kill, Pause, Start, able
 from chaos.errors import AftershockError
@@ -18,6 +19,8 @@ from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import brokers as specs
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.controllers import ControllerPause
+
+S = TypeVar("S", bound=FaultSpec)
 
 MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
 """Minimum wait of a request to a broker with alternate pauses: a share of the pause, and in seconds."""
@@ -168,7 +171,22 @@ class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.B
         return f"{self.resolved} runs again"
 
 
-class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
+class OneByOne(Fault[S]):
+    """A restart of brokers one after another, each after all replicas are in sync."""
+
+    def _wait_in_sync(self, when: str, world: World) -> None:
+        def why() -> str:
+            return f"{when}: {'; '.join(self._out_of_sync(world)[:4])}"
+
+        targets.answer(lambda: not self._out_of_sync(world), why, IN_SYNC_TIMEOUT_S)
+
+    def _out_of_sync(self, world: World) -> list[str]:
+        """Return the problems of all partitions, also those of internal topics: coordinators move with them."""
+        metadata = world.kafka.metadata()
+        return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
+
+
+class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
     """Stop each broker, start it, wait for full ISRs, then continue with the next one.
 
     Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again.
@@ -206,17 +224,6 @@ class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
         """Start the broker that a failed restart left down."""
         start_down(self._stopped, world)
         return f"{self.resolved} are up"
-
-    def _wait_in_sync(self, when: str, world: World) -> None:
-        def why() -> str:
-            return f"{when}: {'; '.join(self._out_of_sync(world)[:4])}"
-
-        targets.answer(lambda: not self._out_of_sync(world), why, IN_SYNC_TIMEOUT_S)
-
-    def _out_of_sync(self, world: World) -> list[str]:
-        """Return the problems of all partitions, also those of internal topics: coordinators move with them."""
-        metadata = world.kafka.metadata()
-        return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
 
 def is_gone(broker: int, world: World) -> bool:

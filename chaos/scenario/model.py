@@ -13,6 +13,7 @@ from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.network import WireFault
+from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.hints import nearest
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
@@ -116,6 +117,11 @@ class Scenario(Setup):
             if isinstance(fault, RecreateTopic) and fault.partitions:
                 partitions[str(fault.target.topic)] = fault.partitions
         return {topic: 0 if topic in self.absent_topics else count for topic, count in partitions.items()}
+
+    @property
+    def later_releases(self) -> list[str]:
+        """The releases of brokers that faults change to, each once."""
+        return list(dict.fromkeys(f.to for f in self.faults if isinstance(f, ReleaseChange)))
 
     @property
     def deleted_topics(self) -> frozenset[str]:

@@ -29,6 +29,7 @@ from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.members import group_problems
+from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.share_rules import share_group_problems
@@ -239,6 +240,7 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
         if count > 1:
             yield f"faults: {kind} of {target.describe()} is given {count} times; it can happen only once"
     yield from order_problems(faults)
+    yield from release_problems(setup, faults)
 
 
 def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 # isort: off
 # in this order, messages, the JSON Schema and the reference list the kinds
-from chaos.scenario.faults import brokers, controllers, resources, network, clients, admin  # noqa: F401
+from chaos.scenario.faults import brokers, controllers, upgrades, resources, network, clients, admin  # noqa: F401
 from chaos.scenario.faults.base import SPECS, FaultSpec
 # isort: on
 

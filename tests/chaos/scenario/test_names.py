@@ -61,6 +61,9 @@ OTHER_TEXTS = {
     },  # applied before names get their prefix; a resolved scenario has no variants
     "TopicConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},
+    "ClusterUpgrade": {"name", "to"},
+    "ClusterDowngrade": {"name", "to"},
+    "ClusterFinalize": {"name", "features"},
     "WireDrop": {"name", "client"},
     "WireDelay": {"name", "client"},
     "WireCut": {"name", "client"},

@@ -1,0 +1,265 @@
+"""Changes of the brokers' release, one broker after another, and of the cluster's features."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TypeVar
+
+from chaos.cluster.api import ChangeRelease, Kill, Start, able
+from chaos.errors import ClusterError, FaultError
+from chaos.faults import targets
+from chaos.faults.base import World
+from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne, is_gone
+from chaos.faults.targets import start_down, stop_controlled
+from chaos.kafka import features
+from chaos.kafka.described_settings import broker_settings
+from chaos.kafka.features import METADATA_VERSION, Support
+from chaos.scenario.faults import upgrades as specs
+
+R = TypeVar("R", bound=specs.ReleaseChange)
+
+PROTOCOL = "inter.broker.protocol.version"
+LOGGED_TIMEOUT_S = 30.0
+UNKNOWN_LEVEL = re.compile(r"MetadataVersion|metadata\.version|[Ff]eature|is not a valid version")
+"""The reason in the log of a broker that does not know a level that is final."""
+
+
+class ReleaseChange(OneByOne[R]):
+    """A change of the release of brokers."""
+
+    _former: dict[int, str]
+    """The release of each broker before the fault."""
+    _offered: dict[int, Support]
+    """What each broker supported before the fault."""
+    _changed: list[int]
+    """The brokers that have run the new release."""
+    _protocol: str | None
+    """With ZooKeeper: the inter.broker.protocol.version that the brokers keep; None in KRaft mode."""
+
+    def _inject(self, world: World) -> str:
+        """Change the release of all target brokers. Raises `FaultError` if one does not come up or in sync."""
+        to = self.spec.to
+        self._former = {b: world.cluster.state.node(b).kafka for b in targets.brokers(self.spec.target, world)}
+        changing = [broker for broker, release in self._former.items() if release != to]
+        if not changing:
+            raise FaultError(f"broker {', '.join(map(str, self._former))} has the release {to} already")
+        self.resolved = f"broker {', '.join(map(str, changing))}"
+        able(world.cluster, ChangeRelease).prepare_release(to, lambda _: None)
+        self._wait_in_sync(f"before the change to {to}", world)
+        self._offered = {broker: answered(broker, world) for broker in changing}
+        self._protocol = protocol_of(changing[0], world) if world.cluster.state.zookeeper else None
+        self._changed, self.evidence["steps"] = [], (steps := list[dict[str, object]]())
+        self.begun = True
+        for broker in changing:
+            if self._changed:
+                time.sleep(self.spec.between)
+                self._wait_in_sync(f"before the restart of broker {broker}", world)
+            steps.append(self._change(broker, world))
+        return f"{self.resolved} from {self._releases(changing)} to {to}, one after another: {describe(steps)}"
+
+    def _change(self, broker: int, world: World) -> dict[str, object]:
+        """Restart a broker with the new release, and return the times of its steps in seconds."""
+        cluster = able(world.cluster, ChangeRelease)
+        began = time.monotonic()
+        cluster.set_release(broker, self.spec.to)
+        if self._protocol is not None:
+            cluster.set_settings(broker, {PROTOCOL: self._protocol})
+        if world.cluster.broker_alive(broker):  # another fault may have killed it
+            self._take_down(broker, world)
+        down = time.monotonic()
+        able(world.cluster, Start).start_broker(broker)
+        targets.answer(
+            lambda: cluster.logged_release(broker) == self.spec.to,
+            lambda: f"broker {broker} logs the release {cluster.logged_release(broker)}, not {self.spec.to}",
+            LOGGED_TIMEOUT_S,
+        )
+        self._changed.append(broker)
+        ready = time.monotonic()
+        self._wait_in_sync(f"after the restart of broker {broker} with {self.spec.to}", world)
+        times = {"stop_s": down - began, "start_s": ready - down, "sync_s": time.monotonic() - ready}
+        return {"broker": broker, **{name: round(seconds, 2) for name, seconds in times.items()}}
+
+    def _take_down(self, broker: int, world: World) -> None:
+        if self.spec.shutdown == "kill":
+            able(world.cluster, Kill).kill_broker(broker)
+            return
+        stop_controlled(broker, world)
+        targets.answer(partial(is_gone, broker, world), f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
+
+    def _effect(self, world: World) -> str | None:
+        """Look at the log and at the ApiVersions of each broker: the supported levels change with each line."""
+        if set(self._changed) != set(self._offered) or self._out_of_sync(world):
+            return None
+        cluster, to = able(world.cluster, ChangeRelease), self.spec.to
+        now = {broker: features.support(world.kafka, broker) for broker in self._changed}
+        first = next(iter(now.values()))
+        if first is None or any(found is None or not found.same_software(first) for found in now.values()):
+            return None
+        for broker, before in self._offered.items():
+            other_line = line(to) != line(self._former[broker])
+            if cluster.logged_release(broker) != to or (other_line and first.same_software(before)):
+                return None
+        before = next(iter(self._offered.values()))
+        return f"{self.resolved} logged Kafka {to}, and ApiVersions went from {offer(before)} to {offer(first)}"
+
+    def _undo(self, world: World) -> str:
+        """Start brokers that are down. One that did not start with the new release gets its former one."""
+        cluster = able(world.cluster, ChangeRelease)
+        for broker, former in self._former.items():
+            if broker not in self._changed and not world.cluster.broker_alive(broker):
+                cluster.set_release(broker, former)
+        start_down(self._former, world)
+        return f"broker {', '.join(map(str, self._former))} runs {self._releases(list(self._former), world)}"
+
+    def _releases(self, brokers: list[int], world: World | None = None) -> str:
+        found = [world.cluster.state.node(b).kafka for b in brokers] if world else [self._former[b] for b in brokers]
+        return ", ".join(dict.fromkeys(found))
+
+
+class ClusterUpgrade(ReleaseChange[specs.ClusterUpgrade], spec=specs.ClusterUpgrade):
+    """A newer release.
+
+    Proof: since its last start, each broker logs the new release, and ApiVersions returns other versions than before,
+    the same for all. All replicas are in sync.
+    """
+
+
+class ClusterDowngrade(ReleaseChange[specs.ClusterDowngrade], spec=specs.ClusterDowngrade):
+    """An older release.
+
+    Proof: as of an upgrade. With `refused: true`: the broker is down and not in the metadata, and its log names the
+    feature, or the version of the protocol, that the older release does not know.
+    """
+
+    _refusal = ""
+
+    def _inject(self, world: World) -> str:
+        return self._try(world) if self.spec.refused else super()._inject(world)
+
+    def _try(self, world: World) -> str:
+        """Start the first target with the older release. Raises `FaultError` if it gets ready."""
+        to, cluster = self.spec.to, able(world.cluster, ChangeRelease)
+        broker = targets.brokers(self.spec.target, world)[0]
+        self._former, self._offered, self._changed = {broker: world.cluster.state.node(broker).kafka}, {}, []
+        self._protocol = None
+        self.resolved = f"broker {broker}"
+        cluster.prepare_release(to, lambda _: None)
+        self._wait_in_sync(f"before the start with {to}", world)
+        self.begun = True
+        cluster.set_release(broker, to)
+        self._take_down(broker, world)
+        try:
+            able(world.cluster, Start).start_broker(broker)
+        except ClusterError as e:
+            self._refusal = str(e)
+            return f"broker {broker} with {to} instead of {self._former[broker]}: {e}"
+        raise FaultError(f"broker {broker} runs {to}, which should have been refused")
+
+    def _effect(self, world: World) -> str | None:
+        if not self.spec.refused:
+            return super()._effect(world)
+        broker, cluster = next(iter(self._former)), able(world.cluster, ChangeRelease)
+        gone = self._refusal and not world.cluster.broker_alive(broker) and is_gone(broker, world)
+        errors = cluster.logged_errors(broker) if gone else ""
+        return f"broker {broker} did not start: {errors}" if UNKNOWN_LEVEL.search(errors) else None
+
+
+class ClusterFinalize(OneByOne[specs.ClusterFinalize], spec=specs.ClusterFinalize):
+    """The features of the brokers' release.
+
+    Proof: ApiVersions of every broker returns the new levels as final. With ZooKeeper: every broker describes the
+    inter.broker.protocol.version of its release, and all replicas are in sync.
+    """
+
+    lasting = "they stay"
+    _levels: dict[str, int]
+    """The levels to finalize; with ZooKeeper, there are none."""
+
+    def _inject(self, world: World) -> str:
+        self.resolved = "the features of the cluster"
+        if world.cluster.state.zookeeper:
+            return self._raise_protocol(world)
+        supports = [answered(broker, world) for broker in world.cluster.broker_ids]
+        before = supports[0].finalized
+        wanted = self.spec.features or features.release_levels(supports)
+        self._levels = {name: level for name, level in wanted.items() if before.get(name, 0) != level}
+        if not self._levels:
+            raise FaultError(f"the features are final already: {levels_text(before)}")
+        self.begun = True
+        able(world.cluster, ChangeRelease).note_refinalized()
+        features.update(world.kafka, self._levels, before)
+        changes = ", ".join(f"{name} {before.get(name, 0)} to {level}" for name, level in self._levels.items())
+        return f"requested {changes}"
+
+    def _raise_protocol(self, world: World) -> str:
+        """Restart each broker with the protocol of its release, as its documentation says."""
+        cluster, brokers = able(world.cluster, ChangeRelease), world.cluster.broker_ids
+        self._levels, before = {}, protocol_of(brokers[0], world)
+        self._wait_in_sync("before the restart", world)
+        self.begun = True
+        able(world.cluster, ChangeRelease).note_refinalized()
+        for broker in brokers:
+            cluster.set_settings(broker, {PROTOCOL: self._protocol(broker, world)})
+            stop_controlled(broker, world)
+            targets.answer(partial(is_gone, broker, world), f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
+            able(world.cluster, Start).start_broker(broker)
+            self._wait_in_sync(f"after the restart of broker {broker}", world)
+        return f"restarted all brokers with {PROTOCOL} {self._protocol(brokers[0], world)} instead of {before}"
+
+    def _protocol(self, broker: int, world: World) -> str:
+        return ".".join(line(world.cluster.state.node(broker).kafka))
+
+    def _effect(self, world: World) -> str | None:
+        brokers = world.cluster.broker_ids
+        if world.cluster.state.zookeeper:
+            protocols = [protocol_of(broker, world) for broker in brokers]
+            raised = all(p.startswith(self._protocol(b, world)) for b, p in zip(brokers, protocols, strict=True))
+            in_sync = raised and not self._out_of_sync(world)
+            return f"every broker describes {PROTOCOL} as {protocols[0]}" if in_sync else None
+        for broker in brokers:
+            found = features.support(world.kafka, broker)
+            if found is None or any(found.finalized.get(name, 0) != level for name, level in self._levels.items()):
+                return None
+        return f"every broker returns as final: {levels_text(self._levels)}"
+
+    def _undo(self, world: World) -> str:
+        start_down(world.cluster.broker_ids, world)
+        return super()._undo(world)
+
+
+def protocol_of(broker: int, world: World) -> str:
+    """Return the inter.broker.protocol.version of a broker. Raises `ClusterError` without an answer."""
+    return broker_settings(world.kafka, broker, [PROTOCOL])[PROTOCOL].value
+
+
+def answered(broker: int, world: World) -> Support:
+    """Return what a broker supports. Raises `FaultError` without an answer."""
+    return targets.answer(lambda: features.support(world.kafka, broker), f"broker {broker} does not answer")
+
+
+def levels_text(levels: Mapping[str, int]) -> str:
+    """Return levels as text, such as `metadata.version 30`."""
+    return ", ".join(f"{name} {level}" for name, level in levels.items()) or "none"
+
+
+def line(release: str) -> tuple[str, ...]:
+    """Return the line of a release, such as `("4", "3")`."""
+    return tuple(release.split(".")[:2])
+
+
+def offer(found: Support) -> str:
+    """Return the feature or the API that shows the line of a release."""
+    if METADATA_VERSION in found.levels:
+        return f"{METADATA_VERSION} {found.levels[METADATA_VERSION][1]}"
+    return f"{len(found.apis)} APIs"
+
+
+def describe(steps: list[dict[str, object]]) -> str:
+    """Return the times of all steps as text."""
+    return "; ".join(
+        f"broker {s['broker']} stopped in {s['stop_s']} s, ready after {s['start_s']} s, in sync after {s['sync_s']} s"
+        for s in steps
+    )

@@ -1,0 +1,134 @@
+"""Rules for changes of the brokers' release: which pairs of releases Kafka supports, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from chaos.cluster.settings import ADVERTISED_CONTROLLERS_SINCE, KRAFT_SINCE, ZOOKEEPER_BEFORE, line_of
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.upgrades import (
+    FEATURES,
+    METADATA_VERSION,
+    ClusterDowngrade,
+    ClusterFinalize,
+    ClusterUpgrade,
+    ReleaseChange,
+)
+from chaos.scenario.hints import nearest
+from chaos.scenario.setup import Setup
+
+LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(4))]
+"""The lines of releases that exist from the oldest on."""
+
+
+@dataclass
+class Timeline:
+    """The releases of the brokers, and the line whose features are final, after the steps so far."""
+
+    releases: dict[int, str]
+    final: tuple[int, int]
+
+    def target(self, fault: FaultSpec) -> list[int]:
+        """Return the brokers that a fault targets."""
+        return [broker for broker in self.releases if fault.target.broker in (None, broker)]
+
+
+def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield what is wrong with changes of releases and features. They take place in the order of the scenario."""
+    kafka = setup.cluster.kafka
+    now = Timeline(dict.fromkeys(range(1, setup.cluster.brokers + 1), kafka), line_of(kafka))
+    former: FaultSpec | None = None
+    for i, fault in enumerate(faults):
+        where = f"faults[{i}]"
+        if not isinstance(fault, ReleaseChange | ClusterFinalize):
+            continue
+        if former is not None and former.name not in _awaited(fault, faults):
+            yield (
+                f"{where}.when: begins while {former.name} may be under way; "
+                f"let it begin afterwards, such as after: {former.name}.proven"
+            )
+        former = fault
+        if isinstance(fault, ClusterFinalize):
+            yield from _finalize_problems(setup, where, fault, now)
+            continue
+        yield from _pair_problems(setup, where, fault, now)
+        yield from _cut_problems(where, fault, now, faults)
+        if not (isinstance(fault, ClusterDowngrade) and fault.refused):
+            now.releases |= dict.fromkeys(now.target(fault), fault.to)
+
+
+def _awaited(fault: FaultSpec, faults: Sequence[FaultSpec]) -> set[str]:
+    """Return the names of the faults that a fault waits for, directly or through others."""
+    by_name, found = {f.name: f for f in faults}, set[str]()
+    while (after := fault.when.awaited) is not None and after.fault not in found and after.fault in by_name:
+        found.add(after.fault)
+        fault = by_name[after.fault]
+    return found
+
+
+def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline) -> Iterator[str]:
+    """Yield what is wrong with the release that brokers change to."""
+    to, line, present = fault.to, line_of(fault.to), [now.releases[b] for b in now.target(fault)]
+    if line not in LINES:
+        yield f"{where}.to: Kafka {to} is not known; choose a release of {_text(LINES[0])} to {_text(LINES[-1])}"
+    elif set(present) == {to}:
+        yield f"{where}.to: the brokers run {to} already; choose another release"
+    elif isinstance(fault, ClusterUpgrade) and any(_numbers(to) < _numbers(p) for p in present):
+        yield f"{where}.to: {to} is older than {max(present, key=_numbers)}, which brokers run; use cluster.downgrade"
+    elif isinstance(fault, ClusterDowngrade) and any(_numbers(to) > _numbers(p) for p in present):
+        yield f"{where}.to: {to} is newer than {min(present, key=_numbers)}, which brokers run; use cluster.upgrade"
+    elif setup.cluster.metadata == "zookeeper" and line >= ZOOKEEPER_BEFORE:
+        yield (
+            f"{where}.to: {to} has no ZooKeeper mode, and the brokers keep their metadata in ZooKeeper; "
+            f"choose a release before {_text(ZOOKEEPER_BEFORE)}, or a cluster with metadata: kraft "
+            f"from {_text(KRAFT_SINCE)} on"
+        )
+    elif isinstance(fault, ClusterDowngrade):
+        yield from _downgrade_problems(where, fault, now)
+
+
+def _downgrade_problems(where: str, fault: ClusterDowngrade, now: Timeline) -> Iterator[str]:
+    final, refused = _text(now.final), line_of(fault.to) < now.final
+    if refused and not fault.refused:
+        yield (
+            f"{where}.to: the features of {final} are final, so {fault.to} would be refused; downgrade before they "
+            "are finalized, or set refused: true to see the refusal"
+        )
+    elif fault.refused and not refused:
+        yield f"{where}.refused: {fault.to} is not refused, because only the features of {final} are final"
+
+
+def _cut_problems(where: str, fault: ReleaseChange, now: Timeline, faults: Sequence[FaultSpec]) -> Iterator[str]:
+    lines = [*(line_of(now.releases[b]) for b in now.target(fault)), line_of(fault.to)]
+    crosses = min(lines) < ADVERTISED_CONTROLLERS_SINCE <= max(lines)
+    if crosses and any("isolate" in f.needs for f in faults):
+        yield (
+            f"{where}.to: from {_text(ADVERTISED_CONTROLLERS_SINCE)} on controllers have advertised addresses, "
+            "which cuts of links need; leave out the cuts, or begin with that release"
+        )
+
+
+def _finalize_problems(setup: Setup, where: str, fault: ClusterFinalize, now: Timeline) -> Iterator[str]:
+    """Yield what is wrong with features, and note what is final afterwards."""
+    releases = list(dict.fromkeys(now.releases.values()))
+    lines = {line_of(release) for release in releases}
+    if len(lines) > 1:
+        yield f"{where}: brokers run {' and '.join(releases)}; upgrade all of them before"
+    elif not fault.features and lines == {now.final}:
+        yield f"{where}: the features of {_text(now.final)} are final already; upgrade before, or name features"
+    for name in fault.features:
+        if setup.cluster.metadata == "zookeeper":
+            yield f"{where}.features: with ZooKeeper there are none; leave it out"
+        elif name not in FEATURES:
+            yield f"{where}.features: {name!r} is no feature{nearest(name, FEATURES)} ({', '.join(FEATURES)})"
+    if len(lines) == 1 and (not fault.features or METADATA_VERSION in fault.features):
+        now.final = lines.pop()
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def _text(line: tuple[int, int]) -> str:
+    return ".".join(map(str, line))
