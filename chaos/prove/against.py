@@ -11,7 +11,7 @@ from chaos.run.proof_result import Break, Change, ProofResult, State
 
 STATES: dict[State, str] = {
     "held": "held",
-    "unpromised": "not promised, and seen",
+    "unpromised": "not promised",
     "untested": "not tested",
     "untold": "not known",
     "broken": "broken",

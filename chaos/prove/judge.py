@@ -84,35 +84,43 @@ class ProofJudge:
     def _promise(self, outcome: Outcome, runs: list[ProofRun]) -> PromiseResult:
         own = [s for s in self.plan.sets if s.faults and outcome.is_touched(s.cuts)]
         by_set = _by_set(runs)
-        counted = {s.id: [r for r in by_set.get(s.id, []) if self._tests(r, outcome)] for s in own}
-        broke = [run for run in runs if run.purpose != "mended" and self._broke(run, outcome)]
+        examined = {s.id: [r for r in by_set.get(s.id, []) if _examines(r, outcome)] for s in own}
+        tests = {name: [r for r in found if _promises(r, outcome)] for name, found in examined.items()}
         tried = [s for s in own if s.id in by_set]
-        state: State = "untested"
-        if broke:
-            state = "broken"
-        elif any(run.purpose != "mended" and _counts(run) and self._shows(run, outcome) for run in runs):
-            state = "unpromised"
-        elif any(counted.values()):
-            state = "held"
-        elif tried:
-            state = "untold"
-        clean = [s for s in own if counted[s.id] and not any(self._shows(r, outcome) for r in counted[s.id])]
-        answers = self.follow_up.answers(outcome.id)
+        clean = [s for s in own if examined[s.id] and not any(self._shows(r, outcome) for r in examined[s.id])]
+        state = self._state(outcome, [r for r in runs if r.purpose != "mended"], examined, tests)
         return PromiseResult(
             id=outcome.id,
             title=outcome.title,
             state=state,
-            said=[Said(level=a.level, title=a.title, promise=a.promise, until=a.until, lift=a.lift) for a in answers],
+            said=[
+                Said(level=a.level, title=a.title, promise=a.promise, until=a.until, lift=a.lift)
+                for a in self.follow_up.answers(outcome.id)
+            ],
             supports=[support.what for support in outcome.supports],
-            sets=[self._tried(s, counted[s.id], outcome) for s in own if counted[s.id]],
+            sets=[self._tried(s, tests[s.id], outcome) for s in own if tests[s.id]],
+            unpromised=sum(bool(examined[s.id]) and not tests[s.id] for s in own),
             cut=[s.title for s in clean if outcome.id in s.cuts_all],
-            untold=[s.title for s in tried if not counted[s.id]],
+            untold=[s.title for s in tried if not examined[s.id]],
             why=_why(state, own, tried),
         )
 
-    def _tests(self, run: ProofRun, outcome: Outcome) -> bool:
-        """Return whether a run says something about a promise: it counts, and rows of the promise were examined."""
-        return _counts(run) and any(run.examined.get(name.partition(".")[0]) for name in outcome.shows)
+    def _state(
+        self,
+        outcome: Outcome,
+        runs: list[ProofRun],
+        examined: dict[str, list[ProofRun]],
+        tests: dict[str, list[ProofRun]],
+    ) -> State:
+        if any(self._broke(run, outcome) for run in runs):
+            return "broken"
+        if any(_counts(run) and self._shows(run, outcome) for run in runs):
+            return "unpromised"
+        if any(tests.values()):
+            return "held"
+        if any(examined.values()):
+            return "unpromised"
+        return "untold" if any(run.set in examined for run in runs) else "untested"
 
     def _shows(self, run: ProofRun, outcome: Outcome) -> bool:
         return any(outcome_of(anomaly.name, self.outcomes) == outcome.id for anomaly in run.anomalies)
@@ -135,6 +143,17 @@ class ProofJudge:
 
 def _counts(run: ProofRun) -> bool:
     return run.state != "untold"
+
+
+def _examines(run: ProofRun, outcome: Outcome) -> bool:
+    """Return whether a run counts, and rows that concern a promise were examined."""
+    return _counts(run) and any(run.examined.get(name.partition(".")[0]) for name in outcome.shows)
+
+
+def _promises(run: ProofRun, outcome: Outcome) -> bool:
+    """Return whether the contract of a run forbids an anomaly of a promise, of which rows were examined."""
+    forbidden = {name for name in run.promised if run.examined.get(name.partition(".")[0])}
+    return any(name in forbidden for name in outcome.shows)
 
 
 def _why(state: State, own: list[FaultSet], tried: list[FaultSet]) -> str:

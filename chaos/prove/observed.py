@@ -37,7 +37,8 @@ def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
     if not finished.run.result.exists():
         return stored
     result, scenario = Result.read(finished.run), task.subject.scenario
-    anomalies = list(_anomalies(result, contract(scenario)))
+    derived = contract(scenario)
+    anomalies = list(_anomalies(result, derived))
     state, sentence = _state(result, anomalies, scenario)
     examined: Counter[str] = Counter()
     for total in result.totals:
@@ -49,6 +50,7 @@ def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
             "sentence": sentence,
             "anomalies": anomalies,
             "examined": {check: rows for check, rows in examined.items() if rows},
+            "promised": [line.name for line in derived.lines if line.state == "forbidden"],
             "acked": result.counts.acked,
             "delivered": sum(reader.delivered for reader in result.counts.readers),
             "report": report,

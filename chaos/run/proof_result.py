@@ -36,8 +36,9 @@ class ProofRun(_Data):
 
     set: ids of its faults, joined by +. change: the setting that a mended run has. state: broken, if a promise broke;
     undecided, if only anomalies appeared that the contract does not decide; untold, if the run proves nothing, as a
-    fault has no proof or nothing was written or read. examined: rows that the audit examined, by anomaly. report,
-    bundle: paths relative to `proof.json`.
+    fault has no proof or nothing was written or read. examined: rows that the audit examined, by kind of anomaly.
+    promised: the anomalies that the contract forbids under these faults. report, bundle: paths relative to
+    `proof.json`.
     """
 
     set: str
@@ -50,6 +51,7 @@ class ProofRun(_Data):
     sentence: str
     anomalies: list[FoundAnomaly] = []
     examined: dict[str, int] = {}
+    promised: list[str] = []
     acked: int = 0
     delivered: int = 0
     seconds: float = 0
@@ -84,9 +86,11 @@ class TriedSet(_Data):
 class PromiseResult(_Data):
     """A promise: what the settings say, and whether it held.
 
-    state: unpromised, if only runs in which the contract allows or does not decide it show that it does not hold.
-    sets: the sets that concern it with a run that counts. cut: those of them that cut every support that the model
-    knows, and broke nothing: the model lacks a support there. why: why it is not tested, or not known.
+    state: unpromised, if it did not hold in a run in which the contract allows or does not decide that, or if no run
+    has faults under which the contract promises it.
+    sets: the sets that concern it with a run that tests it. unpromised: number of sets under which the contract does
+    not promise it. cut: the sets that cut every support that the model knows, and broke nothing: the model lacks a
+    support there. why: why it is not tested, or not known.
     """
 
     id: str
@@ -95,6 +99,7 @@ class PromiseResult(_Data):
     said: list[Said]
     supports: list[str]
     sets: list[TriedSet] = []
+    unpromised: int = 0
     cut: list[str] = []
     untold: list[str] = []
     why: str = ""

@@ -18,7 +18,7 @@ STYLES = ("report.css", "proof.css")
 STATES: dict[State, str] = {
     "held": "✅ held",
     "broken": "❌ broken",
-    "unpromised": "⚠️ not promised, and seen",
+    "unpromised": "⚠️ not promised",
     "untold": "❔ could not tell",
     "untested": "⬜ not tested",
 }

@@ -17,6 +17,7 @@ from tests.chaos.prove.apps import APPS, planned, write
 
 EXAMINED = dict.fromkeys(["lost_write", "duplicate_write", "skipped_delivery", "double_ownership"], 100)
 EXAMINED |= dict.fromkeys(["lost_commit", "lost_processing", "phantom_write", "duplicate_delivery"], 100)
+PROMISED = [*EXAMINED, "duplicate_delivery.legal", "duplicate_delivery.illegal"]
 
 
 def judge_of(folder: Path, name: str = "reliable", most: int = 1) -> ProofJudge:
@@ -29,7 +30,7 @@ def judge_of(folder: Path, name: str = "reliable", most: int = 1) -> ProofJudge:
 
 def run(faults: str, state: str = "held", *anomalies: FoundAnomaly, **values: Any) -> ProofRun:
     verdict = {"held": "pass", "broken": "fail", "undecided": "inconclusive", "untold": "inconclusive"}[state]
-    given = {"purpose": "first", "n": 1, "examined": EXAMINED, **values}
+    given = {"purpose": "first", "n": 1, "examined": EXAMINED, "promised": PROMISED, **values}
     return ProofRun.model_validate(
         {
             "set": faults,
@@ -86,6 +87,18 @@ def test_a_run_that_examined_no_row_of_a_promise_does_not_count_for_it(tmp_path:
     states = {promise.id: promise.state for promise in found.promises}
     assert (states["record"], states["commit"]) == ("held", "untold")
     assert found.verdict == "inconclusive"
+
+
+def test_a_promise_that_the_contract_does_not_make_under_any_tried_faults_has_not_held(tmp_path: Path) -> None:
+    judge = judge_of(tmp_path)
+    runs = [run(s.id, promised=[name for name in PROMISED if name != "lost_commit"]) for s in judge.plan.sets]
+    found = judge.result(runs, 60).promise("commit")
+    assert found is not None
+    assert (found.state, found.sets, found.unpromised > 0) == ("unpromised", [], True)
+    one = [run("coordinator-wipe") if r.set == "coordinator-wipe" else r for r in runs]
+    found = judge.result(one, 60).promise("commit")
+    assert found is not None
+    assert (found.state, [t.set for t in found.sets]) == ("held", ["coordinator-wipe"])
 
 
 def test_a_single_fault_without_a_verdict_leaves_the_proof_inconclusive(tmp_path: Path) -> None:
