@@ -182,7 +182,7 @@ class FrameFault(RuleFault[F]):
     def _inject(self, world: World) -> str:
         spec = self.spec
         self._add_rule(
-            Rule(self.act, self.broker, spec.api, spec.client, spec.side, spec.count, self._delay_s()), world
+            Rule(self.act, tuple(self.brokers), spec.api, spec.client, spec.side, spec.count, self._delay_s()), world
         )
         first = f"the first {spec.count} " if spec.count else ""
         return f"from now on {first}{self._frames()} are {self.result}"
@@ -240,7 +240,7 @@ class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
             self._before_s = min(self._round_trip_s(world) for _ in range(PROBES))
         except OSError as e:
             raise FaultError(f"{self.resolved} did not answer even before the fault: {e or type(e).__name__}") from None
-        self._add_rule(Rule("slow", self.broker, latency_s=self.spec.latency, bandwidth=self.spec.bandwidth), world)
+        self._add_rule(Rule("slow", (self.broker,), latency_s=self.spec.latency, bandwidth=self.spec.bandwidth), world)
         latency = [f"{self.spec.latency * 1000:g} ms more for a round trip"] if self.spec.latency else []
         bandwidth = [f"{self.spec.bandwidth:,} bytes/s at most"] if self.spec.bandwidth else []
         return f"slowed the link between clients and {self.resolved}: {', '.join(latency + bandwidth)}"

@@ -34,7 +34,7 @@ Of each frame the proxy reads the length, and then the API key, version, correla
 the correlation id of an answer. It passes the rest on in the pieces in which it arrives. It holds only the answers
 listed above until they are complete.
 
-A rule names frames (broker, API, client id, requests or answers) and an act:
+A rule names frames (brokers, API, client id, requests or answers) and an act:
 
 | act     | effect                                                                                                  |
 |---------|---------------------------------------------------------------------------------------------------------|

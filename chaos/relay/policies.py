@@ -36,7 +36,8 @@ def rules(brokers: Endpoints, own: Endpoints) -> Policy:
     hosts = frozenset(host.encode() for listeners in brokers.values() for host, _ in listeners.values())
     addresses = Addresses({broker: listeners["clients"] for broker, listeners in own.items()}, hosts)
     book = RuleBook()
-    return Policy(book, lambda item: Rule(**item), lambda port: RuledConnection(port, book, addresses))
+    parse = lambda item: Rule(**{**item, "brokers": tuple(item["brokers"])})  # noqa: E731
+    return Policy(book, parse, lambda port: RuledConnection(port, book, addresses))
 
 
 def cuts(brokers: Endpoints, own: Endpoints) -> Policy:

@@ -21,13 +21,13 @@ class Rule:
     """An act for the frames that match. None and `*` match every frame."""
 
     act: Act
-    broker: int
+    brokers: tuple[int, ...]
     api: str | None = None
     client: str = "*"
     """Shell pattern for the client id, such as `shop/*`."""
     side: Side = "request"
     count: int | None = None
-    """Number of frames after which the rule matches no more."""
+    """Number of frames, at all brokers together, after which the rule matches no more."""
     delay_s: float = 0.0
     latency_s: float = 0.0
     """Latency of the link, added to a round trip."""
@@ -52,7 +52,7 @@ class RuleBook(Book[Rule]):
         """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
         for active in self.active.values():
             rule = active.item
-            if rule.act == "slow" or rule.broker != broker or rule.side != side:
+            if rule.act == "slow" or broker not in rule.brokers or rule.side != side:
                 continue
             if rule.count is not None and active.hits >= rule.count:
                 continue
@@ -71,7 +71,7 @@ class RuleBook(Book[Rule]):
         slowed_by = 0
         for active in self.active.values():
             rule = active.item
-            if rule.act != "slow" or rule.broker != broker:
+            if rule.act != "slow" or broker not in rule.brokers:
                 continue
             active.hits += 1
             slowed_by = active.id

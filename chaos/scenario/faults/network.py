@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.faults.base import ONE_BROKER, Direction, FaultSpec
+from chaos.scenario.faults.base import BROKER_TARGETS, ONE_BROKER, Direction, FaultSpec
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Target
 from chaos.units import Duration, Size
@@ -70,6 +70,8 @@ class WireFault(FaultSpec):
 
 class FrameFault(WireFault):
     """A fault of single requests or responses."""
+
+    targets = BROKER_TARGETS
 
     api: Api | None = Field(None, description="the kind of request by its Kafka name; any if left out")
     client: ClientPattern = Field("*", description="client ids, such as billing/1 or shop/*")

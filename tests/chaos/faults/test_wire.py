@@ -52,9 +52,9 @@ def test_the_rule_has_the_parameters_of_the_scenario():
         "from now on the first 3 Produce responses of shop/* at broker 2 are lost with their connection"
     )
     (rule,) = proxy.rules
-    assert (rule.act, rule.broker, rule.api, rule.client, rule.side, rule.count) == (
+    assert (rule.act, rule.brokers, rule.api, rule.client, rule.side, rule.count) == (
         "cut",
-        2,
+        (2,),
         "Produce",
         "shop/*",
         "response",

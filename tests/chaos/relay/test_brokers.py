@@ -137,7 +137,7 @@ def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
 
 def test_a_dropped_answer_makes_the_producer_write_twice(cluster, proxy):
     before = end_offset(cluster)
-    rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "response", count=1))
+    rule = proxy.add(Rule("drop", (leader(cluster),), "Produce", "shop/*", "response", count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     began = time.monotonic()
     sending.produce(TOPIC, b"x", partition=0)
@@ -149,7 +149,7 @@ def test_a_dropped_answer_makes_the_producer_write_twice(cluster, proxy):
 
 def test_a_dropped_request_is_not_written(cluster, proxy):
     before = end_offset(cluster)
-    rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "request", count=1))
+    rule = proxy.add(Rule("drop", (leader(cluster),), "Produce", "shop/*", "request", count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     sending.produce(TOPIC, b"x", partition=0)
     assert sending.flush(20) == 0
@@ -158,7 +158,7 @@ def test_a_dropped_request_is_not_written(cluster, proxy):
 
 
 def test_a_cut_answer_closes_the_connection_and_the_next_one_works(cluster, proxy, link):
-    rule = proxy.add(Rule("cut", 1, "Metadata", side="response", count=1))
+    rule = proxy.add(Rule("cut", (1,), "Metadata", side="response", count=1))
     with pytest.raises(ConnectionResetError):
         link.ask(ASK, 10)
     link.ask(ASK, 10)
@@ -175,14 +175,14 @@ def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_a_delayed_frame_arrives_late_once(proxy, link, side):
-    rule = proxy.add(Rule("delay", 1, "Metadata", side=side, count=1, delay_s=0.6))
+    rule = proxy.add(Rule("delay", (1,), "Metadata", side=side, count=1, delay_s=0.6))
     assert took_s(link) > 0.55
     assert took_s(link) < 0.3
     assert proxy.hits(rule) == 1
 
 
 def test_held_frames_pass_when_the_rule_is_removed(proxy, link):
-    rule = proxy.add(Rule("delay", 1, "Metadata", delay_s=600))
+    rule = proxy.add(Rule("delay", (1,), "Metadata", delay_s=600))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(link.ask, ASK, 20)
         wait_until(lambda: proxy.hits(rule) == 1, 5, "the request did not reach the proxy")
@@ -193,7 +193,7 @@ def test_held_frames_pass_when_the_rule_is_removed(proxy, link):
 
 def test_rules_end_with_the_control_connection_that_added_them(cluster, link):
     with Proxy(cluster.run) as other:
-        other.add(Rule("drop", 1))
+        other.add(Rule("drop", (1,)))
         with pytest.raises(TimeoutError):
             link.ask(ASK, 0.5)
     wait_until(lambda: answers(link), 5, "the rule is still there")
@@ -208,18 +208,18 @@ def answers(link: BrokerConnection) -> bool:
 
 
 def test_a_rule_for_one_client_does_not_affect_others(proxy, link):
-    rule = proxy.add(Rule("drop", 1, client="shop/*"))
+    rule = proxy.add(Rule("drop", (1,), client="shop/*"))
     assert took_s(link) < 1
     assert proxy.hits(rule) == 0
 
 
 def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link):
-    slow = proxy.add(Rule("slow", 1, latency_s=0.4))
+    slow = proxy.add(Rule("slow", (1,), latency_s=0.4))
     assert 0.38 < took_s(link) < 0.8
     proxy.remove(slow)
     assert took_s(link) < 0.3
     large = messages.metadata([f"{'x' * 240}{n}" for n in range(100)])
-    narrow = proxy.add(Rule("slow", 1, bandwidth=50_000))
+    narrow = proxy.add(Rule("slow", (1,), bandwidth=50_000))
     began = time.monotonic()
     link.ask(large, 10)
     assert 0.9 < time.monotonic() - began < 2.5, "24 kB in each direction"
@@ -272,6 +272,6 @@ def test_a_proxy_that_ends_during_the_run_is_reported(cluster):
         with pytest.raises(ClusterError, match=r"wire proxy ended in the middle of the run.*proxy\.log"):
             proxy.check()
         with pytest.raises(ClusterError, match="wire proxy ended"):
-            proxy.add(Rule("drop", 1))
+            proxy.add(Rule("drop", (1,)))
     with pytest.raises(ClusterError, match="is gone"):
         Proxy(cluster.run)
