@@ -25,8 +25,8 @@ EXAMPLES = {
 
 
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Names and titles as JSON.")] = False) -> None:
-    """List the shipped scenarios and gates; as JSON, the scenarios."""
-    from chaos.scenario.shipped import GATES, titles
+    """List the shipped scenarios, gates and published bugs; as JSON, the scenarios."""
+    from chaos.scenario.shipped import BUGS, GATES, titles
 
     scenarios = titles()
     if as_json:
@@ -36,15 +36,18 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Names and titles
     from rich.table import Table
 
     console = Console()
-    for name, title, rows in (("scenario", "what happens", scenarios), ("gate", "what it answers", titles(GATES))):
+    for name, title, rows in (
+        ("scenario", "what happens", scenarios),
+        ("gate", "what it answers", titles(GATES)),
+        ("published bug", "what happens", titles(BUGS)),
+    ):
         table = Table(box=None, header_style="bold")
         table.add_column(name, style="bold", no_wrap=True)
         table.add_column(title)
         for row in rows.items():
             table.add_row(*row)
         console.print(table)
-        if name == "scenario":
-            console.print()
+        console.print()
 
 
 def show(
@@ -96,6 +99,7 @@ class PageName(StrEnum):
     faults = "faults"
     checks = "checks"
     scenarios = "scenarios"
+    bugs = "bugs"
     fields = "fields"
 
 

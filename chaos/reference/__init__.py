@@ -1,4 +1,5 @@
-"""Reference pages in Markdown, generated from the code: faults, checks, shipped scenarios, scenario fields.
+"""Reference pages in Markdown, generated from the code: faults, checks, shipped scenarios, published bugs,
+scenario fields.
 
 Each page is in the folder that it documents and is committed, so that people can read it without Python. A test fails
 if a page differs from the code. `python -m chaos reference --write` writes all pages.
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import UsageError
-from chaos.reference import checks, faults, fields, scenarios
+from chaos.reference import bugs, checks, faults, fields, scenarios
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The root of the checkout. In an installed package there is none, and pages can only be printed."""
@@ -40,6 +41,7 @@ PAGES: dict[str, Page] = {
     "faults": Page("chaos/faults/README.md", faults.page),
     "checks": Page("checks/audit/README.md", checks.page),
     "scenarios": Page("chaos/scenarios/CATALOGUE.md", scenarios.page),
+    "bugs": Page("chaos/bugs/README.md", bugs.page),
     "fields": Page("chaos/scenario/README.md", fields.page),
 }
 

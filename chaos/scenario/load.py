@@ -18,18 +18,18 @@ from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario, Variant
-from chaos.scenario.shipped import shipped
+from chaos.scenario.shipped import bugs, shipped
 from chaos.units import format_size
 
 
 def find(name_or_file: str) -> Path:
-    """Return the file of a shipped scenario by its name, or the file itself. Raises `ScenarioError`."""
+    """Return the file of a shipped scenario or bug by its name, or the file itself. Raises `ScenarioError`."""
     path = Path(name_or_file)
     if path.suffix in (".yaml", ".yml") or "/" in name_or_file:
         if not path.is_file():
             raise ScenarioError(f"there is no scenario file {name_or_file}")
         return path
-    names = shipped()
+    names = {**bugs(), **shipped()}
     if name_or_file not in names:
         raise ScenarioError(
             f"there is no scenario {name_or_file!r}{nearest(name_or_file, names)}; "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import compaction, retention, rules
+from chaos.scenario.bug import AFFECTED, FIXED, Bug
 from chaos.scenario.expect import Expect, Expected
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
@@ -70,13 +72,21 @@ class Scenario(Setup):
     variants: dict[VariantName, Variant] = Field(
         {}, description="A/B: each is a run with the same seed and timeline; the report compares them"
     )
+    bug: Bug | None = Field(None, description="the published bug that the variant `affected` shows")
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         changes = {name: variant.set for name, variant in self.variants.items()}
-        if problems := list(rules.problems(self, self.faults, self.expect, changes)):
+        problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
+        if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _bug_problems(self) -> Iterator[str]:
+        """Check that a bug has its variants. One side of it, as a run has it, has none."""
+        needed = {AFFECTED, FIXED} if self.bug and self.bug.fixed else {AFFECTED}
+        if self.bug and self.variants and set(self.variants) != needed:
+            yield f"bug: needs the variants {' and '.join(sorted(needed))}, and no other"
 
     @property
     def compacted(self) -> frozenset[str]:

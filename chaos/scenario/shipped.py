@@ -10,11 +10,17 @@ from chaos.errors import UsageError
 
 SHIPPED = Path(__file__).parent.parent / "scenarios"
 GATES = SHIPPED.parent / "gates"
+BUGS = SHIPPED.parent / "bugs"
 
 
 def shipped() -> dict[str, Path]:
     """Return the files of the shipped scenarios by name, in alphabetical order."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def bugs() -> dict[str, Path]:
+    """Return the files of the corpus of published bugs by name, in alphabetical order."""
+    return {path.stem: path for path in sorted(BUGS.glob("*.yaml"))}
 
 
 def titles(folder: Path = SHIPPED) -> dict[str, str]:

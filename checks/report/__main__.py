@@ -6,6 +6,8 @@
     proof FOLDER      write the page and the card of a proof next to its proof.json
     clients FOLDER    write the files of a comparison of client libraries next to its clients.json
     clients-table FOLDER    print it
+    corpus FOLDER    write the files of the score of the corpus next to its corpus.json
+    corpus-table FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
 
 Exit codes: that of the verdict for `compare`, else 0; 2 with a message on standard error if the page cannot be written.
@@ -60,6 +62,10 @@ def _make(page: str, path: Path) -> int:
         from checks.report import clients
 
         (clients.write if page == "clients" else clients.show)(path)
+    elif page in ("corpus", "corpus-table"):
+        from checks.report import corpus
+
+        (corpus.write if page == "corpus" else corpus.show)(path)
     else:
         from checks.report import trend
 

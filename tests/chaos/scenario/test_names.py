@@ -64,6 +64,8 @@ OTHER_TEXTS = {
     "ClusterUpgrade": {"name", "to"},
     "ClusterDowngrade": {"name", "to"},
     "ClusterFinalize": {"name", "features"},
+    "Bug": {"id", "affected", "fixed", "sources"},
+    "Measured": {"kafka", "on"},
     "WireDrop": {"name", "client"},
     "WireDelay": {"name", "client"},
     "WireCut": {"name", "client"},

@@ -1,0 +1,49 @@
+"""`corpus`: the published bugs, run to see whether Aftershock finds them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from chaos.cli.catalogue import CatalogueView
+from chaos.cli.options import RUNS_DIR, RunsDir, Seed
+
+EXAMPLES = {"corpus": "corpus KAFKA-17754 'librdkafka*' --repeat 10 --jobs 2"}
+
+
+def corpus(
+    bugs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[BUG]...", help="Names or ids of bugs, with * for any text; all when left out."),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each variant.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=16, help="Runs at once, each on its own cluster.")] = 1,
+    seed: Seed = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print corpus.json on stdout; progress is on stderr.")
+    ] = False,
+) -> None:
+    """Run each published bug with the affected and the fixed release or setting, and say which ones are found.
+
+    A bug is found if a run with the affected one shows all its anomalies, and no run with the fixed one does. Ends with
+    0 if all are found, 1 if one is not, 3 if a variant has no conclusive run. All run directories, corpus.json,
+    summary.md and report.html are in one folder.
+    """
+    from chaos.corpus.cases import select
+    from chaos.corpus.score import entries, run_corpus
+    from chaos.processes.python_module import run_module
+
+    selected = select(bugs or ())
+    words = ["python", "-m", "chaos", "corpus", *(bugs or ()), "--repeat", str(repeat), "--jobs", str(jobs)]
+    with CatalogueView(len(entries(selected, repeat))) as view:
+        folder, result = run_corpus(selected, repeat, shlex.join(words), runs_dir, view, view.run_finished, jobs, seed)
+    if as_json:
+        sys.stdout.write(result.model_dump_json(indent=1) + "\n")
+    else:
+        run_module("checks.report", "corpus-table", str(folder), capture=False)
+    answers = {case.answer for case in result.cases}
+    raise typer.Exit(3 if "could not tell" in answers else 0 if answers == {"found"} else 1)

@@ -1,0 +1,70 @@
+"""The score of the corpus, from its `corpus.json`: `report.html`, `summary.md`, and a table in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.run.corpus_result import Answer, CaseScore, CorpusResult, SideScore
+from chaos.run.directory import read_model, write_atomically
+from chaos.run.result import Verdict
+from checks.report.gate import code, plain
+from checks.report.pages import render_page, render_text
+from checks.report.terminal import Page, table
+from checks.report.text import duration
+
+VERDICTS: dict[Answer, Verdict] = {
+    "found": "pass",
+    "not found": "fail",
+    "not mended": "fail",
+    "could not tell": "inconclusive",
+}
+"""The verdict whose colour and sign an answer takes."""
+
+
+def write(folder: Path) -> None:
+    """Write the files next to `corpus.json`. Raises `RunDirError` if that is missing or not valid."""
+    corpus = _read(folder)
+    values: dict[str, Any] = {"c": corpus, "rate": rate, "time": detection, "VERDICTS": VERDICTS}
+    page = render_page(
+        "corpus.html.j2", styles=("report.css", "trend.css", "clients.css"), scripts=("page.js",), link=quote, **values
+    )
+    write_atomically(folder / "report.html", page)
+    write_atomically(folder / "summary.md", render_text("corpus_summary.md.j2", plain=plain, code=code, **values))
+
+
+def show(folder: Path) -> None:
+    """Print the score to the terminal. Raises `RunDirError` if `corpus.json` is missing or not valid."""
+    corpus, console = _read(folder), Console()
+    screen = Page(console)
+    rows = table("answer", "bug", "must show", "affected", "fixed", "time to detection")
+    for case in corpus.cases:
+        sign = screen.verdict(VERDICTS[case.answer]).plain.split()[0]
+        answer = Text(f"{sign} {case.answer}", screen.verdict(VERDICTS[case.answer]).style)
+        name = screen.text(case.bug, "bold").append_text(screen.text(f"\n{case.title}", "dim"))
+        shown = (", ".join(case.shows), rate(case.affected), rate(case.fixed), detection(case))
+        rows.add_row(answer, name, *map(screen.text, shown))
+    console.print(rows)
+    for line in (f"\n{corpus.sentence}", f"run again: {corpus.command}", f"report:    {folder}/report.html"):
+        screen.line(screen.text(line))
+
+
+def rate(side: SideScore | None) -> str:
+    """Return how many runs of a side show the bug: `9 of 10`, with the inconclusive ones."""
+    if side is None:
+        return "none known"
+    unclear = len(side.runs) - side.conclusive
+    return f"{side.showing} of {side.conclusive}" + (f", {unclear} inconclusive" if unclear else "")
+
+
+def detection(case: CaseScore) -> str:
+    """Return the time to detection."""
+    return "not seen" if case.detection_s is None else duration(case.detection_s * 1e6)
+
+
+def _read(folder: Path) -> CorpusResult:
+    return read_model(folder / "corpus.json", CorpusResult, "score of the corpus", "run the corpus again")

@@ -1,0 +1,113 @@
+"""The corpus of published bugs: its cases, their selection, and the score of their runs."""
+
+import json
+
+import pytest
+
+from chaos.catalogue.runner import CatalogueResult, Entry, EntryResult
+from chaos.corpus.cases import select
+from chaos.corpus.score import CORPUS, entries, score
+from chaos.errors import ScenarioError, UsageError
+from chaos.lab.lab import FinishedRun
+from chaos.reference.bugs import cases
+from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
+from chaos.scenario.load import find, load, parse
+from chaos.scenario.shipped import bugs, shipped
+from checks.report import corpus
+
+CASE = "KAFKA-17754"
+
+
+def scored(tmp_path, affected, fixed, name=CASE):
+    """Return the score of one case with these verdicts of its runs."""
+    verdicts = {"affected": affected, "fixed": fixed}
+    results = [
+        EntryResult(
+            Entry(name, side, n),
+            "",
+            FinishedRun(
+                Run.create(tmp_path, f"{side}-{n}"), 1, RunOutcome(verdict=verdict, sentence="s.", anomalies={}), 20.0
+            ),
+        )
+        for side, runs in verdicts.items()
+        for n, verdict in enumerate(runs, 1)
+    ]
+    return score(select([name]), CatalogueResult(tmp_path, results), len(affected), "python -m chaos corpus")
+
+
+def test_every_file_is_a_case_with_its_variants():
+    assert set(bugs()) <= set(cases())
+    for name in bugs():
+        assert set(load(find(name)).variants) >= {"affected"}
+        for side in load(find(name)).variants:
+            load(find(name), variant=side)
+
+
+def test_names_of_bugs_and_scenarios_differ():
+    assert not set(bugs()) & set(shipped())
+
+
+def test_a_bug_is_selected_by_its_name_or_its_id():
+    assert set(select(["kafka-17754"])) == {CASE}
+    assert set(select(["sarama 26*"])) == {"sarama-retry-order"}
+    assert select() == cases()
+    with pytest.raises(UsageError, match="no published bug is named KAFKA-1;"):
+        select(["KAFKA-1"])
+
+
+def test_each_variant_runs_as_often_as_asked():
+    assert [entry.run_id for entry in entries(select([CASE]), 2)] == [
+        "KAFKA-17754-affected-1",
+        "KAFKA-17754-fixed-1",
+        "KAFKA-17754-affected-2",
+        "KAFKA-17754-fixed-2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("affected", "fixed", "answer"),
+    [
+        (["pass"], ["pass"], "found"),
+        (["fail", "pass"], ["pass", "inconclusive"], "found"),
+        (["fail", "inconclusive"], ["pass", "pass"], "not found"),
+        (["pass", "pass"], ["pass", "fail"], "not mended"),
+        (["inconclusive"], ["pass"], "could not tell"),
+        (["pass"], ["inconclusive"], "could not tell"),
+    ],
+)
+def test_a_bug_is_found_if_only_the_affected_variant_shows_it(tmp_path, affected, fixed, answer):
+    result = scored(tmp_path, affected, fixed)
+    assert result.cases[0].answer == answer
+    assert result.sentence == f"{int(answer == 'found')} of 1 bugs were found."
+
+
+def test_the_time_to_detection_ends_with_the_first_run_that_shows_the_bug(tmp_path):
+    assert scored(tmp_path, ["fail", "pass", "pass"], ["pass"]).cases[0].detection_s == 40.0
+
+
+def test_there_is_no_time_to_detection_if_no_run_shows_the_bug(tmp_path):
+    assert scored(tmp_path, ["fail"], ["pass"]).cases[0].detection_s is None
+
+
+def test_the_pages_show_each_bug_with_its_rates(tmp_path):
+    result = scored(tmp_path, ["pass", "inconclusive"], ["pass", "pass"])
+    (tmp_path / CORPUS).write_text(result.model_dump_json())
+    corpus.write(tmp_path)
+    summary = (tmp_path / "summary.md").read_text()
+    assert "| found | torn\\_transaction at least 1, aborted\\_read at least 1 | 1 of 1, 1 inconclusive |" in summary
+    page = (tmp_path / "report.html").read_text()
+    assert "1 of 1, 1 inconclusive" in page
+    assert "Jepsen, Bufstream 0.1.0" in page
+
+
+def test_a_broken_score_is_one_clear_line(tmp_path):
+    (tmp_path / CORPUS).write_text(json.dumps({"format": 1}))
+    with pytest.raises(Exception, match="run the corpus again"):
+        corpus.write(tmp_path)
+
+
+def test_a_bug_needs_its_variants():
+    text = bugs()[CASE].read_text().replace("  fixed:\n    set", "  other:\n    set")
+    with pytest.raises(ScenarioError, match="bug: needs the variants affected and fixed, and no other"):
+        parse(text, "x.yaml")
