@@ -9,7 +9,7 @@ from chaos.kafka.settings import Config
 from chaos.promise.app import Traffic
 from chaos.promise.client_settings import ClientPart
 from chaos.promise.consumer_facts import AUTO_POLLED, AUTO_STORED, consumer_facts
-from chaos.promise.names import LABELS, known
+from chaos.promise.names import LABELS
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting
 from chaos.prove.settings import SHORT_MS, Notes, Raw, client_config, shorten
@@ -62,7 +62,7 @@ def is_processor(facts: Facts) -> bool:
 
 def producer(part: ClientPart, facts: Facts, topic: str, traffic: Traffic, notes: Notes) -> Raw:
     """Return the producer of an application."""
-    config = client_config(part.settings, _names(part, "producer"), notes)
+    config = client_config(part, notes)
     entry = {"name": "producer", "client": _client(part), "config": config, **_load(topic, traffic)}
     if facts["producer.transactional"].value == "true":
         return entry | {"transactions": _transactions(part, facts, traffic)}
@@ -116,7 +116,7 @@ def _stores(part: ClientPart) -> bool:
 
 
 def _member_config(part: ClientPart, notes: Notes) -> Config:
-    config = client_config(part.settings, _names(part, "consumer"), notes)
+    config = client_config(part, notes)
     if uses_kip_848(part):
         return shorten(config, ["max.poll.interval.ms"], notes)
     return shorten(config, SHORT_MS, notes) if part.client.runtime in ("java", "confluent") else config
@@ -138,7 +138,7 @@ def processing(writer: ClientPart, reader: ClientPart, topic: Raw, group: str, t
         "to": out["name"],
         "members": traffic.members,
         "transactions": {"records": traffic.transaction},
-        "config": client_config(writer.settings, _names(writer, "producer"), notes),
+        "config": client_config(writer, notes),
         "consumer_config": _member_config(reader, notes),
     }
     if reason := writer.client.missing("transactions of a size"):
@@ -164,9 +164,3 @@ def _transactions(part: ClientPart, facts: Facts, traffic: Traffic) -> Raw:
 
 def _client(part: ClientPart) -> str:
     return part.client.describe()
-
-
-def _names(part: ClientPart, role: str) -> frozenset[str] | None:
-    """Return the settings that a library knows; None if there is no list."""
-    runtime = {"java": "java", "confluent": "librdkafka"}.get(part.client.runtime)
-    return known(f"{runtime}-{role}") if runtime else None

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from chaos.kafka.settings import Config, Scalar
+from chaos.promise.client_settings import ClientPart
 from chaos.promise.cluster_facts import BROKER_NAMES, CLUSTER, RETENTION, ClusterPart
 from chaos.promise.names import known
 from chaos.promise.settings import Setting, Settings
@@ -49,6 +50,8 @@ _OF_THE_LAB = frozenset(
     }
 )
 """Settings that a scenario has keys for."""
+_LISTS = {"java": "java", "confluent": "librdkafka"}
+"""Client libraries with a list of the settings that they know."""
 _COMPACT = "cleanup.policy"
 _TOPIC_STATES = re.compile(r"(remote\.|leader\.replication|follower\.replication)")
 
@@ -74,14 +77,17 @@ def value_of(text: str) -> Scalar:
     return int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
 
 
-def client_config(settings: Settings, names: Iterable[str] | None, notes: Notes) -> Config:
-    """Return the settings of a client that its runs have. names: those that the library knows; None for any."""
-    allowed = None if names is None else frozenset(names)
+def client_config(part: ClientPart, notes: Notes) -> Config:
+    """Return the settings of a client that its runs have."""
+    traits = part.client.traits
+    library = _LISTS.get(part.client.runtime)
+    allowed = known(f"{library}-{part.role}") if library else None
     found: Config = {}
-    for name, given in settings.items():
+    for name, given in part.settings.items():
         if name in _OF_THE_LAB:
             continue
-        if why := _why_left_out(given, allowed):
+        reserved = name in traits.reserved or name.startswith(traits.reserved_parts)
+        if why := "the lab sets it itself" if reserved else _why_left_out(given, allowed):
             notes.left_out.append(f"{name} ({given.origin}): {why}")
         else:
             found[name] = value_of(given.value)

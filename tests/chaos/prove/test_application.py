@@ -104,6 +104,13 @@ def test_secrets_and_connections_are_left_out_by_name_and_never_by_value(tmp_pat
         assert name in shown
 
 
+def test_secrets_of_sarama_are_left_out(tmp_path: Path) -> None:
+    config = {"Net.SASL.Password": SECRET, "Net.TLS.Enable": True, "ClientID": SECRET, "Producer.RequiredAcks": -1}
+    app = read(tmp_path, {"producer": {"client": "sarama", "config": config}, "topic": TOPIC})
+    assert app.raw["producers"][0]["config"] == {"Producer.RequiredAcks": -1}
+    assert SECRET not in "\n".join([*app.left_out, dump(app.raw)])
+
+
 def test_a_placeholder_is_left_out_where_no_promise_depends_on_it(tmp_path: Path) -> None:
     app = read(tmp_path, {"producer": {"client": "java", "config": {"acks": "all", "batch.size": "${BATCH}"}}})
     assert app.raw["producers"][0]["config"] == {"acks": "all"}
