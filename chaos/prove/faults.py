@@ -28,6 +28,10 @@ LEFT_OUT = {
     "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
     "client.quota": "a quota changes times, and no promise about records",
     "taskmanager.kill": "of Flink",
+    **dict.fromkeys(
+        ["cluster.upgrade", "cluster.downgrade", "cluster.finalize"],
+        "needs a second release of Kafka; rolling-restart is its like",
+    ),
     "consumer.churn": "several consumer-leave, one after another",
     "consumer.fence": "needs static membership",
     "consumer.join": "a planned change; consumer-leave has a rebalance, too",
@@ -53,6 +57,7 @@ class FaultRule(Strict):
     after: str = Field("acked", pattern="^(acked|delivered)$")
     cuts: list[str]
     stays: str = ""
+    lasts: str = ""
     away: bool = False
     leaves: str = ""
 

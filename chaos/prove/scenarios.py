@@ -14,6 +14,7 @@ from chaos.scenario.load import parse
 SHARE = 0.3
 """Share of the records before the first fault."""
 AFTER_PROOF = "500ms"
+LASTS = "3s"
 RETURNS_LATER = "2s"
 """Time from the heal of the second fault to that of the first, where its replicas have to come back later."""
 
@@ -39,22 +40,16 @@ def _faults(application: Application, faults: FaultSet) -> list[Raw]:
     first, *others = faults.faults
     start = _start(application, first)
     if not others:
-        return [_fault(first, start, _after_proof(first))]
+        return [_fault(first, start, _heal(first))]
     (second,) = others
     leaves = f"{first.id} + {first.rule.leaves}" if first.rule.leaves else f"{first.id}.proven + {AFTER_PROOF}"
-    return [
-        _fault(first, start, _return(faults, first, second)),
-        _fault(second, {"after": leaves}, _after_proof(second)),
-    ]
+    heal, heal_second = _heal_pair(faults, first, second)
+    return [_fault(first, start, heal), _fault(second, {"after": leaves}, heal_second)]
 
 
-def _fault(fault: FaultClass, when: Raw, heal: Raw | None) -> Raw:
-    return {
-        "name": fault.id,
-        **fault.spec,
-        "when": when,
-        **({"heal": {"when": heal}} if heal and fault.rule.stays else {}),
-    }
+def _fault(fault: FaultClass, when: Raw, heal: Raw) -> Raw:
+    heals = bool(fault.rule.stays or fault.rule.lasts)
+    return {"name": fault.id, **fault.spec, "when": when, **({"heal": heal} if heals else {})}
 
 
 def _start(application: Application, fault: FaultClass) -> Raw:
@@ -65,23 +60,28 @@ def _start(application: Application, fault: FaultClass) -> Raw:
     return {"acked": records}
 
 
-def _after_proof(fault: FaultClass) -> Raw:
-    return {"after": f"{fault.id}.proven + {fault.rule.stays or AFTER_PROOF}"}
+def _after(text: str) -> Raw:
+    return {"when": {"after": text}}
 
 
-def _return(faults: FaultSet, first: FaultClass, second: FaultClass) -> Raw:
-    """Return when the first fault of a pair is healed.
+def _heal(fault: FaultClass) -> Raw:
+    return {"after": fault.rule.lasts} if fault.rule.lasts else _after(f"{fault.id}.proven + {fault.rule.stays}")
+
+
+def _heal_pair(faults: FaultSet, first: FaultClass, second: FaultClass) -> tuple[Raw, Raw]:
+    """Return when both faults of a pair are healed.
 
     A replica that is behind has to be back when the second fault strikes: it may then become the leader. A replica that
     has everything has to come back after the others, so that one of them becomes the leader before. Which of both cuts
     the aim decides: whether each support that the first fault cuts is cut by its lag.
     """
     if not first.rule.away or faults.aim is None:
-        return {"after": f"{second.id}.proven + {AFTER_PROOF}"}
+        return _after(f"{second.id}.proven + {AFTER_PROOF}"), _heal(second)
     cut = [support for support in faults.aim.supports if support.is_cut(first.cuts)]
-    lags = [cut_ for cut_ in first.cuts if cut_.endswith(".in_sync")]
+    lags = [pattern for pattern in first.cuts if pattern.endswith(".in_sync")]
     if lags and all(support.is_cut(lags) for support in cut):
-        return {"after": second.id}
-    if second.rule.stays:
-        return {"after": f"{second.id}.healed + {RETURNS_LATER}"}
-    return {"after": f"{second.id}.proven + {RETURNS_LATER}"}
+        return _after(second.id), _heal(second)
+    if not (second.rule.stays or second.rule.lasts):
+        return _after(f"{second.id}.proven + {RETURNS_LATER}"), {}
+    # with so many brokers away, the second fault may have no proof before its heal
+    return _after(f"{second.id}.healed + {RETURNS_LATER}"), {"after": second.rule.lasts or LASTS}

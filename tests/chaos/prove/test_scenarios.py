@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,18 +21,26 @@ def test_every_set_is_a_valid_scenario_that_the_derived_contract_judges(tmp_path
         assert [fault.name for fault in scenario.faults] == [fault.id for fault in faults.faults]
 
 
-def heals(app: str, pair: str, tmp_path: Path) -> dict[str, str]:
+def heals(app: str, pair: str, tmp_path: Path) -> dict[str, Any]:
     found = read(tmp_path, APPS[app])
-    return {f["name"]: f["heal"]["when"]["after"] for f in scenario_of(found, sets(found)[pair])["faults"]}
+    return {f["name"]: f["heal"] for f in scenario_of(found, sets(found)[pair])["faults"]}
 
 
 def test_a_replica_that_lags_is_back_when_the_leader_fails(tmp_path: Path) -> None:
-    assert heals("acks-1", "followers-freeze+leader-crash", tmp_path)["followers-freeze"] == "leader-crash"
+    found = heals("acks-1", "followers-freeze+leader-crash", tmp_path)
+    assert found["followers-freeze"] == {"when": {"after": "leader-crash"}}
 
 
 def test_replicas_with_every_record_come_back_after_the_one_without(tmp_path: Path) -> None:
     found = heals("reliable", "followers-crash+leader-power", tmp_path)
-    assert found["followers-crash"] == "leader-power.healed + 2s"
+    assert found["followers-crash"] == {"when": {"after": "leader-power.healed + 2s"}}
+    assert found["leader-power"] == {"after": "3s"}  # its proof may need the followers
+
+
+def test_a_fault_of_all_replicas_is_healed_without_a_proof(tmp_path: Path) -> None:
+    app = read(tmp_path, APPS["reliable"])
+    (power,) = scenario_of(app, sets(app)["all-power"])["faults"]
+    assert power["heal"] == {"after": "2s"}
 
 
 def test_faults_of_a_pair_overlap(tmp_path: Path) -> None:
