@@ -11,6 +11,7 @@ from chaos.faults.targets import BrokerFault, start_down
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import resources as specs
+from chaos.scenario.model import Scenario
 
 MIN_WAIT_S = 0.5
 """Minimum additional time that a throttled broker must have waited for the CPU."""
@@ -101,6 +102,17 @@ class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
         return f"{killed}; of {self._replicas} replicas on its disk none is left" if left == 0 else None
 
 
+_FLUSHES = ("flush.messages", "flush.ms")
+_BROKER_FLUSHES = ("log.flush.interval.messages", "log.flush.interval.ms")
+
+
+def _flushes(scenario: Scenario, topic: str) -> str:
+    """Return a setting with which the brokers flush a topic before the system does; empty if there is none."""
+    found = [name for name in _FLUSHES if name in scenario.topic(topic).config]
+    found += [name for name in _BROKER_FLUSHES if name in scenario.cluster.config]
+    return next(iter(found), "")
+
+
 class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
     """Power loss: SIGKILL, and the unflushed end of the partition's log removed.
 
@@ -117,6 +129,11 @@ class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
 
     def _inject(self, world: World) -> str:
         self._partition = TopicPartition.parse(self.spec.target.selector[1])
+        if setting := _flushes(world.scenario, self._partition.topic):
+            raise FaultError(
+                f"{setting} lets brokers flush records, and the disk does not show which: they write the recovery "
+                "point once in a minute (log.flush.offset.checkpoint.interval.ms); leave the setting out"
+            )
         state = targets.partition(self._partition, world)
         self._whole_isr, self._epoch = set(self.brokers) >= set(state.isr), state.leader_epoch
         disk = able(world.cluster, CutLog)

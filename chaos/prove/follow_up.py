@@ -13,6 +13,7 @@ from chaos.contract import contract
 from chaos.errors import AftershockError
 from chaos.kafka.settings import Scalar
 from chaos.promise.answers import Answer
+from chaos.promise.table import match
 from chaos.prove.application import Application
 from chaos.prove.lifts import describe
 from chaos.prove.plan import BASELINE, FaultSet
@@ -43,7 +44,9 @@ class FollowUp:
         """Return the runs that follow from all finished ones and have not been done."""
         done = list(runs)
         named = {run.run_id for run in done}
-        wanted = {t.run_id: t for t in (*self._again(done), *self._confirmed(done), *self._mends(done))}
+        wanted: dict[str, Task] = {}
+        for one in (*self._again(done), *self._confirmed(done), *self._mends(done)):
+            wanted.setdefault(one.run_id, one)
         return [t for name, t in wanted.items() if name not in named]
 
     def _task(self, name: str, purpose: str, n: int) -> Task:
@@ -105,7 +108,8 @@ class FollowUp:
                 mended = task(self.mended(lifts), self.sets[run.set], self.seed)
             except AftershockError:  # the application cannot have this setting
                 continue
-            if contract(mended.subject.scenario).line(kind, split).state == "forbidden":
+            sensible = all(match(f.rule.when, self.mended(lifts).facts).holds for f in self.sets[run.set].faults)
+            if sensible and contract(mended.subject.scenario).line(kind, split).state == "forbidden":
                 return lifts
         return None
 

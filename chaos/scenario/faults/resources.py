@@ -20,7 +20,8 @@ class BrokerWipe(FaultSpec):
 class LogTruncate(FaultSpec):
     """Power loss: SIGKILL a broker and remove the unflushed end of the partition's log; healed by a start.
 
-    It removes whole batches and never goes below the recovery point: flushed records survive.
+    It removes whole batches and never goes below the recovery point: flushed records survive. It does not work with
+    flush.messages and flush.ms, as brokers write the recovery point once in a minute only.
     """
 
     targets = frozenset({"leader_of", "follower_of", "isr_of"})

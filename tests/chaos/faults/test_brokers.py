@@ -141,3 +141,15 @@ def test_a_wipe_of_unreplicated_partitions_is_proven_by_the_list_of_brokers():
     without = Metadata({b: ("h", b) for b in (2, 3)}, listed().partitions)
     world.kafka.metadata = lambda: without
     assert fault.proof(world) == "broker 1 is gone from the metadata; of 21 replicas on its disk none is left"
+
+
+@pytest.mark.parametrize(("topic", "cluster"), [({"flush.messages": 1}, {}), ({}, {"log.flush.interval.ms": 10})])
+def test_a_power_loss_refuses_a_topic_that_brokers_flush_as_the_disk_does_not_show_what_is_flushed(topic, cluster):
+    spec = resources.LogTruncate(name="power", kind="log.truncate", target=Target(isr_of="orders/0"), when=AT)
+    scenario = SimpleNamespace(
+        topic=lambda name: SimpleNamespace(config=topic), cluster=SimpleNamespace(config=cluster)
+    )
+    fault = FAULTS["log.truncate"](spec)
+    with pytest.raises(FaultError, match=r"flush.*the disk does not show which"):
+        fault._inject(SimpleNamespace(scenario=scenario))
+    assert not fault.begun

@@ -17,6 +17,7 @@ from tests.chaos.prove.apps import APPS, planned, write
 
 EXAMINED = dict.fromkeys(["lost_write", "duplicate_write", "skipped_delivery", "double_ownership"], 100)
 EXAMINED |= dict.fromkeys(["lost_commit", "lost_processing", "phantom_write", "duplicate_delivery"], 100)
+WITH_IDEMPOTENCE = "producer enable.idempotence=true, producer acks=all"
 PROMISED = [*EXAMINED, "duplicate_delivery.legal", "duplicate_delivery.illegal"]
 
 
@@ -205,11 +206,19 @@ def test_several_anomalies_of_one_run_have_one_mended_run(tmp_path: Path) -> Non
     ]
 
 
-def test_settings_that_mend_only_together_run_together(tmp_path: Path) -> None:
+def test_promises_with_different_lifts_have_one_mended_run_each(tmp_path: Path) -> None:
     judge = judge_of(tmp_path, "acks-1")
-    (mend,) = judge.follow_up.tasks([run("all-power", "held", anomaly(state="allowed"))])
-    # acks=all alone does not survive a power loss of all replicas, and a leader's disk alone no crash of the leader
-    assert mend.change == "producer acks=all, topic flush.messages=1"
+    seen = run("leader-crash", "held", anomaly(state="allowed"), anomaly("duplicate_write", state="allowed"))
+    (first,) = judge.follow_up.tasks([seen])
+    assert (first.run_id, first.change) == ("leader-crash-mended-1", "producer acks=all")
+    done = run("leader-crash", "held", purpose="mended", change=first.change)
+    (second,) = judge.follow_up.tasks([seen, done])
+    assert (second.run_id, second.change) == ("leader-crash-mended-2", WITH_IDEMPOTENCE)
+
+
+def test_a_setting_with_which_a_fault_makes_no_sense_is_not_tried(tmp_path: Path) -> None:
+    judge = judge_of(tmp_path)  # flush.messages=1 lifts the limit, and a power loss cannot be simulated with it
+    assert judge.follow_up.tasks([run("all-power", "held", anomaly(state="allowed"))]) == []
 
 
 @pytest.mark.parametrize(("held", "text"), [("held", True), ("untold", None), ("broken", False)])
