@@ -12,8 +12,11 @@ first parameter. The twin is one of the same form.
 from __future__ import annotations
 
 NIGHTLY: dict[str, str] = {
-    "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[3": (
-        "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[4.3.1"
+    "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-3": (
+        "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
+    ),
+    "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[docker": (
+        "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),
     "system/test_share_groups.py": "checks/audit/test_stories.py::test_story[delivered_beyond_the_limit",
     "chaos/clients/java/test_java.py::test_java_members_move_partitions_one_by_one": (

@@ -27,17 +27,22 @@ FREEZE_S = 20.0
 """Timeout for freezing a container on a busy machine."""
 
 
-def create(client: DockerClient, deploying: Deployment, image: str, network: str, broker: NodeState) -> str:
-    """Create the container of a broker without starting it, and return its ID. Raises `ClusterError`."""
+def create(
+    client: DockerClient, deploying: Deployment, image: str, network: str, node: NodeState, inside_port: int
+) -> str:
+    """Create the container of a node without starting it, and return its ID. Raises `ClusterError`.
+
+    inside_port: the port that the node binds in the container; its own port is published on this machine.
+    """
     run, spec, owner = deploying.run, deploying.spec, deploying.owner
-    role, home = startup.role(broker.id), startup.home(run, broker.id)
+    role, home = startup.role(node.id), startup.home(run, node.id)
     jvm.make_tmp(home)
-    argv = shlex.join(["java", *jvm.arguments(startup.job(run, broker.id, spec.heap_bytes), _HOME, _LOGS)])
+    argv = shlex.join(["java", *jvm.arguments(startup.job(run, node.id, spec.heap_bytes), _HOME, _LOGS)])
     mounts = {str(home): {"bind": _HOME, "mode": "rw"}, str(run.logs): {"bind": _LOGS, "mode": "rw"}}
     if spec.disk_bytes:
-        mounts[disk.volume_name(run, broker.id)] = {"bind": disk.MOUNT, "mode": "rw"}
-    with engine_errors(f"the container of broker {broker.id} cannot be made"):
-        endpoint = client.api.create_endpoint_config(ipv4_address=broker.ip)
+        mounts[disk.volume_name(run, node.id)] = {"bind": disk.MOUNT, "mode": "rw"}
+    with engine_errors(f"the container of {role} cannot be made"):
+        endpoint = client.api.create_endpoint_config(ipv4_address=node.ip)
         container = client.containers.create(
             image,
             ["sh", "-c", f"exec {argv} >>{_LOGS}/{role}.log 2>&1"],
@@ -50,7 +55,7 @@ def create(client: DockerClient, deploying: Deployment, image: str, network: str
             volumes=mounts,
             network=network,
             networking_config={network: endpoint},
-            ports={f"{broker.port}/tcp": (HOST, broker.port)},
+            ports={f"{inside_port}/tcp": (HOST, node.port)},
             cap_add=["NET_ADMIN"],  # used only by root inside the container, to cut the network
             **_limits(spec),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ def volume_name(run: Run, broker: int) -> str:
     return f"{run.run_id}-disk-{broker}"
 
 
-def create(client: DockerClient, run: Run, image: str, brokers: int, size_bytes: int, owner: ProcessId | None) -> str:
+def create(
+    client: DockerClient, run: Run, image: str, nodes: Sequence[int], size_bytes: int, owner: ProcessId | None
+) -> str:
     """Create the volumes, start the keeper, and return the ID of the keeper. Raises `ClusterError`."""
     options = f"size={size_bytes},uid={os.getuid()},gid={os.getgid()}"
     with engine_errors("the brokers' disks cannot be made"):
-        for broker in range(1, brokers + 1):
+        for broker in nodes:
             client.volumes.create(
                 volume_name(run, broker),
                 driver="local",
@@ -48,7 +51,7 @@ def create(client: DockerClient, run: Run, image: str, brokers: int, size_bytes:
             network_mode="none",
             stop_signal="SIGKILL",
             labels=labels(run, "keeper", owner),
-            volumes={volume_name(run, b): {"bind": f"{MOUNT}-{b}", "mode": "rw"} for b in range(1, brokers + 1)},
+            volumes={volume_name(run, b): {"bind": f"{MOUNT}-{b}", "mode": "rw"} for b in nodes},
         )
     return str(keeper.id)
 

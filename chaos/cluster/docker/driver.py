@@ -16,7 +16,7 @@ from chaos.cluster.deployment import Deployment, StartedCluster
 from chaos.cluster.docker import container, disk, network
 from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, remove
 from chaos.cluster.docker.image import image_of
-from chaos.cluster.endpoints import BrokerEndpoints
+from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
@@ -45,7 +45,7 @@ class DockerCluster(StartedCluster):
         run, spec, client = deployment.run, deployment.spec, connect()
         release = prepare_files(spec.kafka, run, deployment.owner, on_progress)
         image = image_of(client, spec.kafka, release.jars, on_progress)
-        on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
+        on_progress(f"starting containers for {spec.describe()}")
         return lambda: cls(run, _create_layout(deployment, client, release, image), client)
 
     @classmethod
@@ -72,7 +72,7 @@ class DockerCluster(StartedCluster):
 
     def _start(self, broker: int) -> Callable[[], str | None]:
         try:
-            with engine_errors(f"broker {broker} cannot be started"):
+            with engine_errors(f"{self.state.name(broker)} cannot be started"):
                 self._container(broker).start()
         except ClusterError as e:
             if "already allocated" in str(e) or "address already in use" in str(e):
@@ -91,7 +91,7 @@ class DockerCluster(StartedCluster):
 
     def pause_broker(self, broker: int) -> None:
         """Freeze the container. Raises `ClusterError` if it is gone."""
-        with engine_errors(f"broker {broker} cannot be paused"):
+        with engine_errors(f"{self.state.name(broker)} cannot be paused"):
             container.freeze(self._container(broker))
         self._set_status(broker, "paused")
 
@@ -99,10 +99,10 @@ class DockerCluster(StartedCluster):
         """Thaw the container; do nothing if it is not paused. Raises `ClusterError` if it is gone."""
         status = self._status(broker)
         if status == "paused":
-            with engine_errors(f"broker {broker} cannot be resumed"):
+            with engine_errors(f"{self.state.name(broker)} cannot be resumed"):
                 self._container(broker).unpause()
         elif status != "running":
-            raise ClusterError(f"broker {broker} cannot be resumed: it is {status}; see {self._log(broker)}")
+            raise ClusterError(f"{self.state.name(broker)} cannot be resumed: it is {status}; see {self._log(broker)}")
         self._set_status(broker, "running")
 
     def cut_network(self, cut: Cut) -> None:
@@ -176,7 +176,7 @@ class DockerCluster(StartedCluster):
 
     def _container(self, broker: int) -> Any:
         """Return the container in its current state. Raises `ClusterError` if it was removed."""
-        with engine_errors(f"broker {broker} cannot be inspected, see {self._log(broker)}"):
+        with engine_errors(f"{self.state.name(broker)} cannot be inspected, see {self._log(broker)}"):
             return self._client.containers.get(str(self.state.node(broker).container))
 
     def _keeper(self) -> Any:
@@ -201,8 +201,10 @@ class DockerCluster(StartedCluster):
 
     def _signal(self, broker: int, signal: str, timeout_s: float, status: BrokerStatus) -> None:
         if not self.broker_alive(broker):
-            raise ClusterError(f"broker {broker} cannot be {status}: it is not running; see {self._log(broker)}")
-        with engine_errors(f"broker {broker} cannot be {status}"):
+            raise ClusterError(
+                f"{self.state.name(broker)} cannot be {status}: it is not running; see {self._log(broker)}"
+            )
+        with engine_errors(f"{self.state.name(broker)} cannot be {status}"):
             self._container(broker).kill(signal)
         self._wait_gone(broker, timeout_s, f"could not be {status}")
         self._set_status(broker, status)
@@ -211,7 +213,7 @@ class DockerCluster(StartedCluster):
         try:
             wait_until(lambda: not self.broker_alive(broker), timeout_s, "it still runs", every_s=0.02)
         except WaitTimeout as e:
-            raise ClusterError(f"broker {broker} {why}: {e}; see {self._log(broker)}") from None
+            raise ClusterError(f"{self.state.name(broker)} {why}: {e}; see {self._log(broker)}") from None
 
 
 def _create_layout(deploying: Deployment, client: DockerClient, release: Release, image: str) -> ClusterState:
@@ -222,21 +224,31 @@ def _create_layout(deploying: Deployment, client: DockerClient, release: Release
     """
     run, spec, owner = deploying.run, deploying.spec, deploying.owner
     subnet = network.choose_subnet()
-    ips = [network.address(subnet, broker) for broker in range(1, spec.brokers + 1)]
+    ports = deployment.choose_ports(spec, more=spec.controllers)
+    quorum = f":{_CONTROLLER_PORT}"
     endpoints = [
-        BrokerEndpoints(HOST, port, f"{ip}:{_CONTROLLER_PORT}", f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
-        for ip, port in zip(ips, deployment.choose_ports(spec, more=0), strict=True)
+        BrokerEndpoints(HOST, port, "" if spec.controllers else ip + quorum, f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
+        for port, ip in (
+            (port, network.address(subnet, broker)) for broker, port in enumerate(ports[: spec.brokers], 1)
+        )
     ]
+    controllers = {
+        node: ControllerEndpoints(HOST, port, quorum=ip + quorum, bind=ip + quorum)
+        for node, port in enumerate(ports[spec.brokers :], start=FIRST_CONTROLLER)
+        for ip in [network.address(subnet, node)]
+    }
     data = disk.DATA if spec.disk_bytes else "data"
-    created = deployment.write_cluster(deploying, release, endpoints, "docker", data)
+    created = deployment.write_cluster(deploying, release, endpoints, "docker", data, controllers=controllers)
     created.gateway = str(subnet[1])
     created.network = network.create(client, run, subnet, owner)
+    nodes = [node.id for node in created.nodes]
     if spec.disk_bytes:
-        created.keeper = disk.create(client, run, image, spec.brokers, spec.disk_bytes, owner)
-    for broker, ip in zip(created.brokers, ips, strict=True):
+        created.keeper = disk.create(client, run, image, nodes, spec.disk_bytes, owner)
+    for node in created.nodes:
         if created.keeper:
-            disk.put(client, created.keeper, broker.id, home(run, broker.id) / "data")
-        broker.ip = ip
-        broker.container = container.create(client, deploying, image, created.network, broker)
+            disk.put(client, created.keeper, node.id, home(run, node.id) / "data")
+        node.ip = network.address(subnet, node.id)
+        inside = _CONTROLLER_PORT if node.id in controllers else node.port
+        node.container = container.create(client, deploying, image, created.network, node, inside)
     created.save(run.cluster)
     return created

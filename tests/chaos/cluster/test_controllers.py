@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from chaos.cluster.drivers import driver
 from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.lifecycle import lending
-from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
 from chaos.errors import ClusterError, UsageError
+from chaos.install.cache import silent
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
+from tests.support.engines import needs_engine
 
 TWO = {
     101: ControllerEndpoints("127.0.0.1", 31, "127.0.0.1:31", "127.0.0.1:31"),
@@ -60,12 +64,21 @@ def test_controllers_beside_zookeeper_are_refused(kafka: str, metadata: str | No
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    ("kafka", "brokers", "controllers", "switch"),
-    [("4.3.1", 1, 3, True), ("3.3.2", 1, 3, True), ("3.9.2", 3, 2, False), ("3.6.2", 1, 1, False)],
+    ("name", "kafka", "brokers", "controllers", "switch"),
+    [
+        ("process", "4.3.1", 1, 3, True),
+        ("process", "3.3.2", 1, 3, True),
+        ("process", "3.9.2", 3, 2, False),
+        ("process", "3.6.2", 1, 1, False),
+        pytest.param("docker", "4.3.1", 1, 3, True, marks=needs_engine),
+    ],
 )
-def test_controllers_start_end_and_return(run: Run, kafka: str, brokers: int, controllers: int, switch: bool) -> None:
-    spec = ClusterSpec(brokers, kafka, controllers=controllers, switch=switch)
-    cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 300)
+def test_controllers_start_end_and_return(
+    run: Run, name: str, kafka: str, brokers: int, controllers: int, switch: bool
+) -> None:
+    limits = {"disk_bytes": 128 * 2**20} if name == "docker" else {"switch": switch}
+    spec = ClusterSpec(brokers, kafka, controllers=controllers, **limits)
+    cluster: Any = driver(name).deploy(run, spec, ProcessId.current(), 300, silent)
     try:
         names = {f"controller-{node}" for node in cluster.controller_ids} | {f"broker-{b}" for b in cluster.broker_ids}
         assert names <= set(roles(run))
@@ -90,7 +103,7 @@ def test_controllers_start_end_and_return(run: Run, kafka: str, brokers: int, co
         for node in [*cluster.broker_ids, *cluster.controller_ids]:  # a broker asks a controller before it ends
             cluster.stop_broker(node)
         cluster.start_brokers(cluster.node_ids)
-        lending.check_healthy(ProcessCluster.attach(run))
+        lending.check_healthy(driver(name).attach(run))
     finally:
         cluster.destroy()
     assert not roles(run)
