@@ -104,6 +104,10 @@ class Observer:
         """Return the partitions observed so far, of all topics of the run or only of `topics`."""
         return [partition for partition in self._partitions if topics is None or partition.topic in topics]
 
+    def note(self, entity: str, key: str, value: object) -> None:
+        """Record something that was observed elsewhere, if it changed."""
+        self._record([(entity, key, value)])
+
     def unchanged_s(self, group: str) -> float:
         """Return for how long a group has answered with the same state and members, in s; 0 before an answer."""
         with self._lock:

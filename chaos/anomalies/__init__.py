@@ -7,11 +7,12 @@ A contract is closed: an anomaly that a scenario's `expect` does not name must n
 from chaos.anomalies.groups import GROUPS
 from chaos.anomalies.metrics import METRICS
 from chaos.anomalies.model import Anomaly, Metric, Path, Phrases
+from chaos.anomalies.quorum import QUORUM
 from chaos.anomalies.read_path import READ_PATH
 from chaos.anomalies.shares import SHARES
 from chaos.anomalies.write_path import WRITE_PATH
 
-ANOMALIES: dict[str, Anomaly] = WRITE_PATH | READ_PATH | GROUPS | SHARES
+ANOMALIES: dict[str, Anomaly] = WRITE_PATH | READ_PATH | GROUPS | SHARES | QUORUM
 
 PHRASES: dict[tuple[str, str], Phrases] = {
     (check, split): phrases for check, anomaly in ANOMALIES.items() for split, phrases in anomaly.phrases.items()

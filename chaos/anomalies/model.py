@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Path = Literal["write", "read", "group", "share"]
+Path = Literal["write", "read", "group", "share", "quorum"]
 
 
 @dataclass(frozen=True)

@@ -171,8 +171,9 @@ class SpecBuilder:
 
     def _consumer(self, entry: Subscribe | Assign) -> dict[str, Any]:
         """Return the fields that both kinds of consumers share."""
+        rack = {entry.client.traits.rack: entry.rack} if entry.rack else {}
         return {
-            "config": {**self._consumer_defaults(entry), **entry.config},
+            "config": {**self._consumer_defaults(entry), **rack, **entry.config},
             "commit": _in_seconds(entry.commit, "every"),
             "per_record_s": entry.per_record,
         }

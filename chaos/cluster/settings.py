@@ -27,6 +27,7 @@ _OWNED = {
         ["advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"],
         f"set listeners to one such as PLAINTEXT://{HOST}:19092",
     ),
+    "broker.rack": "set cluster.racks",
     "security.inter.broker.protocol": "brokers use plaintext",
     "zookeeper.connect": "with cluster.metadata: zookeeper each run starts a ZooKeeper",
 }
@@ -41,6 +42,9 @@ KRAFT_SINCE, ZOOKEEPER_BEFORE = (3, 3), (4, 0)
 
 ADVERTISED_CONTROLLERS_SINCE = (3, 9)
 """The first release with advertised controller listeners (KIP-853)."""
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The class with which a leader sends a consumer to a replica in the rack of the consumer (KIP-392)."""
 
 PLAIN, NO_VERBS = Security(), Verbs()
 _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
@@ -94,6 +98,8 @@ class ClusterSpec:
       `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
     - `cpus`, `memory_bytes` and `disk_bytes` limit each broker, if the driver can (None: no limit).
     - `metadata` is the metadata mode (None: the default of `choose_metadata`).
+    - `racks` are the racks of the brokers in turn: the first one of broker 1, and so on. Consumers may then read from
+      followers (KIP-392).
     - `controllers` is the number of dedicated controllers (0: every broker is a controller too).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
@@ -109,6 +115,7 @@ class ClusterSpec:
     disk_bytes: int | None = None
     metadata: Metadata | None = None
     controllers: int = 0
+    racks: tuple[str, ...] = ()
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
     switch: bool = False
@@ -177,6 +184,8 @@ def broker_settings(
     the cluster has dedicated `controllers`, by node ID.
     """
     defaults = small_defaults(spec)
+    if spec.racks:
+        defaults["replica.selector.class"] = RACK_AWARE_SELECTOR
     here = endpoints[broker - 1]
     bound = {"CLIENT": f"{here.bind}:{here.port}"}
     advertised = {"CLIENT": f"{here.host}:{here.port}"}
@@ -202,6 +211,8 @@ def broker_settings(
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "log.dirs": data,  # relative to the working directory: Kafka would split an absolute path at a comma
     }
+    if spec.racks:
+        decided["broker.rack"] = spec.racks[(broker - 1) % len(spec.racks)]
     extra = dict(spec.extra(broker)) if spec.extra else {}
     for key in _LISTENERS & extra.keys():
         extra[key] = f"{decided[key]},{extra[key]}"

@@ -107,6 +107,11 @@ class ClusterState(BaseModel):
         """The controllers, if they are dedicated, and the brokers."""
         return [*self.controllers, *self.brokers]
 
+    @property
+    def controller_addresses(self) -> dict[int, tuple[str, int]]:
+        """The hosts and ports at which the dedicated controllers answer, by node ID."""
+        return {c.id: (c.host, c.port) for c in self.controllers}
+
     def node(self, node: int) -> NodeState:
         """Return the broker or controller with this node ID. Raises `ClusterError` if there is none."""
         for node_state in self.nodes:

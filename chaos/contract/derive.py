@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
+from chaos.contract.quorum import governing
 from chaos.contract.readers import reading, sharing
 from chaos.contract.table import FAMILIES, LineRules, Outcome, State, judge, rules
 from chaos.contract.writers import Situation, writing
@@ -87,6 +88,7 @@ def derive(scenario: Scenario, problems: Problems) -> list[Line]:
         "write": list(writing(scenario, problems)),
         "read": list(reading(scenario)),
         "share": list(sharing(scenario)),
+        "quorum": list(governing(scenario)),
     }
     found = {key: _line(key, line, situations[family]) for family in FAMILIES for key, line in rules(family).items()}
     return [

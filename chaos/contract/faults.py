@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
@@ -84,7 +85,8 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
     facts |= fact("everywhere", [f for f in power if f.target.isr_of is not None])
     for name in ("recreates", "deletes", "adds"):
         facts |= fact(name, of_class(own, name))
-    hits = sum(_hits(f, replicas) for f in outages)
+    racks = len(scenario.cluster.racks) if not of_class(faults, "reassigns") else 1
+    hits = sum(_hits(f, replicas, racks) for f in outages)
     names = facts[f"{PREFIX}outage"].origin
     return facts | {f"{PREFIX}hits": Setting("hits", str(hits), names, bool(hits))}
 
@@ -94,14 +96,18 @@ def _concerns(fault: FaultSpec, topic: str) -> bool:
     return fault.kind in classes()["outage"] or topic_of(fault) == topic
 
 
-def _hits(fault: FaultSpec, replicas: int) -> int:
-    """Return how many replicas of a partition one fault may take down, or out of the ISR, at a time."""
+def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
+    """Return how many replicas of a partition one fault may take down, or out of the ISR, at a time.
+
+    racks: the number of racks over which the replicas are spread.
+    """
     selector, _ = fault.target.selector
     if fault.target.controllers is not None:  # of brokers that are controllers too
         return replicas
     if fault.kind in _ONE_BY_ONE:
         return 1
-    return {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}.get(selector, 1)
+    several = {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}
+    return several.get(selector, math.ceil(replicas / max(1, racks)) if selector == "rack" else 1)
 
 
 def replicas_after(scenario: Scenario, topic: str, replicas: int) -> int:

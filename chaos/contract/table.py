@@ -24,7 +24,7 @@ from chaos.scenario.triggers import Strict
 
 State = Literal["allowed", "not decided", "forbidden"]
 RULES = Path(__file__).parent / "rules"
-FAMILIES = ("write", "read", "share")
+FAMILIES = ("write", "read", "share", "quorum")
 MISSING = {"topic.evicts": "the retention of the topic on an existing cluster"}
 """Facts that are not settings, for a reason that says they are not known."""
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
+from chaos.drive import racks
 from chaos.drive.drain import Drain
 from chaos.drive.formation import wait_formed
 from chaos.errors import ClientError, ClusterError, WaitTimeout
@@ -25,6 +26,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer
+from chaos.quorum_watch import QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
@@ -73,6 +75,7 @@ class Drive:
         with ExitStack() as stack:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             observer = stack.enter_context(self._observer())
+            stack.enter_context(QuorumWatch(self._cluster.state.controller_addresses, observer.note))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
@@ -95,6 +98,7 @@ class Drive:
                 if drain.run(observer.partitions()):
                     self._report(self._progress(fleet, {}), force=True)
             with self._events.stage("stop"):
+                self._note_fetches(observer)
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
                 self._notice_deaths(fleet)
@@ -128,10 +132,13 @@ class Drive:
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
         waiting = steps(self._scenario.faults)
+        total = len(waiting)
         deadline = self._started + self._limits.drive
         while True:
             progress = self._progress(fleet, faults)
             for step in [s for s in waiting if is_due(s, progress)]:
+                if len(waiting) == total:
+                    self._note_fetches(observer)
                 waiting.remove(step)
                 _fire(step, faults)
             for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
@@ -240,6 +247,12 @@ class Drive:
         except WaitTimeout:
             failure = "was restarted has not sent all records" if all_sent else "was ordered to stop has not ended"
             self._events.problem(f"a producer that {failure} within {HEAL_TIMEOUT_S:g} s")
+
+    def _note_fetches(self, observer: Observer) -> None:
+        """Record which brokers the consumers with a rack read from: before the first fault, and at the end."""
+        if self._proxy:
+            for entry, counts in racks.fetches(self._scenario, self._proxy.status()).items():
+                observer.note(f"client:{entry}", "fetches", counts)
 
     def _during_drain(self, fleet: Fleet) -> None:
         self._report(self._progress(fleet, {}))

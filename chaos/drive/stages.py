@@ -22,6 +22,7 @@ from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.drive.drive import Drive
+from chaos.drive.racks import placement_problems
 from chaos.errors import ClusterError, UsageError
 from chaos.install.java import find_java
 from chaos.kafka import admin
@@ -115,6 +116,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+            if scenario.cluster.racks:
+                _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
             if groups := list(scenario.groups):
                 # the first request creates __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
@@ -129,6 +132,17 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 end_all(run.path)
             raise
     return run
+
+
+def _check_placement(kafka: Kafka, scenario: Scenario) -> None:
+    """Raise `ClusterError` if the replicas of a partition are not spread over the racks."""
+    metadata = kafka.metadata()
+    kafka.close()
+    found = list(placement_problems(scenario, metadata, [t.name for t in scenario.topics])) if metadata else []
+    if found:
+        raise ClusterError(
+            f"replicas were not placed by racks: {'; '.join(found[:3])}; see the logs of the controllers"
+        )
 
 
 def _set_up_share_groups(kafka: Kafka, shares: Sequence[Share]) -> None:
@@ -164,6 +178,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
     return ClusterSpec(
         brokers=cluster.brokers,
         controllers=cluster.controllers or 0,
+        racks=tuple(cluster.racks),
         kafka=cluster.kafka,
         metadata=cluster.metadata,
         config=cluster.config,

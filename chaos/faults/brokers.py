@@ -34,11 +34,13 @@ class BrokerKill(BrokerFault[FaultSpec], spec=specs.BrokerKill):
     """
 
     damage = "killed"
-    _led: dict[TopicPartition, int]
+    _led: dict[TopicPartition, tuple[int, int]]
+    """The partitions that the targets led, with the leader and the leader epoch."""
 
     def _inject(self, world: World) -> str:
-        """Kill the targets. Keep the partitions that they led, with their epochs, for the proof."""
-        self._led = {name: epoch for broker in self.brokers for name, epoch in led_by(broker, world).items()}
+        """Kill the targets. Keep the partitions that they led for the proof."""
+        led = {broker: led_by(broker, world) for broker in self.brokers}
+        self._led = {name: (broker, epoch) for broker in led for name, epoch in led[broker].items()}
         self.begun = True
         self._take_down(world)
         return f"{self.damage} {self.resolved}, {self._describe_role()}"
@@ -56,11 +58,11 @@ class BrokerKill(BrokerFault[FaultSpec], spec=specs.BrokerKill):
         """Look at the partition that the target names, or else at all that the brokers led."""
         named = self.spec.target.leader_of
         for partition in [TopicPartition.parse(named)] if named else list(self._led):
-            before, now = self._led.get(partition), world.observer.partition(partition)
-            if before is None or now is None or now.leader == NO_LEADER or now.leader_epoch <= before:
+            leader, epoch = self._led.get(partition, (NO_LEADER, NO_LEADER))
+            now = world.observer.partition(partition)
+            if leader == NO_LEADER or now is None or now.leader == NO_LEADER or now.leader_epoch <= epoch:
                 continue
-            epochs = f"leader epoch {before} to {now.leader_epoch}"
-            return f"{partition} went from leader {self.broker} to {now.leader}, {epochs}"
+            return f"{partition} went from leader {leader} to {now.leader}, leader epoch {epoch} to {now.leader_epoch}"
         metadata = world.observer.metadata
         if not self._led and metadata and not set(self.brokers) & set(metadata.brokers):
             return f"{self.resolved} {self._verb()} gone from the metadata"

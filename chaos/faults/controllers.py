@@ -1,4 +1,4 @@
-"""Faults of KRaft controllers: kill and pause."""
+"""Faults of KRaft controllers: kill, pause and isolation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from chaos.cluster.api import Kill, able
 from chaos.faults import targets
 from chaos.faults.base import World
 from chaos.faults.brokers import BrokerPause
+from chaos.faults.network import ONE_WAY, CutFault
 from chaos.faults.targets import BrokerFault, start_down
 from chaos.kafka import admin
+from chaos.kafka.connection import BrokerConnection
+from chaos.kafka.quorum import ask_controller
+from chaos.relay.cuts import Cut
 from chaos.scenario.faults import controllers as specs
 
 PROBE_S = 2.0
@@ -98,3 +102,32 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
 
 class ControllerPause(BrokerPause, spec=specs.ControllerPause):
     """SIGSTOP. Proof: controllers that answered before accept a connection and leave a request unanswered."""
+
+
+class ControllerIsolate(CutFault[specs.ControllerIsolate], spec=specs.ControllerIsolate):
+    """Cut the active controller off from the others. Proof: another one answers as active, in a higher epoch."""
+
+    _epoch: int
+
+    def _inject(self, world: World) -> str:
+        active, self._epoch = targets.controller(world)
+        others = tuple(node for node in targets.controllers(world) if node != active)
+        self.brokers, self.resolved = [active], targets.node_name(active, world)
+        self._cut_network([Cut(active, others, False, self.spec.direction)], world)
+        cut = f"cut {self.resolved}, active in epoch {self._epoch}, off from {', '.join(map(str, others))}"
+        return f"{cut}{ONE_WAY[self.spec.direction]}"
+
+    def _effect(self, world: World) -> str | None:
+        """Ask the controllers themselves: brokers may still follow the one that is cut off."""
+        beliefs = {}
+        for node, address in world.cluster.state.controller_addresses.items():
+            link = BrokerConnection(*address)
+            beliefs[node] = ask_controller(node, link, targets.SILENCE_S)
+            link.close()
+        epochs = {node: belief.epoch for node, belief in beliefs.items() if belief and belief.epoch is not None}
+        later = {node: epoch for node, epoch in epochs.items() if node != self.broker and epoch > self._epoch}
+        if not later:
+            return None
+        node, epoch = max(later.items(), key=lambda item: item[1])
+        still = "still believes to be" if self.broker in epochs else "is no longer"
+        return f"controller {node} is active in epoch {epoch}, and {self.resolved} {still} active"

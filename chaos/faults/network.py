@@ -27,7 +27,7 @@ from chaos.scenario.faults import network as specs
 from chaos.scenario.faults.base import FaultSpec
 
 S = TypeVar("S", bound=FaultSpec)
-C = TypeVar("C", specs.BrokerIsolate, specs.LinkCut)
+C = TypeVar("C", bound=FaultSpec)
 W = TypeVar("W", bound=specs.WireFault)
 F = TypeVar("F", bound=specs.FrameFault)
 
@@ -77,40 +77,43 @@ class PeerFault(BrokerFault[S]):
 
 
 class CutFault(PeerFault[C]):
-    """A fault that is one cut of the network."""
+    """A fault that cuts the network."""
 
-    _cut: Cut
+    _cuts: list[Cut]
 
-    def _cut_network(self, cut: Cut, world: World) -> None:
-        self._cut, self.begun = cut, True
-        able(world.cluster, Isolate).cut_network(cut)
+    def _cut_network(self, cuts: list[Cut], world: World) -> None:
+        self._cuts, self.begun = cuts, True
+        for cut in cuts:
+            able(world.cluster, Isolate).cut_network(cut)
 
     def _undo(self, world: World) -> str:
-        able(world.cluster, Isolate).mend_network(self._cut)
+        for cut in self._cuts:
+            able(world.cluster, Isolate).mend_network(cut)
         return f"{self.resolved}: the network is whole again"
 
 
 class BrokerIsolate(CutFault[specs.BrokerIsolate], spec=specs.BrokerIsolate):
-    """Cut a broker off from its peers, its clients, or both.
+    """Cut a broker or a rack off from its peers, its clients, or both.
 
-    Proof if peers are cut: the broker was fenced, or the ISR of a partition shrank, or the broker lost a leadership.
-    Proof if only clients are cut: the broker leaves a client's request unanswered.
+    Proof if peers are cut: a broker was fenced, or the ISR of a partition shrank, or a broker lost a leadership.
+    Proof if only clients are cut: the brokers leave a client's request unanswered.
     """
 
     def _inject(self, world: World) -> str:
-        peers = tuple(b for b in world.cluster.broker_ids if b != self.broker) if self.spec.cut != "clients" else ()
+        peers = tuple(n for n in world.cluster.node_ids if n not in self.brokers) if self.spec.cut != "clients" else ()
         clients = self.spec.cut != "peers"
-        self._watch(world, self.broker)
-        if clients:
-            targets.answered(self.broker, world)
-        self._cut_network(Cut(self.broker, peers, clients, self.spec.direction), world)
-        others = [f"its peers ({', '.join(map(str, peers))})"] * bool(peers) + ["its clients"] * clients
+        self._watch(world, *self.brokers)
+        for broker in self.brokers if clients else ():
+            targets.answered(broker, world)
+        self._cut_network([Cut(broker, peers, clients, self.spec.direction) for broker in self.brokers], world)
+        owner = "its" if len(self.brokers) == 1 else "their"
+        others = [f"{owner} peers ({', '.join(map(str, peers))})"] * bool(peers) + [f"{owner} clients"] * clients
         return f"cut {self.resolved} off from {' and '.join(others)}{ONE_WAY[self.spec.direction]}"
 
     def _effect(self, world: World) -> str | None:
-        if self._cut.others:
+        if self.spec.cut != "clients":
             return super()._effect(world)
-        silent = targets.is_silent(self.broker, world.cluster, world.access)
+        silent = all(targets.is_silent(broker, world.cluster, world.access) for broker in self.brokers)
         return f"{self.resolved} left a client's request unanswered for {targets.SILENCE_S:g} s" if silent else None
 
 
@@ -127,13 +130,13 @@ class LinkCut(CutFault[specs.LinkCut], spec=specs.LinkCut):
             raise FaultError(f"both ends of the link are broker {broker}")
         self.resolved = f"brokers {broker} and {other}"
         self._watch(world, broker, other)
-        self._cut_network(Cut(broker, (other,), False, self.spec.direction), world)
+        self._cut_network([Cut(broker, (other,), False, self.spec.direction)], world)
         return f"cut {self.resolved} from each other{ONE_WAY[self.spec.direction]}"
 
     def _effect(self, world: World) -> str | None:
         if reaction := super()._effect(world):
             return reaction
-        dropped = able(world.cluster, Isolate).dropped_packets(self._cut)
+        dropped = able(world.cluster, Isolate).dropped_packets(self._cuts[0])
         return f"{dropped} packets between {self.resolved} did not get through" if dropped else None
 
 

@@ -53,6 +53,8 @@ def brokers(target: Target, world: World) -> list[int]:
         return [answer(lambda: world.kafka.transaction_coordinator(value), why)]
     if target.picks_controllers:
         return _controllers(target, world)
+    if selector == "rack":
+        return world.scenario.brokers_in(value)
     if selector == "all_brokers":
         return list(world.cluster.broker_ids)
     state = partition(TopicPartition.parse(value), world)

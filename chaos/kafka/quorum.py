@@ -13,6 +13,8 @@ from typing import Any
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from chaos.kafka import messages
+from chaos.kafka.connection import BrokerConnection
+from chaos.run.events import now_us
 
 DESCRIBE_QUORUM = messages.request(
     DescribeQuorumRequest[0],
@@ -38,3 +40,21 @@ def described(answer: Any) -> Quorum | None:
         return None
     ends = {int(voter.replica_id): int(voter.log_end_offset) for voter in quorum.current_voters}
     return Quorum(int(quorum.leader_id), int(quorum.leader_epoch), ends)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The answer of one controller about itself. epoch: in which it believes to be active; None if it does not."""
+
+    epoch: int | None
+    asked_us: int
+
+
+def ask_controller(node: int, link: BrokerConnection, timeout_s: float) -> Belief | None:
+    """Return what a controller believes; None if it does not answer."""
+    asked_us = now_us()
+    try:
+        quorum = described(link.ask(DESCRIBE_QUORUM, timeout_s))
+    except OSError:
+        return None
+    return Belief(quorum.epoch if quorum and quorum.leader == node else None, asked_us)

@@ -56,6 +56,10 @@ _PATHS: dict[Path, tuple[str, str]] = {
     ),
     "group": ("Groups", "Counted per group."),
     "share": ("Share groups", _SHARES),
+    "quorum": (
+        "The quorum of controllers",
+        "Counted for all dedicated controllers together.",
+    ),
 }
 _TIMES = """
 ## Times

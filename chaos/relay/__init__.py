@@ -67,7 +67,8 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 | `{"do": "add", "item": {…}}`             | `{"id": 1}`; the item is a `Rule` or a `Cut`               |
 | `{"do": "hits", "id": 1}`                | `{"hits": 7}`: frames (rules), or pieces of data (cuts)    |
 | `{"do": "remove", "id": 1}`              | `{"hits": 7}`                                              |
-| `{"do": "status"}`                       | `{"active": […], "ports": […]}`                            |
+| `{"do": "status"}`                       | `{"active": […], "ports": […]}`, with the Fetch requests   |
+|                                          | by client at each port of the proxy                        |
 
 An invalid order gives `{"error": "…"}`. A rule or cut ends with the control connection that added it, so a process that
 dies leaves none behind. The process environment carries the role (`AFTERSHOCK_ROLE`), so that `ps`, `gc` and the reaper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -28,6 +28,8 @@ class Port:
     connections: set[Connection] = field(default_factory=set)
     clients: set[str] = field(default_factory=set)
     """Client ids of brokers that connected."""
+    fetches: Counter[str] = field(default_factory=Counter)
+    """Fetch requests by client id, if the proxy is in front of the broker."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,8 @@ from chaos.relay.rewrite import Addresses, holds_addresses, rewritten
 from chaos.relay.roles import Active, Book, Endpoints, Role
 from chaos.relay.rules import Rule, RuleBook, Side
 
+FETCH = 1
+"""API key of Fetch."""
 MOST_UNANSWERED = 10_000
 """Requests that a connection remembers. One with acks=0 gets no answer; the next answer or this limit drops it."""
 
@@ -148,6 +150,8 @@ class _FrameFilter:
                 self._answer = bytearray()
         api, client = (request.api, request.client) if request else (-1, "")
         self._hit = self._book.hit(self._broker, self._side, api, client)
+        if self._side == "request" and head.api == FETCH:
+            self._connection.port.fetches[head.client] += 1
         if self._side == "request" and (self._hit is None or self._hit.item.act == "delay"):
             self._connection.unanswered.append(head)
         return self._hit is None and self._answer is None

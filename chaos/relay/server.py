@@ -76,7 +76,10 @@ class Server:
                 self.remove(active.id)
             return {"hits": active.hits}
         if order["do"] == "status":
-            ports = [{"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients)} for p in self.ports]
+            ports = [
+                {"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients), "fetches": p.fetches}
+                for p in self.ports
+            ]
             return {"active": [asdict(active.item) for active in self._policy.book.active.values()], "ports": ports}
         raise ValueError(f"unknown order {order['do']!r}")
 

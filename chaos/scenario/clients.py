@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.commit import Commit
-from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
-from chaos.scenario.processing import Plain, Workers
+from chaos.scenario.names import ClientName, GroupId, RackName, TopicName, TopicPattern
+from chaos.scenario.processing import Plain, Transactions, Workers
 from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.scenario.share import Share
@@ -27,17 +27,6 @@ ApplicationPartitioner = Literal["round_robin", "by_key_number"]
 Partitioner = LibraryPartitioner | Literal["sticky"] | ApplicationPartitioner
 SendMode = Literal["callback", "synchronous", "fire_and_forget"]
 AssignBy = Literal["application", "client"]
-
-
-class Transactions(Strict):
-    """The transactions of a client. Its transactional.id is its name, the same for every incarnation."""
-
-    records: int = Field(100, ge=1, description="records of each transaction")
-    abort_every: int | None = Field(
-        None, ge=2, description="abort every n-th transaction on purpose, with all its records in the log"
-    )
-    timeout: Duration = Field(60.0, ge=1, description="transaction.timeout.ms: older transactions are aborted")
-    hold: Duration = Field(0.0, description="time that a transaction stays open after its last record")
 
 
 class Producer(Strict):
@@ -148,6 +137,9 @@ class _Consumer(Strict):
     commit: Commit = Commit()
     max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
     per_record: Duration = Field(0.0, description="processing time of each record")
+    rack: RackName | None = Field(
+        None, description="rack of the members, which read from the replica there; from the leaders if left out"
+    )
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field({}, description="settings by the names of the client library")
 

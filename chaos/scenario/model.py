@@ -110,7 +110,8 @@ class Scenario(Setup):
     @property
     def proxied(self) -> bool:
         """Whether clients reach the brokers only through the wire proxy."""
-        return self.cluster.proxy or any(isinstance(fault, WireFault) for fault in self.faults)
+        racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
+        return self.cluster.proxy or racks or any(isinstance(fault, WireFault) for fault in self.faults)
 
     @property
     def switched(self) -> bool:

@@ -1,4 +1,4 @@
-"""How clients process: processors without transactions, and consumers with a pool of threads."""
+"""How clients process: in transactions or without them, and consumers with a pool of threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from pydantic import Field
 
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration
+
+
+class Transactions(Strict):
+    """The transactions of a client. Its transactional.id is its name, the same for every incarnation."""
+
+    records: int = Field(100, ge=1, description="records of each transaction")
+    abort_every: int | None = Field(
+        None, ge=2, description="abort every n-th transaction on purpose, with all its records in the log"
+    )
+    timeout: Duration = Field(60.0, ge=1, description="transaction.timeout.ms: older transactions are aborted")
+    hold: Duration = Field(0.0, description="time that a transaction stays open after its last record")
 
 
 class Plain(Strict):

@@ -43,6 +43,11 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
         where = f"faults[{i}]"
         if not isinstance(fault, ReleaseChange | ClusterFinalize):
             continue
+        if setup.cluster.controllers:
+            yield (
+                f"{where}: {fault.kind} changes brokers only, and brokers must not be newer than their controllers; "
+                "leave cluster.controllers out, so that each broker is a controller too"
+            )
         if former is not None and former.name not in _awaited(fault, faults):
             yield (
                 f"{where}.when: begins while {former.name} may be under way; "

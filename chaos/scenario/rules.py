@@ -20,7 +20,6 @@ from chaos.scenario.clients import (
     Processor,
     Producer,
     Subscribe,
-    Transactions,
     settings_of,
     uses_kip_848,
 )
@@ -29,6 +28,7 @@ from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.members import group_problems
+from chaos.scenario.processing import Transactions
 from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setup import Setup
@@ -48,7 +48,7 @@ CLASSIC_GROUP_KEYS = (
 """Settings that librdkafka refuses if group.protocol is consumer: the broker has them then."""
 
 _NEW_CLUSTER_KEYS = {
-    **dict.fromkeys(["controllers", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
+    **dict.fromkeys(["controllers", "racks", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
     "config": "the brokers keep their own settings; set those of topics instead",
 }
 _ATTACHED_KEYS = ("bootstrap", "security", "allow_faults", "verbs")
@@ -90,6 +90,14 @@ def _cluster_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
         if values[key] != defaults[key]:
             why = _NEW_CLUSTER_KEYS.get(key, "it applies to existing clusters (driver: attached)")
             yield f"cluster.{key}: does not fit the {cluster.driver} driver: {why}"
+    if len(cluster.racks) > cluster.brokers and not setup.attached:
+        yield (
+            f"cluster.racks: {len(cluster.racks)} racks do not fit {cluster.brokers} brokers: a rack would have none; "
+            "leave some out, or add brokers"
+        )
+    for rack, count in Counter(cluster.racks).items():
+        if count > 1:
+            yield f"cluster.racks: {rack} is given {count} times; the brokers get the racks in turn, so name each once"
     if cluster.controllers and cluster.metadata == "zookeeper":
         yield (
             f"cluster.controllers: Kafka {cluster.kafka} keeps its metadata in ZooKeeper here, without dedicated "

@@ -13,7 +13,6 @@ from chaos.scenario.clients import (
     Processor,
     Producer,
     Subscribe,
-    Transactions,
     assignors_of,
     settings_of,
     uses_kip_848,
@@ -28,7 +27,7 @@ from chaos.scenario.faults.clients import (
     ProducerCrash,
     ProducerFence,
 )
-from chaos.scenario.processing import Plain
+from chaos.scenario.processing import Plain, Transactions
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setup import Setup
@@ -52,6 +51,7 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
         ):
             yield f"{where}.idempotent_results: goes with checkpoint_every; otherwise each result is a checkpoint"
         yield from _session_problems(where, entry)
+        yield from _rack_problems(setup, where, entry)
         yield from _config_problems(where, entry)
         yield from _auto_commit_problems(setup, where, entry)
         security = setup.cluster.security if setup.attached else None
@@ -225,6 +225,21 @@ def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[st
             f"{where}.commit: kind: auto of {traits.library} commits positions after transaction markers, which the "
             "audit cannot compare with what was processed; use kind: sync where topics have transactions"
         )
+
+
+def _rack_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:
+    if not isinstance(entry, Subscribe | Assign) or entry.rack is None:
+        return
+    traits = entry.client.traits
+    if setup.attached:
+        yield f"{where}.rack: the racks of an existing cluster are not known; give client.rack in config instead"
+        return
+    yield from setup.rack_problems(f"{where}.rack", entry.rack)
+    reason = entry.client.missing_setting("client.rack") if traits.rack else "its consumers read from leaders"
+    if reason:
+        yield f"{where}.rack: the runtime {entry.client.describe()} has no rack: {reason}; choose another client"
+    elif traits.rack in entry.config:
+        yield f"{where}.config: {traits.rack} is also given as rack; give it once"
 
 
 def _session_problems(where: str, entry: Entry) -> Iterator[str]:

@@ -20,7 +20,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
-from chaos.scenario.names import TopicName
+from chaos.scenario.names import RackName, TopicName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.share import Share
@@ -85,6 +85,11 @@ class Cluster(Strict):
         le=9,
         description="number of dedicated KRaft controllers, with the node ids 101, 102, …; if left out, every broker "
         "is a controller too",
+    )
+    racks: list[RackName] = Field(
+        [],
+        description="racks of the brokers in turn: the first one of broker 1, and so on; consumers with a `rack` then "
+        "read from the replica in their rack (KIP-392)",
     )
     kafka: Release = Field(DEFAULT_KAFKA, description="Apache Kafka release")
     metadata: Metadata | None = Field(
@@ -237,6 +242,18 @@ class Setup(Strict):
         if group not in groups:
             yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"
 
+    def brokers_in(self, rack: str) -> list[int]:
+        """Return the ids of the brokers in a rack, ascending; none if the cluster has no such rack."""
+        racks = self.cluster.racks
+        return [b for b in range(1, self.cluster.brokers + 1) if racks and racks[(b - 1) % len(racks)] == rack]
+
+    def rack_problems(self, where: str, rack: str) -> Iterator[str]:
+        """Check that a broker is in this rack."""
+        if not self.cluster.racks:
+            yield f"{where}: the brokers have no racks; give cluster.racks, such as [a, b, c]"
+        elif not self.brokers_in(rack):
+            yield f"{where}: no broker is in rack {rack!r} ({', '.join(self.cluster.racks)})"
+
     def broker_problems(self, where: str, brokers: Iterable[int]) -> Iterator[str]:
         """Check broker ids. Those of an existing cluster are not known before the run."""
         for broker in brokers:
@@ -263,6 +280,8 @@ class Setup(Strict):
             yield from unknown(where, value, "share groups", self.share_groups)
         elif kind == "broker":
             yield from self.broker_problems(where, [value])
+        elif kind == "rack":
+            yield from self.rack_problems(where, value)
         elif kind == "controller" and self.cluster.controllers and not hits_controllers:
             yield (
                 f"{where}: with cluster.controllers the active controller is no broker, and this fault is for brokers; "

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.names import GroupId, InCluster, TopicName, TransactionalId
+from chaos.scenario.names import GroupId, InCluster, RackName, TopicName, TransactionalId
 from chaos.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]
@@ -177,6 +177,7 @@ class Target(OneOf):
         None, description="the active controller with others, chosen by the seed, up to a majority; or all of them"
     )
     broker: int | None = Field(None, ge=1, description="this broker")
+    rack: RackName | None = Field(None, description="all brokers in this rack")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")
     random_member: str | None = Field(None, description="a client of this entry, chosen by the seed")

@@ -19,6 +19,8 @@ from checks.expectations.judge import Observation, listed
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
 AUDIT_AGAIN = "audit the run again, and report a bug if the result is the same"
+LEAST_FETCHES = 20
+"""Fetch requests from which on their share in a rack counts."""
 NO_CLIENTS = "the ledger has no client; see the stages of the drive in events.jsonl"
 
 
@@ -48,6 +50,8 @@ class Conditions:
         """Return the observed value of a term of the platform."""
         if term.check == "fault_proof":
             return self._fault(term.scope)
+        if term.check == "rack_fetches":
+            return self._fetches(term.scope)
         if term.check == "superseded":
             return self.removed(term.check, term.scope)
         measures = {
@@ -107,6 +111,27 @@ class Conditions:
         if reason := missing_proof(fault):
             return Observation(0, "failed" if fault.error else "no proof", reason)
         return Observation(1, fault.proof or "proven", fault.proof)
+
+    def _fetches(self, entry: str) -> Observation:
+        """Return the share in percent of the fetches of an entry at brokers in its rack, as the wire proxy counted.
+
+        It counted before the first fault and at the end; the greater share counts, because the rack may be down later.
+        """
+        rows = ledger_rows(self._run, "cluster", ["entity", "key", "value"])
+        found = [json_object(r["value"]) for r in rows if r["entity"] == f"client:{entry}" and r["key"] == "fetches"]
+        rack = next(str(c.rack) for c in self._scenario.readers if c.name == entry)
+        brokers = {str(broker) for broker in self._scenario.brokers_in(rack)}
+        shares = [(sum(n for broker, n in row.items() if broker in brokers), sum(row.values())) for row in found]
+        counted = [(own, total) for own, total in shares if total >= LEAST_FETCHES]
+        if not counted:
+            reason = f"the wire proxy counted too few fetches of {entry}; see logs/proxy.log, and keep the load running"
+            return Observation.missing("not counted", reason)
+        own, total = max(counted, key=lambda share: share[0] / share[1])
+        reason = (
+            f"{total - own:,} fetches went to brokers in other racks, so it read from leaders there: give the topics a "
+            f"replica in rack {rack}, and keep a broker there alive for longer"
+        )
+        return Observation(100 * own // total, f"{own:,} of {total:,} fetches", reason)
 
     def removed(self, check: str, topic: str) -> Observation:
         """Return the number of acknowledged records of a topic that compaction removed: superseded, or expired."""

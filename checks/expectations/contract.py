@@ -138,6 +138,16 @@ def _superseded(s: Scenario) -> Iterator[Term]:
             yield replace(term, expected="at least 1", at_least=1, condition=True)
 
 
+def _racks(s: Scenario) -> Iterator[Term]:
+    """Yield a condition for each entry with a rack: it read from the replicas there."""
+    for i, entry in enumerate([c for c in s.readers if c.rack], start=1):
+        name = f"Consumer {entry.name} read from rack {entry.rack}"
+        expected = "more than half of its fetches"
+        yield Term(
+            "RackFetches", f"rack_{i}_fetches", name, "rack_fetches", expected, "", entry.name, 51, condition=True
+        )
+
+
 def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
     """Yield the term with a bound of the scenario; nothing if any value is within the bound."""
     if bound.min or bound.max is not None:
@@ -148,6 +158,7 @@ def _conditions(s: Scenario) -> Iterator[Term]:
     for i, fault in enumerate(s.faults, start=1):
         name = f"Fault {fault.name} took effect"
         yield Term("FaultProofs", f"fault_{i}_proofs", name, "fault_proof", "proven", "", fault.name, 1, condition=True)
+    yield from _racks(s)
     whole, read, happened, total = "ledger_complete", "log_read_back", "something_happened", partition_count(s)
     rows = (
         ("StagesBrokenOff", "stages_broken_off", "The drive completed", "drive_completed", "", 0, 0),

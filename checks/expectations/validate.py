@@ -40,6 +40,7 @@ _MEANINGS = {
     "ClientErrors": "Clients of an entry that reported an error with the given text.",
     "SupersededRecords": "Acknowledged records of a compacted topic that compaction removed.",
     "ExpiredTombstones": "Acknowledged tombstones of a compacted topic that compaction removed after their time.",
+    "RackFetches": "Share in percent of the Fetch requests of a consumer that went to brokers in its rack.",
     "FaultProofs": "A fault took effect: a change was observed from outside the injector.",
     "StagesBrokenOff": "Stages of the drive that failed or never ended.",
     "RowsMissingFromAudit": "Rows of the ledger that the audit did not read.",

@@ -59,7 +59,7 @@ def place_dots(
 
 def _shape(check: str) -> Shape:
     path = ANOMALIES[check].path if check in ANOMALIES else "read"
-    return "group" if path == "share" else path
+    return "group" if path == "share" or path == "quorum" else path
 
 
 def _near(rows: Iterable[Row], axis: Axis) -> list[list[Row]]:

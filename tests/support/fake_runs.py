@@ -87,7 +87,7 @@ class FakeRun:
             {"topic": t.name, "partition": p, "start": 0, "end": 500} for t in s.topics for p in range(t.partitions)
         ]
         shares = [entry.group for entry in s.shares]
-        scopes = {"write": self.topics, "read": self.readers, "group": self.readers, "share": shares}
+        scopes = {"write": self.topics, "read": self.readers, "group": self.readers, "share": shares, "quorum": []}
         self.summary = [
             {"check": k, "split": split, "scope": scope, "count": 0, "examined": sent, "undetermined": 0}
             for k, a in ANOMALIES.items()

@@ -18,7 +18,7 @@ ONE_BROKER = frozenset(
         *("controller", "broker", "random_broker"),
     }
 )
-BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}
+BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers", "rack"}
 Direction = Annotated[
     Literal["both", "in", "out"], Field(description="as the broker sees it; in: packets to the broker are lost")
 ]

@@ -12,9 +12,9 @@ from chaos.units import Duration
 
 
 class BrokerKill(FaultSpec):
-    """SIGKILL a broker, or all followers of a partition; healed by a start with the old disks."""
+    """SIGKILL a broker, all followers of a partition, or a rack; healed by a start with the old disks."""
 
-    targets = ONE_BROKER | {"followers_of"}
+    targets = ONE_BROKER | {"followers_of", "rack"}
     needs = frozenset({"kill", "start"})
     kind: Literal["broker.kill"]
 

@@ -7,10 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.base import Direction, FaultSpec
 from chaos.scenario.faults.brokers import Cycle
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import CONTROLLER_TARGETS
+
+MIN_SUCCESSION = 3
+"""Least number of controllers of which the others are a majority when one is cut off."""
 
 
 class ControllerFault(FaultSpec):
@@ -46,3 +49,27 @@ class ControllerPause(ControllerFault):
     needs = frozenset({"pause"})
     kind: Literal["controller.pause"]
     cycle: Cycle | None = Field(None, description="repeat short pauses until healed; one long pause if left out")
+
+
+class ControllerIsolate(ControllerFault):
+    """Drop the packets between the active controller and the other controllers; healed by letting them pass.
+
+    Brokers still reach it, so it may go on as the active one beside its successor.
+    """
+
+    targets = frozenset({"controller"})
+    needs = frozenset({"isolate"})
+    kind: Literal["controller.isolate"]
+    direction: Direction = "both"
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the controllers are dedicated, and that the others are a majority."""
+        yield from super().problems(setup, where)
+        count = setup.cluster.controllers
+        if count is None:
+            yield f"{where}: needs cluster.controllers; with brokers that are controllers too, use broker.isolate"
+        elif count < MIN_SUCCESSION:
+            yield (
+                f"{where}: with {count} controllers the others are no majority, so none becomes active; "
+                f"give cluster.controllers {MIN_SUCCESSION} or more"
+            )

@@ -32,8 +32,12 @@ class CutFault(FaultSpec):
 
 
 class BrokerIsolate(CutFault):
-    """Drop the packets between a broker and its peers, its clients, or both; healed by letting them pass."""
+    """Drop the packets between a broker or a rack and its peers, its clients, or both; healed by letting them pass.
 
+    The peers are all other nodes, also dedicated controllers. The brokers of a rack reach each other.
+    """
+
+    targets = ONE_BROKER | {"rack"}
     kind: Literal["broker.isolate"]
     cut: Literal["peers", "clients", "all"] = Field("peers", description="the connections that are cut")
     direction: Direction = "both"

@@ -90,6 +90,7 @@ TRAITS = Traits(
     since={"client.rack": "0.14.0"},
     common=common,
     defaults=defaults,
+    rack="client_rack",
     sends=SENDS,
     commits=COMMITS,
 )

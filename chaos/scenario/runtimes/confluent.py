@@ -64,4 +64,5 @@ TRAITS = Traits(
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,
     defaults=defaults,
+    rack="client.rack",
 )

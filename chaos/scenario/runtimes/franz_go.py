@@ -180,6 +180,7 @@ TRAITS = Traits(
     unknown=unknown,
     common=common,
     defaults=defaults,
+    rack="Rack",
     sends=SENDS,
     commits=COMMITS,
 )

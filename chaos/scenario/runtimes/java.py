@@ -106,6 +106,7 @@ TRAITS = Traits(
     reserved=frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}),
     misnamed=MISNAMED,
     defaults=defaults,
+    rack="client.rack",
     heap=True,
     mixed_assignors=True,
 )

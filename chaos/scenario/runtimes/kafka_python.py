@@ -107,6 +107,7 @@ TRAITS = Traits(
     },
     common=common,
     defaults=defaults,
+    rack="client_rack",
     sends=SENDS,
     commits=COMMITS,
 )

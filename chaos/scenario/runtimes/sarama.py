@@ -184,6 +184,7 @@ TRAITS = Traits(
     unknown=unknown,
     common=common,
     defaults=defaults,
+    rack="RackID",
     sends=SENDS,
     commits=COMMITS,
 )

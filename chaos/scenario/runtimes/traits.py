@@ -113,6 +113,7 @@ class Traits:
     checkpoint_every: seconds between its checkpoints if a scenario does not say it; None if it stores offsets with each
         result.
     isolates: whether a processor with transactions reads committed records only, whatever its settings are.
+    rack: the name that its setting client.rack has; empty if no consumer of it reads from followers.
     mixed_assignors: whether eager and cooperative assignors can be given together.
     """
 
@@ -132,6 +133,7 @@ class Traits:
     stores_offsets: bool = False
     checkpoint_every: float | None = None
     isolates: bool = False
+    rack: str = ""
     mixed_assignors: bool = False
     unknown: Callable[[str], str] = lambda name: ""
     since: Mapping[str, str] = field(default_factory=dict)

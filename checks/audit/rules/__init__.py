@@ -10,6 +10,7 @@
 | `undelivered` | skipped_delivery, stalled_delivery, lost_processing, evicted_delivery |
 | `deliveries` | duplicate_delivery, dirty_read, nonmonotonic_poll, poll_skip |
 | `commits` | overcommit, commit_rewind, zombie_commit |
+| `quorum` | competing_controllers |
 | `groups` | double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator |
 | `vanished` | expired_commit, lost_commit |
 | `shares` | lost_share, stalled_share, redelivered_share, miscounted_share, lock_overrun, overlimit_share |

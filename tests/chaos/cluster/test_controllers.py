@@ -1,7 +1,8 @@
-"""Dedicated controllers: their settings, and on real processes their start, end and removal."""
+"""Dedicated controllers and racks: their settings, and on real processes their start, end and removal."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,14 @@ def test_a_controller_takes_the_settings_of_the_user_but_no_clients() -> None:
     assert "advertised.listeners" not in found
 
 
+def test_brokers_get_racks_in_turn_and_let_consumers_read_from_followers() -> None:
+    spec = ClusterSpec(3, racks=("a", "b"))
+    settings = [broker_settings(spec, broker, on_this_host([11, 12, 13], [21, 22, 23])) for broker in (1, 2, 3)]
+    assert [found["broker.rack"] for found in settings] == ["a", "b", "a"]
+    assert settings[0]["replica.selector.class"].endswith(".RackAwareReplicaSelector")
+    assert "replica.selector.class" not in broker_settings(ClusterSpec(1), 1, on_this_host([11], [21]))
+
+
 @pytest.mark.parametrize(("kafka", "advertised"), [("4.3.1", "CONTROLLER://h:41"), ("3.8.1", None)])
 def test_behind_a_switch_a_controller_advertises_the_address_of_the_switch(kafka: str, advertised: str | None) -> None:
     behind = {101: ControllerEndpoints("127.0.0.1", 31, "h:41", "127.0.0.1:31")}
@@ -74,8 +83,9 @@ def test_controllers_beside_zookeeper_are_refused(kafka: str, metadata: str | No
     ],
 )
 def test_controllers_start_end_and_return(
-    run: Run, name: str, kafka: str, brokers: int, controllers: int, switch: bool
+    tmp_path: Path, name: str, kafka: str, brokers: int, controllers: int, switch: bool
 ) -> None:
+    run = Run.create(tmp_path, tmp_path.name)
     limits = {"disk_bytes": 128 * 2**20} if name == "docker" else {"switch": switch}
     spec = ClusterSpec(brokers, kafka, controllers=controllers, **limits)
     cluster: Any = driver(name).deploy(run, spec, ProcessId.current(), 300, silent)

@@ -77,6 +77,24 @@ LOSES = {"lost_write", "offset_reuse", "dirty_read", "skipped_delivery", "duplic
         (scenario(KILL), {"duplicate_delivery.legal"}),
         (scenario(fault("controller.kill", target={"controllers": "all"})), {"duplicate_delivery.legal"}),
         (scenario(fault("controller.pause", target={"controller": True}), cluster={"controllers": 3}), set()),
+        (scenario(fault("controller.isolate", target={"controller": True}), cluster={"controllers": 3}), set()),
+        (
+            scenario(
+                fault("controller.isolate", target={"controller": True}),
+                cluster={"controllers": 3, "kafka": "3.6.2"},
+            ),
+            {"competing_controllers"},
+        ),
+        (
+            scenario(
+                fault("controller.kill", target={"controller": True}), cluster={"controllers": 3, "kafka": "3.6.2"}
+            ),
+            set(),
+        ),
+        (
+            scenario(fault("broker.kill", target={"rack": "a"}), cluster={"racks": ["a", "b", "c"]}),
+            {"duplicate_delivery.legal"},
+        ),
         (scenario(fault("broker.wipe")), {"duplicate_delivery.legal"}),
         (scenario(fault("log.truncate", target={"isr_of": "orders/0"})), LOSES),
         (

@@ -47,6 +47,7 @@ class World:
         self.coordinator: int | None = 1
         self.orders: list[dict[str, Any]] = []
         self.rng, self.access, self.proxy = random.Random(0), None, None
+        self.controller_ids: tuple[int, ...] = ()
         self.kafka = self.fleet = self.observer = self.cluster = self
         monkeypatch.setattr(consumers, "share_group", lambda kafka, group: self.state_of_group())
         monkeypatch.setattr(share_groups, "share_positions", lambda kafka, group, partitions: self.positions())

@@ -4,12 +4,13 @@ import pytest
 
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 
 TOPICS = "topics: [{name: orders, partitions: 3}, {name: invoices}, {name: other}]\n"
 BILLING = "processors: [{name: billing, group: g, topics: [orders], to: invoices, members: 2}]\n"
 
 
-def scenario(producer: str, more: str = "") -> object:
+def scenario(producer: str, more: str = "") -> Scenario:
     return parse(f"title: t\n{TOPICS}producers: [{{name: shop, topic: orders, records: 100, {producer}}}]\n{more}", "x")
 
 
@@ -94,6 +95,7 @@ def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> N
         ("controllers: 3", "broker.kill, target: {controller: true}", "the active controller is no broker"),
         ("controllers: 3", "broker.pause, target: {controllers: all}", "target controllers does not fit this fault"),
         ("controllers: 3", "wire.drop, target: {controller: true}", "this fault is for brokers; choose a broker"),
+        ("controllers: 3, kafka: 4.2.1", "cluster.upgrade, target: {all_brokers: true}, to: 4.3.1", "must not be newer"),
         ("controllers: 3", "broker.kill, target: {broker: 101}", "brokers are numbered 1 to 3, not 101"),
         (
             "controllers: 3",
@@ -107,3 +109,51 @@ def test_controllers_that_do_not_fit_are_refused(cluster: str, fault: str, messa
     more += f"faults: [{{name: f, when: {{at: 1s}}, kind: {fault}}}]\n" if fault else ""
     with pytest.raises(ScenarioError, match=message):
         scenario("", more)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "more", "message"),
+    [
+        ("brokers: 2, racks: [a, b, c]", "", "3 racks do not fit 2 brokers: a rack would have none"),
+        ("racks: [a, b, a]", "", "a is given 2 times; the brokers get the racks in turn"),
+        ("racks: ['a b']", "", "cluster.racks"),
+        ("racks: [a, b], driver: attached, bootstrap: 'k:9092'", "", "cluster.racks: does not fit the attached driver"),
+        ("brokers: 3", "kind: broker.kill, target: {rack: a}", "the brokers have no racks; give cluster.racks"),
+        ("racks: [a, b]", "kind: broker.kill, target: {rack: c}", r"no broker is in rack 'c' \(a, b\)"),
+        ("racks: [a, b]", "kind: broker.stop, target: {rack: a}", "target rack does not fit this fault"),
+        ("racks: [a, b]", "kind: link.cut, target: {broker: 1}, other: {rack: b}", "rack does not name one broker"),
+    ],
+)
+def test_racks_that_do_not_fit_are_refused(cluster: str, more: str, message: str) -> None:
+    text = f"cluster: {{{cluster}}}\n" + (f"faults: [{{name: f, when: {{at: 1s}}, {more}}}]\n" if more else "")
+    with pytest.raises(ScenarioError, match=message):
+        scenario("", text)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "entry", "message"),
+    [
+        ("brokers: 3", "mode: subscribe, group: g, rack: a", "the brokers have no racks; give cluster.racks"),
+        ("racks: [a, b]", "mode: subscribe, group: g, rack: c", r"consumers\[0\].rack: no broker is in rack 'c'"),
+        (
+            "racks: [a, b]",
+            "mode: assign, rack: a, client: spark",
+            "spark.* has no rack: its consumers read from leaders",
+        ),
+        ("racks: [a]", "mode: assign, rack: a, client: 'aiokafka:0.10.0'", "aiokafka has it from 0.14.0 on, not in"),
+        ("racks: [a]", "mode: assign, rack: a, client: java, config: {client.rack: a}", "client.rack is also given as"),
+        ("racks: [a]", "mode: share, group: g, rack: a, client: java", "rack: unknown key"),
+        ("driver: attached, bootstrap: 'k:9092'", "mode: assign, rack: a", "the racks of an existing cluster are not"),
+    ],
+)
+def test_a_rack_that_a_consumer_cannot_have_is_refused(cluster: str, entry: str, message: str) -> None:
+    consumers = f"consumers: [{{name: c, topics: [orders], {entry}}}]\n"
+    with pytest.raises(ScenarioError, match=message):
+        scenario("", f"cluster: {{{cluster}}}\n{consumers}")
+
+
+def test_brokers_get_the_racks_in_turn_and_a_consumer_with_one_reads_through_the_proxy() -> None:
+    consumers = "consumers: [{name: c, mode: assign, topics: [orders], rack: b}]\n"
+    found = scenario("", f"cluster: {{brokers: 5, racks: [a, b]}}\n{consumers}")
+    assert (found.brokers_in("a"), found.brokers_in("b"), found.brokers_in("c")) == ([1, 3, 5], [2, 4], [])
+    assert found.proxied and not scenario("", consumers.replace(", rack: b", "")).proxied

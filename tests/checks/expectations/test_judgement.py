@@ -539,3 +539,27 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     assert open_ones == NEED_CLOCK | {"produce_unavailability"}
     assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
     assert found["lost_write", "", ""].verdict == "pass"
+
+
+RACKS = SCENARIO.replace("topics:", "cluster: {racks: [a, b, c]}\ntopics:", 1).replace(
+    "members: 2, topics: [orders]", "members: 2, rack: b, topics: [orders]"
+)
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "seen"),
+    [
+        ([{"1": 10, "2": 90}], "pass", "90 of 100 fetches"),
+        ([{"1": 50, "2": 50}], "inconclusive", "50 of 100 fetches"),
+        ([{"1": 2, "2": 30}, {"1": 200, "2": 40}], "pass", "30 of 32 fetches"),  # its rack was down later
+        ([{"1": 0, "2": 19}], "inconclusive", "not counted"),
+        ([], "inconclusive", "not counted"),
+    ],
+)
+def test_a_consumer_that_did_not_read_from_its_rack_proves_nothing(fake, counts, verdict, seen):
+    run = fake(RACKS)
+    for n, row in enumerate(counts):
+        noted = {"at_us": T0 + n, "entity": "client:billing", "key": "fetches", "value": json.dumps(row)}
+        run.ledger["cluster"] = [*run.ledger.get("cluster", []), noted]
+    found = judged(run)["rack_fetches", "", "billing"]
+    assert (found.verdict, found.seen) == (verdict, seen)

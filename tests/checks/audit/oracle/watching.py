@@ -21,11 +21,33 @@ def judge_watching(case: Case, verdict: Judgement) -> None:
     entities = {row["entity"] for row in case.rows["cluster"] if row["key"] == "last_stable_offset"}
     for entity in sorted(entities):
         _hanging(case, entity, end_us, verdict)
+    judge_controllers(case, verdict)
     for group in sorted({f.group for f in case.readers.values() if f.group is not None}):
         _coordinator(case, group, end_us, verdict)
     for reader in case.readers.values():
         if reader.mode == "subscribe" and reader.assignor != TASKS:
             _members(case, reader, end_us, verdict)
+
+
+def judge_controllers(case: Case, verdict: Judgement) -> None:
+    """A controller answered as active over 2 s after another one of a later epoch did, or two did in one epoch."""
+    terms = []
+    for last in [r for r in case.rows["cluster"] if r["key"] == "active_last"]:
+        value = json.loads(last["value"])
+        begins = [
+            r["at_us"]
+            for r in case.rows["cluster"]
+            if (r["entity"], r["key"], r["value"]) == (last["entity"], "active", str(value["epoch"]))
+            if r["at_us"] <= last["at_us"]
+        ]
+        if begins:
+            terms.append((last["entity"], value["epoch"], max(begins), value["asked_us"]))
+    verdict.looked_at += [("competing_controllers", "controllers")] * len(terms)
+    for who, epoch, _, asked in terms:
+        late = any(other != who and later > epoch and asked - begun > 2 * SECOND for other, later, begun, _ in terms)
+        same = any(other > who and later == epoch for other, later, _, _ in terms)
+        if late or same:
+            verdict.findings[Finding("competing_controllers", "", "controllers", None, None)] += 1
 
 
 def end_of(case: Case) -> int:

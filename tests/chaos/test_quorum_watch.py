@@ -1,0 +1,51 @@
+"""What is recorded of the answers of a controller."""
+
+from __future__ import annotations
+
+from chaos.kafka.quorum import Belief
+from chaos.quorum_watch import Track
+
+
+def recorded(*answers: Belief | None) -> list[tuple[str, object]]:
+    """Return the changes of each key, as the observer records them."""
+    rows: list[tuple[str, object]] = []
+    latest: dict[str, object] = {}
+
+    def note(entity: str, key: str, value: object) -> None:
+        assert entity == "controller:101"
+        if key not in latest or latest[key] != value:
+            latest[key] = value
+            rows.append((key, value))
+
+    track = Track(101, note)
+    for answer in answers:
+        track.add(answer)
+    track.end()
+    return rows
+
+
+def test_the_last_answer_as_the_active_one_is_recorded_when_it_ends() -> None:
+    rows = recorded(Belief(None, 0), Belief(3, 1), Belief(3, 2), Belief(None, 3), Belief(5, 4))
+    assert rows == [
+        ("active", 3),
+        ("active_last", {"epoch": 3, "asked_us": 2}),
+        ("active", None),
+        ("active", 5),
+        ("active_last", {"epoch": 5, "asked_us": 4}),
+    ]
+
+
+def test_the_first_answer_after_silence_does_not_count() -> None:
+    """A paused process may answer before it looks at its clock."""
+    rows = recorded(Belief(3, 0), Belief(3, 1), None, Belief(3, 9), Belief(None, 10))
+    assert rows == [("active", 3), ("active_last", {"epoch": 3, "asked_us": 1}), ("active", None)]
+
+
+def test_a_new_epoch_of_the_same_controller_ends_the_former_one() -> None:
+    rows = recorded(Belief(3, 0), Belief(3, 1), Belief(4, 2))
+    assert rows == [
+        ("active", 3),
+        ("active_last", {"epoch": 3, "asked_us": 1}),
+        ("active", 4),
+        ("active_last", {"epoch": 4, "asked_us": 2}),
+    ]
