@@ -42,7 +42,7 @@ class Proxy:
 
 
 def world(proxy):
-    return SimpleNamespace(proxy=proxy)
+    return SimpleNamespace(cluster=SimpleNamespace(controller_ids=()), proxy=proxy)
 
 
 def test_the_rule_has_the_parameters_of_the_scenario():
