@@ -38,7 +38,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 # Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
 OTHER_TEXTS = {
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
-    "Cluster": {"kafka", "bootstrap", "config"},
+    "Cluster": {"kafka", "bootstrap", "config", "racks"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Expect": {"client_errors"},
     "_Contract": {"client_errors"},
@@ -46,15 +46,15 @@ OTHER_TEXTS = {
     "Topic": {"config"},
     "Producer": {"name", "config"},
     "Processor": {"name", "config", "consumer_config"},
-    "Subscribe": {"name", "config", "static"},
-    "Assign": {"name", "config"},
+    "Subscribe": {"name", "config", "static", "rack"},
+    "Assign": {"name", "config", "rack"},
     "Share": {"name", "settings", "config"},
     "Clients": {"confluent_kafka"},
     "Client": {"runtime", "release"},
     "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},
-    "Target": {"member", "random_member", "task_manager", "task_manager_of"},
+    "Target": {"rack", "member", "random_member", "task_manager", "task_manager_of"},
     "Variant": {
         "set",
         "promised_differs",
