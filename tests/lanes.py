@@ -18,6 +18,8 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[docker": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),
+    "system/test_prove.py": "chaos/prove/test_judge.py",
+    "system/test_airflow.py::test_a_proof_runs_through_airflow": "chaos/prove/test_judge.py",
     "system/test_share_groups.py": "checks/audit/test_stories.py::test_story[delivered_beyond_the_limit",
     "chaos/clients/java/test_java.py::test_java_members_move_partitions_one_by_one": (
         "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"

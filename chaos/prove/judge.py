@@ -158,7 +158,7 @@ def _promises(run: ProofRun, outcome: Outcome) -> bool:
 
 def _why(state: State, own: list[FaultSet], tried: list[FaultSet]) -> str:
     if state == "untold":
-        return f"none of the {len(tried)} sets of faults that concern it has a verdict"
+        return f"no set of faults that concerns it has a verdict, of {len(tried)} tried"
     if state != "untested":
         return ""
     return "the time was over before a set of faults that concerns it" if own else "no fault class concerns it"

@@ -89,6 +89,7 @@ class Crew:
     report: Callable[[ProofRun], None]
     jobs: int
     _errors: list[BaseException] = field(default_factory=list)
+    _interrupted: bool = False
     _finishing: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, planned: list[Task], deadline: float | None) -> None:
@@ -99,11 +100,16 @@ class Crew:
                 threading.Thread(target=self._work, args=(lab, n, queue), name=f"worker-{n + 1}", daemon=True)
                 for n in range(self.jobs)
             ]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.2)
+            try:
+                for worker in workers:
+                    worker.start()
+                for worker in workers:
+                    while worker.is_alive():
+                        worker.join(0.2)
+            except BaseException:
+                self._interrupted = True
+                queue.stop()
+                raise
         if self._errors:
             raise self._errors[0]
 
@@ -138,6 +144,8 @@ class Crew:
     def _finish(self, one: Task, driven: DrivenRun, queue: Queue) -> None:
         try:
             finished = driven.finish()
+            if self._interrupted and not finished.run.result.exists():
+                return  # it runs again when the proof goes on
             with self._finishing:
                 stored = observe(one, finished, self.folder.path)
                 self.folder.store(stored)

@@ -17,8 +17,11 @@ def sentence(proof: ProofResult) -> str:
             f"({first.shown} of {first.of} runs){more}. {_tried(proof)}"
         )
     if proof.verdict == "inconclusive":
-        why = [p.why for p in proof.promises if p.state == "untold"] or [f"{t.title}: no verdict" for t in proof.untold]
-        return f"Could not tell: {why[0] if why else 'no run with a fault has a verdict'}. {_tried(proof)}"
+        why = [f"{t.title} has no verdict" for t in proof.untold if "+" not in t.set]
+        why += [f'"{p.title}": {p.why}' for p in proof.promises if p.state == "untold"]
+        return (
+            f"Could not tell: {why[0] if why else 'no run with a fault has a verdict'}. {_tried(proof)}{_seen(proof)}"
+        )
     return f"{_claim(proof)}{_seen(proof)}"
 
 

@@ -10,6 +10,7 @@ import pytest
 from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
 from chaos.run.gate_result import GateResult
+from chaos.run.proof_result import ProofResult
 from chaos.run.result import Judged, RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
@@ -243,6 +244,18 @@ def small(tmp_path):
 def run_dag(name, airflow, **conf):
     argv = [sys.executable, "-m", "airflow", "dags", "test", name, "--conf", json.dumps(conf, default=str)]
     return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.kafka
+def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_held(airflow, tmp_path):
+    app = tmp_path / "app.yaml"
+    app.write_text("producer: {config: {acks: all, enable.idempotence: true}}\ntopic: {replication_factor: 3}\n")
+    conf = {"app": app, "runs_dir": tmp_path, "run_id": "proven", "budget": "2m", "most": 1}
+    done = run_dag("prove", airflow, **conf)
+    result = ProofResult.model_validate_json((tmp_path / "proven" / "proof.json").read_text())
+    assert (done.returncode == 0) == (result.verdict == "pass"), done.stdout[-2000:]
+    assert result.runs
+    assert left_running(tmp_path) == []
 
 
 @pytest.mark.kafka

@@ -10,11 +10,15 @@ from typer.testing import CliRunner, Result
 
 from chaos.cli import app
 from chaos.errors import AftershockError, RunDirError, UsageError
+from chaos.lab.lab import FinishedRun
+from chaos.lab.progress import ProgressListener
 from chaos.prove import against
 from chaos.prove.folder import Plan, ProofFolder
 from chaos.prove.prove import ProofRequest, open_proof, plan_proof
-from chaos.prove.runner import Queue
+from chaos.prove.runner import Crew, Queue
 from chaos.prove.task import Task, task
+from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from tests.chaos.prove.apps import APPS, CAREFUL, STRONG, TOPIC, read, sets, write
 from tests.chaos.prove.test_judge import all_held, anomaly, judge_of, run
 
@@ -198,3 +202,25 @@ def test_an_earlier_card_that_is_none_is_refused(tmp_path: Path) -> None:
         against.read(tmp_path / "card.json")
     with pytest.raises(UsageError, match="--against: "):
         against.read(tmp_path / "none.json")
+
+
+class Interrupted:
+    """A lab of which the judge ends without a result."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def finish(self) -> FinishedRun:
+        return FinishedRun(self.run, 1, RunOutcome.missing("the judge ended first"), 1.0)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_run_that_an_interruption_ended_is_not_stored_and_runs_again(tmp_path: Path, interrupted: bool) -> None:
+    request = opened(tmp_path, into=tmp_path / "proof", most=1)
+    proof = open_proof(plan_proof(request), request)
+    crew = Crew(proof.folder, proof.judge.follow_up, ProgressListener(), lambda stored: None, jobs=1)
+    crew._interrupted = interrupted
+    (one,) = tasks(tmp_path, "leader-crash")
+    crew._finish(one, Interrupted(Run(tmp_path / "none")), Queue([one], None))  # type: ignore[arg-type]
+    assert [stored.state for stored in proof.folder.runs()] == ([] if interrupted else ["untold"])
+    assert crew._errors == []
