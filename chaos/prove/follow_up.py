@@ -64,7 +64,7 @@ class FollowUp:
             for n in range(2, CONFIRMED + 1):
                 yield self._task(name, "again", n)
             for smaller in smaller_sets(self.sets[name]):
-                before = len(by_set.get(smaller, []))
+                before = sum(run.purpose != "smaller" for run in by_set.get(smaller, []))
                 for n in range(1, CONFIRMED + 1 - before):
                     yield self._task(smaller, "smaller", n)
 

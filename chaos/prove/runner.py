@@ -144,8 +144,8 @@ class Crew:
     def _finish(self, one: Task, driven: DrivenRun, queue: Queue) -> None:
         try:
             finished = driven.finish()
-            if self._interrupted and not finished.run.result.exists():
-                return  # it runs again when the proof goes on
+            if self._interrupted:
+                return  # its brokers or its judge ended; it runs again when the proof goes on
             with self._finishing:
                 stored = observe(one, finished, self.folder.path)
                 self.folder.store(stored)

@@ -180,6 +180,9 @@ def test_a_break_is_confirmed_and_its_subsets_run_as_often(tmp_path: Path) -> No
     confirmed = {("followers-crash+leader-power", "again", n) for n in range(2, CONFIRMED + 1)}
     smaller = {("leader-power", "smaller", n) for n in (1, 2)} | {("followers-crash", "smaller", n) for n in (1, 2, 3)}
     assert {key for key in found if key[1] != "mended"} == confirmed | smaller
+    broken = run("followers-crash+leader-power", "broken", anomaly())
+    later = following(judge, run("leader-power"), broken, run("leader-power", purpose="smaller", n=1))
+    assert ("leader-power", "smaller", 2) in later
 
 
 def test_a_single_fault_is_compared_with_none(tmp_path: Path) -> None:
