@@ -49,7 +49,7 @@ def prove(
     """Run an application under the faults that could break its promises, and say which of them hold.
 
     Sets of at most two faults, the most dangerous ones first, on clusters of this machine. Ends with 0 if every tested
-    promise held, 1 if one broke, 3 if it could not tell, 2 for bad input. proof.json, report.html and card.md are in
+    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. proof.json, report.html and card.md are in
     one folder; Ctrl-C (130) keeps the finished runs.
     """
     from chaos.prove.prove import ProofRequest, describe, open_proof, plan_proof, run_proof

@@ -13,7 +13,7 @@ STATES: dict[State, str] = {
     "held": "held",
     "unpromised": "not promised",
     "untested": "not tested",
-    "untold": "not known",
+    "unknown": "not known",
     "broken": "broken",
 }
 """The states of a promise as text, the better ones first."""

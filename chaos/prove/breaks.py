@@ -27,7 +27,7 @@ def breaks(follow_up: FollowUp, runs: list[ProofRun]) -> tuple[list[Break], list
 def _break(follow_up: FollowUp, name: str, shown: list[tuple[ProofRun, FoundAnomaly]], runs: list[ProofRun]) -> Break:
     smallest = min((run.set for run, _ in shown), key=lambda s: _size(follow_up, s))
     here = [(run, anomaly) for run, anomaly in shown if run.set == smallest]
-    conclusive = [r for r in runs if r.set == smallest and r.purpose != "mended" and r.state != "untold"]
+    conclusive = [r for r in runs if r.set == smallest and r.purpose != "mended" and r.state != "unknown"]
     promise = outcome_of(name, follow_up.outcomes)
     # an anomaly is not decided only if no run has it otherwise
     state = "forbidden" if here[0][1].state == "forbidden" else min(anomaly.state for _, anomaly in here)
@@ -56,7 +56,7 @@ def _size(follow_up: FollowUp, name: str) -> int:
 def _smaller(follow_up: FollowUp, name: str, anomaly: str, runs: list[ProofRun]) -> Iterable[str]:
     """Yield what the runs of each smaller set show."""
     for smaller in smaller_sets(follow_up.sets[name]):
-        own = [r for r in runs if r.set == smaller and r.purpose != "mended" and r.state != "untold"]
+        own = [r for r in runs if r.set == smaller and r.purpose != "mended" and r.state != "unknown"]
         with_it = sum(any(a.name == anomaly for a in run.anomalies) for run in own)
         yield f"{follow_up.sets[smaller].title}: {with_it} of {len(own)} runs show it"
 
@@ -72,7 +72,7 @@ def _mend(follow_up: FollowUp, run: ProofRun, anomaly: FoundAnomaly, mended: lis
     own = [other for other in mended if lifts and (other.set, other.change) == (run.set, describe(lifts))]
     if not own:
         return None
-    last = next((other for other in own if other.state != "untold"), own[-1])
+    last = next((other for other in own if other.state != "unknown"), own[-1])
     shows = any(found.name == anomaly.name for found in last.anomalies)
-    held = None if last.state == "untold" else not shows
+    held = None if last.state == "unknown" else not shows
     return Mend(change=last.change, held=held, run=last.run_id, sentence=last.sentence)

@@ -54,7 +54,7 @@ class FollowUp:
 
     def _again(self, runs: list[ProofRun]) -> Iterator[Task]:
         for name, own in _by_set(runs).items():
-            if all(run.state == "untold" for run in own) and len(own) < TRIES:
+            if all(run.state == "unknown" for run in own) and len(own) < TRIES:
                 yield self._task(name, "again", len(own) + 1)
 
     def _confirmed(self, runs: list[ProofRun]) -> Iterator[Task]:
@@ -88,7 +88,7 @@ class FollowUp:
                 tried.add(anomaly.name)
                 of_set = [r for r in runs if (r.set, r.purpose) == (run.set, "mended")]
                 own = [r for r in of_set if r.change == describe(lifts)]
-                if all(r.state == "untold" for r in own) and len(own) < TRIES:
+                if all(r.state == "unknown" for r in own) and len(own) < TRIES:
                     n = len(of_set) + 1
                     yield task(self.mended(lifts), self.sets[run.set], self.seed, "mended", n, describe(lifts))
 

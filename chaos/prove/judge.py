@@ -43,8 +43,8 @@ class ProofJudge:
         promises = [self._promise(outcome, runs) for outcome in self.outcomes]
         broken, seen = breaks(self.follow_up, runs)
         sets = {s.id: s for s in self.plan.sets}
-        untold = [self._tried(sets[name], own) for name, own in _by_set(runs).items() if not any(map(_counts, own))]
-        verdict = _verdict(promises, [sets[t.set] for t in untold])
+        unknown = [self._tried(sets[name], own) for name, own in _by_set(runs).items() if not any(map(_counts, own))]
+        verdict = _verdict(promises, [sets[t.set] for t in unknown])
         planned, tried = self._sizes(sets.values()), self._sizes(sets[name] for name in _by_set(runs))
         cluster = self.application.raw["cluster"]
         found = ProofResult(
@@ -67,7 +67,7 @@ class ProofJudge:
             kinds=[Kind(id=s.id, title=s.title) for s in self.plan.sets if len(s.faults) == 1],
             planned=planned,
             tried=tried,
-            untold=untold,
+            unknown=unknown,
             unrelated=self.plan.unrelated,
             seed=self.seed,
             seconds=round(seconds, 1),
@@ -101,7 +101,7 @@ class ProofJudge:
             sets=[self._tried(s, tests[s.id], outcome) for s in own if tests[s.id]],
             unpromised=sum(bool(examined[s.id]) and not tests[s.id] for s in own),
             cut=[s.title for s in clean if outcome.id in s.cuts_all],
-            untold=[s.title for s in tried if not examined[s.id]],
+            unknown=[s.title for s in tried if not examined[s.id]],
             why=_why(state, own, tried),
         )
 
@@ -120,7 +120,7 @@ class ProofJudge:
             return "held"
         if any(examined.values()):
             return "unpromised"
-        return "untold" if any(run.set in examined for run in runs) else "untested"
+        return "unknown" if any(run.set in examined for run in runs) else "untested"
 
     def _shows(self, run: ProofRun, outcome: Outcome) -> bool:
         return any(outcome_of(anomaly.name, self.outcomes) == outcome.id for anomaly in run.anomalies)
@@ -142,7 +142,7 @@ class ProofJudge:
 
 
 def _counts(run: ProofRun) -> bool:
-    return run.state != "untold"
+    return run.state != "unknown"
 
 
 def _examines(run: ProofRun, outcome: Outcome) -> bool:
@@ -157,7 +157,7 @@ def _promises(run: ProofRun, outcome: Outcome) -> bool:
 
 
 def _why(state: State, own: list[FaultSet], tried: list[FaultSet]) -> str:
-    if state == "untold":
+    if state == "unknown":
         return f"no set of faults that concerns it has a verdict, of {len(tried)} tried"
     if state != "untested":
         return ""
@@ -172,11 +172,11 @@ def _by_set(runs: Iterable[ProofRun]) -> dict[str, list[ProofRun]]:
     return found
 
 
-def _verdict(promises: list[PromiseResult], untold: list[FaultSet]) -> Verdict:
+def _verdict(promises: list[PromiseResult], unknown: list[FaultSet]) -> Verdict:
     """Return the verdict. A single fault without a verdict leaves the proof inconclusive; a pair does not."""
     states = [promise.state for promise in promises]
     if "broken" in states:
         return "fail"
-    if not {"held", "unpromised"} & set(states) or "untold" in states or any(len(s.faults) < 2 for s in untold):
+    if not {"held", "unpromised"} & set(states) or "unknown" in states or any(len(s.faults) < 2 for s in unknown):
         return "inconclusive"
     return "pass"

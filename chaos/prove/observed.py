@@ -29,7 +29,7 @@ def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
         n=task.n,
         seed=finished.seed,
         verdict=finished.outcome.verdict,
-        state="untold",
+        state="unknown",
         sentence=finished.outcome.sentence,
         seconds=round(finished.seconds, 1),
         run_id=finished.run.run_id,
@@ -76,11 +76,11 @@ def _state(result: Result, anomalies: list[FoundAnomaly], scenario: Scenario) ->
         return "broken", result.sentence
     missing = [e for e in result.expectations if e.verdict != "pass" and e.check not in ANOMALIES]
     if missing:
-        return "untold", "; ".join(e.why or f"{e.name}: expected {e.expected}, seen {e.seen}" for e in missing)
+        return "unknown", "; ".join(e.why or f"{e.name}: expected {e.expected}, seen {e.seen}" for e in missing)
     if result.counts.acked == 0:
-        return "untold", NOTHING_WRITTEN
+        return "unknown", NOTHING_WRITTEN
     if scenario.groups and not any(reader.delivered for reader in result.counts.readers):
-        return "untold", NOTHING_READ
+        return "unknown", NOTHING_READ
     if any(anomaly.state == "not decided" for anomaly in anomalies):
         return "undecided", result.sentence
-    return ("held", result.sentence) if result.verdict == "pass" else ("untold", result.sentence)
+    return ("held", result.sentence) if result.verdict == "pass" else ("unknown", result.sentence)

@@ -152,7 +152,7 @@ class Crew:
                 runs = self.folder.runs()
                 following = self.follow_up.tasks(runs)
             self.report(stored)
-            if one.faults.id == BASELINE and len(_untold(runs)) > 1:
+            if one.faults.id == BASELINE and len(_unknown(runs)) > 1:
                 queue.stop()  # without faults nothing works, so no other run can show anything
             queue.finish(following)
         except BaseException as e:  # noqa: BLE001 - as in `_work`
@@ -160,5 +160,5 @@ class Crew:
             queue.stop()
 
 
-def _untold(runs: list[ProofRun]) -> list[ProofRun]:
-    return [run for run in runs if run.set == BASELINE and run.purpose != "mended" and run.state == "untold"]
+def _unknown(runs: list[ProofRun]) -> list[ProofRun]:
+    return [run for run in runs if run.set == BASELINE and run.purpose != "mended" and run.state == "unknown"]

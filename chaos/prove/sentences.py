@@ -17,11 +17,9 @@ def sentence(proof: ProofResult) -> str:
             f"({first.shown} of {first.of} runs){more}. {_tried(proof)}"
         )
     if proof.verdict == "inconclusive":
-        why = [f"{t.title} has no verdict" for t in proof.untold if "+" not in t.set]
-        why += [f'"{p.title}": {p.why}' for p in proof.promises if p.state == "untold"]
-        return (
-            f"Could not tell: {why[0] if why else 'no run with a fault has a verdict'}. {_tried(proof)}{_seen(proof)}"
-        )
+        why = [f"{t.title} has no verdict" for t in proof.unknown if "+" not in t.set]
+        why += [f'"{p.title}": {p.why}' for p in proof.promises if p.state == "unknown"]
+        return f"Not known: {why[0] if why else 'no run with a fault has a verdict'}. {_tried(proof)}{_seen(proof)}"
     return f"{_claim(proof)}{_seen(proof)}"
 
 
@@ -38,10 +36,10 @@ def _seen(proof: ProofResult) -> str:
 def _claim(proof: ProofResult) -> str:
     kinds = len(proof.kinds)
     complete = max((n for n in range(3) if _complete(proof, n)), default=0)
-    untold = f", {len(proof.untold)} without a verdict" if proof.untold else ""
+    unknown = f", {len(proof.unknown)} without a verdict" if proof.unknown else ""
     if complete and sum(proof.tried[complete + 1 :]) == 0:
         size = f"at most {_SIZES[complete]}"
-        return f"No set of {size} of these {kinds} kinds breaks a promise: {sum(proof.tried)} sets tried{untold}."
+        return f"No set of {size} of these {kinds} kinds breaks a promise: {sum(proof.tried)} sets tried{unknown}."
     return f"No set that was tried breaks a promise. {_tried(proof)}"
 
 
@@ -51,9 +49,9 @@ def _complete(proof: ProofResult, size: int) -> bool:
 
 
 def _tried(proof: ProofResult) -> str:
-    untold = f", {len(proof.untold)} of them without a verdict" if proof.untold else ""
+    unknown = f", {len(proof.unknown)} of them without a verdict" if proof.unknown else ""
     singles, pairs = proof.planned[1:]
     return (
-        f"Tried: {proof.tried[1]} of {singles} kinds of faults alone, {proof.tried[2]} of {pairs} pairs{untold}; "
+        f"Tried: {proof.tried[1]} of {singles} kinds of faults alone, {proof.tried[2]} of {pairs} pairs{unknown}; "
         f"{len(proof.runs)} runs."
     )

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from chaos.run.result import Verdict
 
 FORMAT = 1
-State = Literal["held", "broken", "unpromised", "untold", "untested"]
+State = Literal["held", "broken", "unpromised", "unknown", "untested"]
 Purpose = Literal["first", "again", "smaller", "mended"]
-RunState = Literal["held", "broken", "undecided", "untold"]
+RunState = Literal["held", "broken", "undecided", "unknown"]
 
 
 class _Data(BaseModel):
@@ -35,7 +35,7 @@ class ProofRun(_Data):
     """One run of a set of faults.
 
     set: ids of its faults, joined by +. change: the setting that a mended run has. state: broken, if a promise broke;
-    undecided, if only anomalies appeared that the contract does not decide; untold, if the run proves nothing, as a
+    undecided, if only anomalies appeared that the contract does not decide; unknown, if the run proves nothing, as a
     fault has no proof or nothing was written or read. examined: rows that the audit examined, by kind of anomaly.
     promised: the anomalies that the contract forbids under these faults. report, bundle: paths relative to
     `proof.json`.
@@ -101,7 +101,7 @@ class PromiseResult(_Data):
     sets: list[TriedSet] = []
     unpromised: int = 0
     cut: list[str] = []
-    untold: list[str] = []
+    unknown: list[str] = []
     why: str = ""
 
 
@@ -182,7 +182,7 @@ class ProofResult(_Data):
     kinds: list[Kind]
     planned: list[int]
     tried: list[int]
-    untold: list[TriedSet]
+    unknown: list[TriedSet]
     unrelated: int
     seed: int
     seconds: float

@@ -19,7 +19,7 @@ STATES: dict[State, str] = {
     "held": "✅ held",
     "broken": "❌ broken",
     "unpromised": "⚠️ not promised",
-    "untold": "❔ could not tell",
+    "unknown": "❔ not known",
     "untested": "⬜ not tested",
 }
 LEVELS = {"full": "✓", "limited": "~", "none": "✗", "unknown": "?"}

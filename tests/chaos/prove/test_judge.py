@@ -30,7 +30,7 @@ def judge_of(folder: Path, name: str = "reliable", most: int = 1) -> ProofJudge:
 
 
 def run(faults: str, state: str = "held", *anomalies: FoundAnomaly, **values: Any) -> ProofRun:
-    verdict = {"held": "pass", "broken": "fail", "undecided": "inconclusive", "untold": "inconclusive"}[state]
+    verdict = {"held": "pass", "broken": "fail", "undecided": "inconclusive", "unknown": "inconclusive"}[state]
     given = {"purpose": "first", "n": 1, "examined": EXAMINED, "promised": PROMISED, **values}
     return ProofRun.model_validate(
         {
@@ -86,7 +86,7 @@ def test_a_run_that_examined_no_row_of_a_promise_does_not_count_for_it(tmp_path:
     runs = [run(s.id, examined={"lost_write": 100, "duplicate_write": 100}) for s in judge.plan.sets]
     found = judge.result(runs, 60)
     states = {promise.id: promise.state for promise in found.promises}
-    assert (states["record"], states["commit"]) == ("held", "untold")
+    assert (states["record"], states["commit"]) == ("held", "unknown")
     assert found.verdict == "inconclusive"
 
 
@@ -104,20 +104,20 @@ def test_a_promise_that_the_contract_does_not_make_under_any_tried_faults_has_no
 
 def test_a_single_fault_without_a_verdict_leaves_the_proof_inconclusive(tmp_path: Path) -> None:
     judge = judge_of(tmp_path)
-    runs = [run(s.id, "untold" if s.id == "leader-wipe" else "held") for s in judge.plan.sets]
+    runs = [run(s.id, "unknown" if s.id == "leader-wipe" else "held") for s in judge.plan.sets]
     found = judge.result(runs, 60)
     assert found.verdict == "inconclusive"
-    assert [t.set for t in found.untold] == ["leader-wipe"]
+    assert [t.set for t in found.unknown] == ["leader-wipe"]
     again = run("leader-wipe", purpose="again", n=2)
     assert judge.result([*runs, again], 60).verdict == "pass"
 
 
 def test_a_pair_without_a_verdict_does_not(tmp_path: Path) -> None:
     judge = judge_of(tmp_path, most=2)
-    runs = [run(s.id, "untold" if len(s.faults) == 2 else "held") for s in judge.plan.sets]
+    runs = [run(s.id, "unknown" if len(s.faults) == 2 else "held") for s in judge.plan.sets]
     found = judge.result(runs, 60)
     assert found.verdict == "pass"
-    assert f"{len(found.untold)} without a verdict" in found.sentence
+    assert f"{len(found.unknown)} without a verdict" in found.sentence
 
 
 def test_one_break_fails_the_proof_and_names_the_smallest_set(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def following(judge: ProofJudge, *runs: ProofRun) -> set[tuple[str, str, int]]:
 
 def test_a_set_without_a_verdict_runs_once_more(tmp_path: Path) -> None:
     judge = judge_of(tmp_path)
-    first = run("leader-crash", "untold")
+    first = run("leader-crash", "unknown")
     assert following(judge, first) == {("leader-crash", "again", 2)}
-    assert following(judge, first, run("leader-crash", "untold", purpose="again", n=2)) == set()
+    assert following(judge, first, run("leader-crash", "unknown", purpose="again", n=2)) == set()
 
 
 def test_a_break_is_confirmed_and_its_subsets_run_as_often(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_setting_with_which_a_fault_makes_no_sense_is_not_tried(tmp_path: Path
     assert judge.follow_up.tasks([run("all-power", "held", anomaly(state="allowed"))]) == []
 
 
-@pytest.mark.parametrize(("held", "text"), [("held", True), ("untold", None), ("broken", False)])
+@pytest.mark.parametrize(("held", "text"), [("held", True), ("unknown", None), ("broken", False)])
 def test_a_mend_is_proven_only_by_a_run_that_counts(tmp_path: Path, held: str, text: bool | None) -> None:
     judge = judge_of(tmp_path, "acks-1")
     seen = run("leader-isolated", "held", anomaly(state="allowed"))

@@ -222,5 +222,5 @@ def test_a_run_that_an_interruption_ended_is_not_stored_and_runs_again(tmp_path:
     crew._interrupted = interrupted
     (one,) = tasks(tmp_path, "leader-crash")
     crew._finish(one, Interrupted(Run(tmp_path / "none")), Queue([one], None))  # type: ignore[arg-type]
-    assert [stored.state for stored in proof.folder.runs()] == ([] if interrupted else ["untold"])
+    assert [stored.state for stored in proof.folder.runs()] == ([] if interrupted else ["unknown"])
     assert crew._errors == []
