@@ -59,7 +59,7 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     longest: dict[tuple[str, str], int] = {}
     for row in audit_rows(run, "metrics"):
         if row["stat"] == "max" and row["value_us"] is not None:
-            key = row["metric"], row["fault"]
+            key = row["metric"], row["fault"].partition(":")[0]  # the longest after any of its steps
             longest[key] = max(longest.get(key, 0), row["value_us"])
     outcomes = []
     for fault in resolved.scenario.faults:

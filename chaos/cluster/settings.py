@@ -46,6 +46,13 @@ ADVERTISED_CONTROLLERS_SINCE = (3, 9)
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The class with which a leader sends a consumer to a replica in the rack of the consumer (KIP-392)."""
 
+METADATA_VERSION = "metadata.version"
+FEATURES = (
+    METADATA_VERSION,
+    *("transaction.version", "group.version", "eligible.leader.replicas.version", "share.version", "streams.version"),
+)
+"""The features of a cluster in KRaft mode that depend on its release."""
+
 PLAIN, NO_VERBS = Security(), Verbs()
 _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 
@@ -100,6 +107,7 @@ class ClusterSpec:
     - `metadata` is the metadata mode (None: the default of `choose_metadata`).
     - `racks` are the racks of the brokers in turn: the first one of broker 1, and so on. Consumers may then read from
       followers (KIP-392).
+    - `features` are levels at which the storage is formatted, where they differ from those of the release.
     - `controllers` is the number of dedicated controllers (0: every broker is a controller too).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
@@ -114,6 +122,7 @@ class ClusterSpec:
     memory_bytes: int | None = None
     disk_bytes: int | None = None
     metadata: Metadata | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
     controllers: int = 0
     racks: tuple[str, ...] = ()
     extra: Callable[[int], Mapping[str, str]] | None = None

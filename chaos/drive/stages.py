@@ -181,6 +181,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         racks=tuple(cluster.racks),
         kafka=cluster.kafka,
         metadata=cluster.metadata,
+        features=cluster.features,
         config=cluster.config,
         heap_bytes=cluster.heap,
         cpus=cluster.cpus,

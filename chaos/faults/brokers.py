@@ -16,6 +16,7 @@ from chaos.faults.base import Fault, World
 from chaos.faults.targets import BrokerFault, abbreviate, led_by, start_down, stop_controlled
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
+from chaos.run.events import now_us
 from chaos.scenario.faults import brokers as specs
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.controllers import ControllerPause
@@ -203,9 +204,11 @@ class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
         self.resolved = f"brokers {', '.join(map(str, world.cluster.broker_ids))}"
         self._wait_in_sync("before the restart", world)
         self._stopped, self._handed_over, self.begun = [], {}, True
+        self.evidence["steps"] = steps = list[dict[str, object]]()
         for broker in world.cluster.broker_ids:
             self._stopped.append(broker)
             partitions = stop_controlled(broker, world)
+            steps.append({"node": f"broker {broker}", "down_us": now_us()})
             gone = partial(is_gone, broker, world)
             targets.answer(gone, f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
             able(world.cluster, Start).start_broker(broker)

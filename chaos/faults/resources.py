@@ -116,9 +116,9 @@ def _flushes(scenario: Scenario, topic: str) -> str:
 class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
     """Power loss: SIGKILL, and the unflushed end of the partition's log removed.
 
-    Proof if every replica lost it: the next leader reports that the former leader epoch ended before the offset that
-    had been reached. Proof if one replica lost it: another broker leads the partition, and the ISR does not contain the
-    replica. (A replica that comes back catches up at once, so other brokers never see where its log ended.)
+    Proof if the whole ISR lost it: the next leader reports that the former leader epoch ended before the offset that
+    had been reached. Proof if other replicas have it: another broker leads the partition, and the ISR does not contain
+    the replica. (A replica that comes back catches up at once, so other brokers never see where its log ended.)
     """
 
     _partition: TopicPartition
@@ -151,13 +151,14 @@ class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
         now = world.observer.partition(self._partition)
         if now is None:
             return None
-        if self._whole_isr:
+        led_by_others = now.leader not in (*self.brokers, NO_LEADER) and not set(self.brokers) & set(now.isr)
+        if self._whole_isr and not led_by_others:
             end = world.kafka.epoch_end(self._partition, self._epoch)
             if now.leader_epoch <= self._epoch or end is None or end >= self._end:
                 return None
             former = f"leader epoch {self._epoch} ends at offset {end}, though {self._end} had been reached"
             return f"{self._partition} is in leader epoch {now.leader_epoch}, and in its log {former}"
-        if now.leader in (*self.brokers, NO_LEADER) or set(self.brokers) & set(now.isr):
+        if not led_by_others:
             return None
         cuts = "; ".join(f"broker {b} lost {tail.end - tail.start} offsets" for b, tail in self._tails.items())
         return f"{self._partition} is led by {now.leader} with ISR {list(now.isr)}; {cuts}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from chaos.cluster.api import ChangeRelease, Kill, Start, able
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import targets
 from chaos.faults.base import World
 from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne, is_gone
+from chaos.faults.controllers import MIN_BEHIND
 from chaos.faults.targets import start_down, stop_controlled
 from chaos.kafka import features
+from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.described_settings import broker_settings
 from chaos.kafka.features import METADATA_VERSION, Support
+from chaos.run.events import now_us
 from chaos.scenario.faults import upgrades as specs
 
 R = TypeVar("R", bound=specs.ReleaseChange)
@@ -28,95 +31,122 @@ UNKNOWN_LEVEL = re.compile(r"MetadataVersion|metadata\.version|[Ff]eature|is not
 
 
 class ReleaseChange(OneByOne[R]):
-    """A change of the release of brokers."""
+    """A change of the release of nodes: of brokers, and of dedicated controllers if all brokers are targets."""
 
+    controllers_first: ClassVar[bool] = True
+    """Kafka's documentation does not mention the order; its system tests upgrade controllers first."""
     _former: dict[int, str]
-    """The release of each broker before the fault."""
+    """The release of each node before the fault."""
     _offered: dict[int, Support]
-    """What each broker supported before the fault."""
+    """What each node supported before the fault."""
     _changed: list[int]
-    """The brokers that have run the new release."""
+    """The nodes that have run the new release."""
     _protocol: str | None
     """With ZooKeeper: the inter.broker.protocol.version that the brokers keep; None in KRaft mode."""
 
     def _inject(self, world: World) -> str:
-        """Change the release of all target brokers. Raises `FaultError` if one does not come up or in sync."""
+        """Change the release of all targets. Raises `FaultError` if one does not come up or in sync."""
         to = self.spec.to
-        self._former = {b: world.cluster.state.node(b).kafka for b in targets.brokers(self.spec.target, world)}
-        changing = [broker for broker, release in self._former.items() if release != to]
+        self._former = {node: world.cluster.state.node(node).kafka for node in self._nodes(world)}
+        changing = [node for node, release in self._former.items() if release != to]
         if not changing:
-            raise FaultError(f"broker {', '.join(map(str, self._former))} has the release {to} already")
-        self.resolved = f"broker {', '.join(map(str, changing))}"
+            raise FaultError(f"{named(self._former, world)} has the release {to} already")
+        self.resolved = named(changing, world)
         able(world.cluster, ChangeRelease).prepare_release(to, lambda _: None)
         self._wait_in_sync(f"before the change to {to}", world)
-        self._offered = {broker: answered(broker, world) for broker in changing}
+        self._offered = {node: answered(node, world) for node in changing}
         self._protocol = protocol_of(changing[0], world) if world.cluster.state.zookeeper else None
         self._changed, self.evidence["steps"] = [], (steps := list[dict[str, object]]())
         self.begun = True
-        for broker in changing:
+        for node in changing:
             if self._changed:
                 time.sleep(self.spec.between)
-                self._wait_in_sync(f"before the restart of broker {broker}", world)
-            steps.append(self._change(broker, world))
+                self._wait_in_sync(f"before the restart of {targets.node_name(node, world)}", world)
+            steps.append(self._change(node, world))
         return f"{self.resolved} from {self._releases(changing)} to {to}, one after another: {describe(steps)}"
 
-    def _change(self, broker: int, world: World) -> dict[str, object]:
-        """Restart a broker with the new release, and return the times of its steps in seconds."""
-        cluster = able(world.cluster, ChangeRelease)
+    def _nodes(self, world: World) -> list[int]:
+        """Return the targets in their order."""
+        if self.spec.target.broker is not None:
+            return targets.brokers(self.spec.target, world)
+        parts = [world.cluster.controller_ids, world.cluster.broker_ids]
+        return [node for part in (parts if self.controllers_first else parts[::-1]) for node in part]
+
+    def _change(self, node: int, world: World) -> dict[str, object]:
+        """Restart a node with the new release, and return the times of its steps in seconds."""
+        cluster, name = able(world.cluster, ChangeRelease), targets.node_name(node, world)
         began = time.monotonic()
-        cluster.set_release(broker, self.spec.to)
+        cluster.set_release(node, self.spec.to)
         if self._protocol is not None:
-            cluster.set_settings(broker, {PROTOCOL: self._protocol})
-        if world.cluster.broker_alive(broker):  # another fault may have killed it
-            self._take_down(broker, world)
-        down = time.monotonic()
-        able(world.cluster, Start).start_broker(broker)
+            cluster.set_settings(node, {PROTOCOL: self._protocol})
+        if world.cluster.broker_alive(node):  # another fault may have killed it
+            self._take_down(node, world)
+        down, down_us = time.monotonic(), now_us()
+        able(world.cluster, Start).start_broker(node)
         targets.answer(
-            lambda: cluster.logged_release(broker) == self.spec.to,
-            lambda: f"broker {broker} logs the release {cluster.logged_release(broker)}, not {self.spec.to}",
+            lambda: cluster.logged_release(node) == self.spec.to,
+            lambda: f"{name} logs the release {cluster.logged_release(node)}, not {self.spec.to}",
             LOGGED_TIMEOUT_S,
         )
-        self._changed.append(broker)
+        self._changed.append(node)
         ready = time.monotonic()
-        self._wait_in_sync(f"after the restart of broker {broker} with {self.spec.to}", world)
+        self._wait_in_sync(f"after the restart of {name} with {self.spec.to}", world)
         times = {"stop_s": down - began, "start_s": ready - down, "sync_s": time.monotonic() - ready}
-        return {"broker": broker, **{name: round(seconds, 2) for name, seconds in times.items()}}
+        return {"node": name, "down_us": down_us, **{key: round(seconds, 2) for key, seconds in times.items()}}
 
-    def _take_down(self, broker: int, world: World) -> None:
+    def _take_down(self, node: int, world: World) -> None:
         if self.spec.shutdown == "kill":
-            able(world.cluster, Kill).kill_broker(broker)
+            able(world.cluster, Kill).kill_broker(node)
             return
-        stop_controlled(broker, world)
-        targets.answer(partial(is_gone, broker, world), f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
+        stop_controlled(node, world)
+        targets.answer(partial(is_gone, node, world), f"broker {node} is still listed", IN_SYNC_TIMEOUT_S)
+
+    def _out_of_sync(self, world: World) -> list[str]:
+        """Return the problems of all partitions, and the voters that do not follow the metadata log."""
+        problems = super()._out_of_sync(world)
+        if problems or not world.cluster.controller_ids:
+            return problems
+        quorum = world.kafka.quorum()
+        if quorum is None:
+            return ["no controller is active"]
+        behind = quorum.ends.get(quorum.leader, 0) - MIN_BEHIND
+        return [f"controller {node} is behind" for node, end in quorum.ends.items() if end <= behind]
 
     def _effect(self, world: World) -> str | None:
-        """Look at the log and at the ApiVersions of each broker: the supported levels change with each line."""
+        """Look at the log and at the ApiVersions of each node: the supported levels change with each line."""
         if set(self._changed) != set(self._offered) or self._out_of_sync(world):
             return None
         cluster, to = able(world.cluster, ChangeRelease), self.spec.to
-        now = {broker: features.support(world.kafka, broker) for broker in self._changed}
-        first = next(iter(now.values()))
-        if first is None or any(found is None or not found.same_software(first) for found in now.values()):
-            return None
-        for broker, before in self._offered.items():
-            other_line = line(to) != line(self._former[broker])
-            if cluster.logged_release(broker) != to or (other_line and first.same_software(before)):
+        now = {node: supported(node, world) for node in self._changed}
+        for node, before in self._offered.items():
+            found, first = now[node], now[self._alike(node, world)]
+            if found is None or first is None or not found.same_software(first):
                 return None
-        before = next(iter(self._offered.values()))
-        return f"{self.resolved} logged Kafka {to}, and ApiVersions went from {offer(before)} to {offer(first)}"
+            other_line = line(to) != line(self._former[node])
+            if cluster.logged_release(node) != to or (other_line and found.same_software(before)):
+                return None
+        last = self._changed[-1]
+        levels = f"{offer(self._offered[last])} to {offer(now[last])}"
+        return f"{self.resolved} logged Kafka {to}, and ApiVersions went from {levels}"
+
+    def _alike(self, node: int, world: World) -> int:
+        """Return the first changed node with the same role: brokers and controllers have other APIs."""
+        controllers = world.cluster.controller_ids
+        return next(other for other in self._changed if (other in controllers) == (node in controllers))
 
     def _undo(self, world: World) -> str:
         """Start brokers that are down. One that did not start with the new release gets its former one."""
         cluster = able(world.cluster, ChangeRelease)
-        for broker, former in self._former.items():
-            if broker not in self._changed and not world.cluster.broker_alive(broker):
-                cluster.set_release(broker, former)
+        for node, former in self._former.items():
+            if node not in self._changed and not world.cluster.broker_alive(node):
+                cluster.set_release(node, former)
         start_down(self._former, world)
-        return f"broker {', '.join(map(str, self._former))} runs {self._releases(list(self._former), world)}"
+        releases = dict.fromkeys(world.cluster.state.node(node).kafka for node in self._former)
+        return f"{named(self._former, world)} runs {', '.join(releases)}"
 
-    def _releases(self, brokers: list[int], world: World | None = None) -> str:
-        found = [world.cluster.state.node(b).kafka for b in brokers] if world else [self._former[b] for b in brokers]
-        return ", ".join(dict.fromkeys(found))
+    def _releases(self, nodes: Iterable[int]) -> str:
+        """Return the former releases of nodes, each once."""
+        return ", ".join(dict.fromkeys(self._former[node] for node in nodes))
 
 
 class ClusterUpgrade(ReleaseChange[specs.ClusterUpgrade], spec=specs.ClusterUpgrade):
@@ -134,6 +164,7 @@ class ClusterDowngrade(ReleaseChange[specs.ClusterDowngrade], spec=specs.Cluster
     feature, or the version of the protocol, that the older release does not know.
     """
 
+    controllers_first = False
     _refusal = ""
 
     def _inject(self, world: World) -> str:
@@ -182,7 +213,7 @@ class ClusterFinalize(OneByOne[specs.ClusterFinalize], spec=specs.ClusterFinaliz
         self.resolved = "the features of the cluster"
         if world.cluster.state.zookeeper:
             return self._raise_protocol(world)
-        supports = [answered(broker, world) for broker in world.cluster.broker_ids]
+        supports = [answered(node, world) for node in world.cluster.node_ids]
         before = supports[0].finalized
         wanted = self.spec.features or features.release_levels(supports)
         self._levels = {name: level for name, level in wanted.items() if before.get(name, 0) != level}
@@ -220,7 +251,7 @@ class ClusterFinalize(OneByOne[specs.ClusterFinalize], spec=specs.ClusterFinaliz
             in_sync = raised and not self._out_of_sync(world)
             return f"every broker describes {PROTOCOL} as {protocols[0]}" if in_sync else None
         for broker in brokers:
-            found = features.support(world.kafka, broker)
+            found = supported(broker, world)
             if found is None or any(found.finalized.get(name, 0) != level for name, level in self._levels.items()):
                 return None
         return f"every broker returns as final: {levels_text(self._levels)}"
@@ -235,9 +266,21 @@ def protocol_of(broker: int, world: World) -> str:
     return broker_settings(world.kafka, broker, [PROTOCOL])[PROTOCOL].value
 
 
-def answered(broker: int, world: World) -> Support:
-    """Return what a broker supports. Raises `FaultError` without an answer."""
-    return targets.answer(lambda: features.support(world.kafka, broker), f"broker {broker} does not answer")
+def supported(node: int, world: World) -> Support | None:
+    """Return what a node supports; None without an answer."""
+    return features.support(BrokerConnection(*world.cluster.address(node), world.access))
+
+
+def answered(node: int, world: World) -> Support:
+    """Return what a node supports. Raises `FaultError` without an answer."""
+    return targets.answer(lambda: supported(node, world), f"{targets.node_name(node, world)} does not answer")
+
+
+def named(nodes: Iterable[int], world: World) -> str:
+    """Return nodes by role, such as `controllers 101, 102 and brokers 1, 2, 3`."""
+    controllers = [n for n in nodes if n in world.cluster.controller_ids]
+    parts = {"controller": controllers, "broker": [n for n in nodes if n not in controllers]}
+    return " and ".join(f"{role} {', '.join(map(str, found))}" for role, found in parts.items() if found)
 
 
 def levels_text(levels: Mapping[str, int]) -> str:
@@ -250,8 +293,10 @@ def line(release: str) -> tuple[str, ...]:
     return tuple(release.split(".")[:2])
 
 
-def offer(found: Support) -> str:
-    """Return the feature or the API that shows the line of a release."""
+def offer(found: Support | None) -> str:
+    """Return the feature or the number of APIs that shows the line of a release."""
+    if found is None:
+        return "no answer"
     if METADATA_VERSION in found.levels:
         return f"{METADATA_VERSION} {found.levels[METADATA_VERSION][1]}"
     return f"{len(found.apis)} APIs"
@@ -260,6 +305,6 @@ def offer(found: Support) -> str:
 def describe(steps: list[dict[str, object]]) -> str:
     """Return the times of all steps as text."""
     return "; ".join(
-        f"broker {s['broker']} stopped in {s['stop_s']} s, ready after {s['start_s']} s, in sync after {s['sync_s']} s"
+        f"{s['node']} stopped in {s['stop_s']} s, ready after {s['start_s']} s, in sync after {s['sync_s']} s"
         for s in steps
     )

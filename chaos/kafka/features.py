@@ -13,6 +13,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import messages
 from chaos.kafka.brokers import Brokers
+from chaos.kafka.connection import BrokerConnection
 from chaos.wait import wait_until
 
 METADATA_VERSION = "metadata.version"
@@ -26,35 +27,40 @@ _DEFAULT_SINCE = {"eligible.leader.replicas.version": 26, "share.version": 28}
 """The metadata.version from which a new cluster has a feature that earlier releases support, too: 4.1-IV0, 4.2-IV0."""
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 _NOT_CONTROLLER, _REQUEST_TIMED_OUT = 41, 7
-_TIMEOUT_S, _ANSWER_S = 30.0, 12.0
+_TIMEOUT_S, _ANSWER_S, _SHORT_S = 30.0, 12.0, 2.0
 
 
 @dataclass(frozen=True)
 class Support:
-    """The answer of one broker: versions by API key, levels by feature, and the levels that are final."""
+    """The answer of one node: versions by API key, levels by feature, and the levels that are final."""
 
     apis: Mapping[int, tuple[int, int]]
     levels: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]
 
     def same_software(self, other: Support) -> bool:
-        """Return whether both brokers may run the same release."""
+        """Return whether both nodes may run the same release."""
         return self.apis == other.apis and self.levels == other.levels
 
 
-def support(kafka: Brokers, broker: int) -> Support | None:
-    """Ask a broker what it supports; None without an answer."""
-    plain = kafka.ask(broker, messages.versions())
-    if plain is None:
+def support(node: BrokerConnection) -> Support | None:
+    """Ask a broker or a controller what it supports; None without an answer."""
+    try:
+        return _ask(node)
+    except OSError:
         return None
+    finally:
+        node.close()
+
+
+def _ask(node: BrokerConnection) -> Support:
+    plain = node.ask(messages.versions(), _SHORT_S)
     apis = {key.api_key: (key.min_version, key.max_version) for key in plain.api_keys}
     version = min(apis[API_VERSIONS][1], _WITH_ZERO_LEVELS)
     if version < _WITH_FEATURES:
         return Support(apis, {}, {})
     name = {"client_software_name": "aftershock", "client_software_version": "1"}
-    answer = kafka.ask(broker, ApiVersionsRequest[version](**name))
-    if answer is None:
-        return None
+    answer = node.ask(ApiVersionsRequest[version](**name), _SHORT_S)
     levels = {f.name: (f.min_version, f.max_version) for f in answer.supported_features or ()}
     finalized = {f.name: f.max_version_level for f in answer.finalized_features or ()}
     return Support(apis, levels, finalized)

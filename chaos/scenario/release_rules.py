@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.cluster.settings import ADVERTISED_CONTROLLERS_SINCE, KRAFT_SINCE, ZOOKEEPER_BEFORE, line_of
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.upgrades import (
+from chaos.cluster.settings import (
+    ADVERTISED_CONTROLLERS_SINCE,
     FEATURES,
+    KRAFT_SINCE,
     METADATA_VERSION,
-    ClusterDowngrade,
-    ClusterFinalize,
-    ClusterUpgrade,
-    ReleaseChange,
+    ZOOKEEPER_BEFORE,
+    line_of,
 )
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, ClusterUpgrade, ReleaseChange
 from chaos.scenario.hints import nearest
 from chaos.scenario.setup import Setup
 
 LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(4))]
 """The lines of releases that exist from the oldest on."""
+CONTROLLERS = 0
+"""Stands for all dedicated controllers, which change their release if all brokers are targets."""
+FEATURES_SINCE = (4, 0)
+"""The first line with features beside metadata.version."""
 
 
 @dataclass
 class Timeline:
-    """The releases of the brokers, and the line whose features are final, after the steps so far."""
+    """The releases of brokers and dedicated controllers after the steps so far, and the line with final features."""
 
     releases: dict[int, str]
     final: tuple[int, int]
@@ -36,8 +40,10 @@ class Timeline:
 
 def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield what is wrong with changes of releases and features. They take place in the order of the scenario."""
+    yield from _start_problems(setup)
     kafka = setup.cluster.kafka
-    now = Timeline(dict.fromkeys(range(1, setup.cluster.brokers + 1), kafka), line_of(kafka))
+    controllers = [CONTROLLERS] if setup.cluster.controllers else []
+    now = Timeline(dict.fromkeys([*controllers, *range(1, setup.cluster.brokers + 1)], kafka), line_of(kafka))
     former: FaultSpec | None = None
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
@@ -119,16 +125,30 @@ def _finalize_problems(setup: Setup, where: str, fault: ClusterFinalize, now: Ti
     releases = list(dict.fromkeys(now.releases.values()))
     lines = {line_of(release) for release in releases}
     if len(lines) > 1:
-        yield f"{where}: brokers run {' and '.join(releases)}; upgrade all of them before"
+        yield f"{where}: the nodes run {' and '.join(releases)}; upgrade all of them before, by all_brokers: true"
     elif not fault.features and lines == {now.final}:
         yield f"{where}: the features of {_text(now.final)} are final already; upgrade before, or name features"
-    for name in fault.features:
-        if setup.cluster.metadata == "zookeeper":
-            yield f"{where}.features: with ZooKeeper there are none; leave it out"
-        elif name not in FEATURES:
-            yield f"{where}.features: {name!r} is no feature{nearest(name, FEATURES)} ({', '.join(FEATURES)})"
+    yield from _feature_problems(setup, f"{where}.features", fault.features)
     if len(lines) == 1 and (not fault.features or METADATA_VERSION in fault.features):
         now.final = lines.pop()
+
+
+def _feature_problems(setup: Setup, where: str, features: Iterable[str]) -> Iterator[str]:
+    for name in features:
+        if setup.cluster.metadata == "zookeeper":
+            yield f"{where}: with ZooKeeper there are none; leave it out"
+        elif name not in FEATURES:
+            yield f"{where}: {name!r} is no feature{nearest(name, FEATURES)} ({', '.join(FEATURES)})"
+
+
+def _start_problems(setup: Setup) -> Iterator[str]:
+    """Yield what is wrong with the features of a new cluster."""
+    cluster = setup.cluster
+    yield from _feature_problems(setup, "cluster.features", cluster.features)
+    if METADATA_VERSION in cluster.features:
+        yield f"cluster.features: {METADATA_VERSION} is that of the release; begin with an older one, and upgrade"
+    elif cluster.features and line_of(cluster.kafka) < FEATURES_SINCE:
+        yield f"cluster.features: Kafka {cluster.kafka} has none; choose {_text(FEATURES_SINCE)} or later"
 
 
 def _numbers(release: str) -> tuple[int, ...]:

@@ -80,6 +80,7 @@ def resolve(
     versions = {
         "aftershock": __version__,
         "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
+        **({"kafka later": later} if (later := ", ".join(scenario.later_releases)) else {}),
         **_client_versions(scenario),
         "pyspark": version("pyspark"),
         "great-expectations": version("great-expectations"),

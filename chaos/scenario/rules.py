@@ -49,6 +49,7 @@ CLASSIC_GROUP_KEYS = (
 
 _NEW_CLUSTER_KEYS = {
     **dict.fromkeys(["controllers", "racks", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
+    "features": "they belong to the cluster",
     "config": "the brokers keep their own settings; set those of topics instead",
 }
 _ATTACHED_KEYS = ("bootstrap", "security", "allow_faults", "verbs")

@@ -97,6 +97,10 @@ class Cluster(Strict):
         validate_default=True,
         description="where metadata is kept; if left out: kraft from Kafka 3.3 on, zookeeper before",
     )
+    features: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        {},
+        description="levels that differ from those of the release, such as share.version: 0",
+    )
     config: Config = Field({}, description="broker settings by their Kafka names")
     proxy: bool = Field(False, description="connect clients through the wire proxy even if no fault needs it")
     heap: Size = Field(256 * 2**20, ge=64 * 2**20, description="heap of each broker")

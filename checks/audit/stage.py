@@ -31,7 +31,7 @@ from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
 from checks.audit.facts.group_lives import group_lives
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
-from checks.audit.facts.observed import Observed, phase_times
+from checks.audit.facts.observed import Observed, injections
 from checks.audit.facts.ranges import ReadRange, read_ranges
 from checks.audit.facts.readers import entry_of, readers_of
 from checks.audit.facts.routes import routes
@@ -89,7 +89,7 @@ class _Audit:
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
         self.readers, self.share_groups = readers_of(scenario), share_groups(scenario)
-        injected = phase_times(self.tables["faults"], "injected")
+        injected = injections(self.tables["faults"])
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
         deleted = deletions(self.tables["faults"], topics)

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.cluster.brokers.jvm import FLAGS, Job, Release, errors_in, log_of, read_from, start
@@ -46,22 +47,36 @@ def prepare_jars(version: str, on_progress: Progress) -> Release:
     return Release(version, java, os.pathsep.join(map(str, jars)))
 
 
-def prepare_files(version: str, run: Run, owner: ProcessId | None, on_progress: Progress) -> Release:
-    """Return a release with its jars and storage, without the class archive. Raises the errors of `prepare`."""
+def prepare_files(
+    version: str,
+    run: Run,
+    owner: ProcessId | None,
+    on_progress: Progress,
+    features: Mapping[str, int] | None = None,
+) -> Release:
+    """Return a release with its jars and storage, without the class archive. Raises the errors of `prepare`.
+
+    features: levels that differ from those of the release.
+    """
     release = prepare_jars(version, on_progress)
-    storage = cached(
-        f"storage/kafka-{version}", lambda d: _format_storage(release, d, run, owner), _waiting(version), on_progress
-    )
+    levels = [f"{name}={level}" for name, level in sorted((features or {}).items())]
+    name = "-".join([f"storage/kafka-{version}", *levels])
+    storage = cached(name, lambda d: _format_storage(release, d, run, owner, levels), _waiting(version), on_progress)
     return dataclasses.replace(release, storage=storage)
 
 
 def prepare(
-    version: str, run: Run, owner: ProcessId | None, on_progress: Progress, with_zookeeper: bool = False
+    version: str,
+    run: Run,
+    owner: ProcessId | None,
+    on_progress: Progress,
+    with_zookeeper: bool = False,
+    features: Mapping[str, int] | None = None,
 ) -> Release:
     """Return a release for JVMs on this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
     if with_zookeeper:
         return prepare_jars(version, on_progress)
-    release = prepare_files(version, run, owner, on_progress)
+    release = prepare_files(version, run, owner, on_progress, features)
 
     def make(flags: tuple[str, ...]) -> None:
         on_progress(f"preparing Kafka {version} for quick starts, once")
@@ -108,14 +123,17 @@ def new_id() -> str:
             return text
 
 
-def _format_storage(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
+def _format_storage(
+    release: Release, directory: Path, run: Run, owner: ProcessId | None, levels: Sequence[str]
+) -> None:
     """Fill `directory` with formatted storage. Raises `ClusterError` with the output of Kafka."""
     home = run.brokers / "format"
     home.mkdir(parents=True)
     spec = ClusterSpec(brokers=1, kafka=release.version)
     settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
-    main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties")
+    options = [option for level in levels for option in ("--feature", level)]
+    main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties", *options)
     tool = start(release, Job("format", home, main), run, owner)
     wait_gone([tool.identity], _FORMAT_TIMEOUT_S)
     if tool.popen.wait() != 0 or not (home / "data" / "meta.properties").exists():

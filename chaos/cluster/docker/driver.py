@@ -43,7 +43,7 @@ class DockerCluster(StartedCluster):
     @classmethod
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
         run, spec, client = deployment.run, deployment.spec, connect()
-        release = prepare_files(spec.kafka, run, deployment.owner, on_progress)
+        release = prepare_files(spec.kafka, run, deployment.owner, on_progress, spec.features)
         image = image_of(client, spec.kafka, release.jars, on_progress)
         on_progress(f"starting containers for {spec.describe()}")
         return lambda: cls(run, _create_layout(deployment, client, release, image), client)

@@ -53,7 +53,7 @@ class ProcessCluster(ReleaseChanges):
     @classmethod
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
         spec = deployment.spec
-        release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper)
+        release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper, spec.features)
         on_progress(f"starting {spec.describe()}{' with ZooKeeper' * spec.zookeeper}")
         return partial(cls._create, deployment, release)
 

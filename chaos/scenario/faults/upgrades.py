@@ -12,13 +12,6 @@ from pydantic import Field
 from chaos.scenario.faults.base import FaultSpec
 from chaos.units import Duration, Release
 
-METADATA_VERSION = "metadata.version"
-FEATURES = (
-    METADATA_VERSION,
-    *("transaction.version", "group.version", "eligible.leader.replicas.version", "share.version", "streams.version"),
-)
-"""The features of a cluster in KRaft mode that depend on its release."""
-
 
 class ReleaseChange(FaultSpec):
     """Another release for the brokers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,16 @@ def phase_times(faults: Iterable[Row], phase: str) -> dict[str, int]:
     for row in sorted(faults, key=lambda r: r["at_us"]):
         if row["phase"] == phase:
             found.setdefault(row["fault"], row["at_us"])
+    return found
+
+
+def injections(faults: Sequence[Row]) -> dict[str, int]:
+    """Return by fault the time of its injection, and by `fault: node` the end of each node that it restarts in turn."""
+    found = phase_times(faults, "injected")
+    for row in faults:
+        if row["phase"] == "injected":
+            steps = (_json(row["evidence"]) or {}).get("steps", [])
+            found |= {f"{row['fault']}: {step['node']}": step["down_us"] for step in steps}
     return found
 
 

@@ -45,6 +45,7 @@ def unavailability(
 ) -> list[Measurement]:
     """Return per fault and partition the time from the injection to the first success of a later operation.
 
+    A fault that restarts one node after another counts again from the end of each node (`injections`).
     The usual time between successes before the fault is subtracted. Without a success the time lasts to the end of the
     drive. produce_unavailability: partitions with sends after the fault; success is an acknowledgement.
     consume_unavailability: readers of partitions with acknowledged sends after it; success is the first processing. The

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS
+from chaos.faults import FAULTS, upgrades
 from chaos.faults.base import World
 from chaos.kafka import features
 from chaos.kafka.features import Support
@@ -23,9 +23,15 @@ class Cluster(test_brokers.Cluster):
     def __init__(self, refused=(), **kwargs):
         super().__init__(**kwargs)
         self.refused = set(refused)
-        brokers = {b: SimpleNamespace(id=b, kafka="3.9.2") for b in self.broker_ids}
-        self.state = SimpleNamespace(driver="process", node=brokers.__getitem__, zookeeper=None)
+        self.nodes = {b: SimpleNamespace(id=b, kafka="3.9.2") for b in self.broker_ids}
+        self.state = SimpleNamespace(driver="process", node=self.nodes.__getitem__, zookeeper=None)
         self.running = dict.fromkeys(self.broker_ids, "3.9.2")
+        self.controller_ids, self.node_ids = [], list(self.broker_ids)
+
+    def dedicate(self, controllers):
+        self.controller_ids, self.node_ids = controllers, [*controllers, *self.broker_ids]
+        for node in controllers:
+            self.nodes[node], self.running[node] = SimpleNamespace(id=node, kafka="3.9.2"), "3.9.2"
 
     def prepare_release(self, release, on_progress):
         pass
@@ -67,7 +73,7 @@ def world(monkeypatch) -> World:
     world.kafka.metadata = metadata
     world.kafka.unhealthy = lambda partitions: [f"broker {b} is down" for b in cluster.down]
     monkeypatch.setattr("chaos.faults.upgrades.stop_controlled", lambda broker, world: cluster.stop_broker(broker))
-    monkeypatch.setattr(features, "support", lambda kafka, broker: level_of(cluster.running[broker]))
+    monkeypatch.setattr("chaos.faults.upgrades.supported", lambda node, world: level_of(cluster.running[node]))
     return world
 
 
@@ -88,8 +94,29 @@ def test_an_upgrade_restarts_each_broker_and_is_proven_by_logs_and_versions(worl
     assert fault.proof(world) == (
         "broker 1, 2, 3 logged Kafka 4.0.2, and ApiVersions went from metadata.version 21 to metadata.version 25"
     )
-    assert [step["broker"] for step in fault.evidence["steps"]] == [1, 2, 3]
+    assert [step["node"] for step in fault.evidence["steps"]] == ["broker 1", "broker 2", "broker 3"]
     assert fault.heal(world) == "broker 1, 2, 3 runs 4.0.2"
+
+
+def test_dedicated_controllers_come_before_the_brokers_and_go_back_after_them(world):
+    world.kafka.quorum = lambda: SimpleNamespace(leader=101, ends={101: 90, 102: 88})
+    world.cluster.dedicate([101, 102])
+    build(to="4.0.2").inject(world)
+    assert [node for act, node in world.cluster.operations if act == "start"] == [101, 102, 1, 2, 3]
+    world.cluster.operations.clear()
+    fault = build("cluster.downgrade", to="3.9.2")
+    assert fault.inject(world).startswith("controller 101, 102 and broker 1, 2, 3 from 4.0.2 to 3.9.2")
+    assert [node for act, node in world.cluster.operations if act == "start"] == [1, 2, 3, 101, 102]
+    assert fault.proof(world) is not None
+
+
+def test_a_voter_that_is_behind_is_no_proof(world):
+    world.kafka.quorum = lambda: SimpleNamespace(leader=101, ends={101: 90, 102: 88})
+    world.cluster.dedicate([101, 102])
+    fault = build(to="4.0.2")
+    fault.inject(world)
+    world.kafka.quorum = lambda: SimpleNamespace(leader=101, ends={101: 90, 102: 20})
+    assert fault.proof(world) is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +137,7 @@ def test_an_upgrade_without_its_effect_has_no_proof(world, change):
 
 def test_versions_that_did_not_change_are_no_proof_although_the_log_says_so(world, monkeypatch):
     fault = build(to="4.0.2")
-    monkeypatch.setattr(features, "support", lambda kafka, broker: level_of("3.9.2"))
+    monkeypatch.setattr("chaos.faults.upgrades.supported", lambda node, world: level_of("3.9.2"))
     fault.inject(world)
     assert fault.proof(world) is None
 
@@ -184,7 +211,7 @@ def finalized(world, monkeypatch) -> list[dict[str, int]]:
         levels.update(changes)
 
     offered = {"metadata.version": (7, 25), "group.version": (0, 1), "kraft.version": (0, 1)}
-    monkeypatch.setattr(features, "support", lambda kafka, broker: Support({}, offered, dict(levels)))
+    monkeypatch.setattr("chaos.faults.upgrades.supported", lambda node, world: Support({}, offered, dict(levels)))
     monkeypatch.setattr(features, "update", update)
     world.cluster.note_refinalized = lambda: requests.append({})
     return requests
@@ -201,12 +228,10 @@ def test_features_go_to_the_levels_of_the_release_except_that_of_the_quorum(worl
 def test_one_broker_without_the_new_level_is_no_proof(world, finalized, monkeypatch):
     fault = build("cluster.finalize", features={"group.version": 1})
     fault.inject(world)
-    real = features.support
-    behind = Support({}, {}, {"metadata.version": 21})
-    monkeypatch.setattr(features, "support", lambda kafka, broker: behind if broker == 3 else real(kafka, broker))
-    assert fault.proof(world) is None
-    monkeypatch.setattr(features, "support", lambda kafka, broker: None if broker == 3 else real(kafka, broker))
-    assert fault.proof(world) is None
+    real, behind = upgrades.supported, Support({}, {}, {"metadata.version": 21})
+    for found in (behind, None):
+        monkeypatch.setattr(upgrades, "supported", lambda n, world, found=found: found if n == 3 else real(n, world))
+        assert fault.proof(world) is None
 
 
 def test_features_that_are_final_already_are_refused(world, finalized):

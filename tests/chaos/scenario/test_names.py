@@ -38,7 +38,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 # Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
 OTHER_TEXTS = {
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
-    "Cluster": {"kafka", "bootstrap", "config", "racks"},
+    "Cluster": {"kafka", "bootstrap", "config", "racks", "features"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Expect": {"client_errors"},
     "_Contract": {"client_errors"},

@@ -7,6 +7,7 @@ import pytest
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import resolve
 
 UP = "name: up, kind: cluster.upgrade, target: {all_brokers: true}, when: {at: 1s}"
 ONE = "name: one, kind: cluster.upgrade, target: {broker: 1}, when: {at: 1s}"
@@ -20,7 +21,7 @@ def scenario(*faults: str, cluster: str = "kafka: 3.9.2") -> Scenario:
     items = "\n".join(f"  - {fault if fault.startswith('{') else f'{{{fault}}}'}" for fault in faults)
     return parse(
         f"title: t\ncluster: {{{cluster}}}\ntopics: [{{name: orders}}]\nproducers: [{{name: shop, topic: orders}}]\n"
-        f"faults:\n{items}",
+        f"faults:\n{items or '  []'}",
         "x",
     )
 
@@ -93,7 +94,7 @@ def test_a_possible_change_is_accepted(cluster: str, faults: list[str], releases
         (
             "kafka: 3.9.2",
             [f"{ONE}, to: 4.0.2", FINAL.replace("up.", "one.")],
-            "brokers run 4.0.2 and 3.9.2; upgrade all",
+            "the nodes run 4.0.2 and 3.9.2; upgrade all",
         ),
         ("kafka: 3.9.1", [f"{UP}, to: 3.9.2", FINAL], "the features of 3.9 are final already"),
         (
@@ -102,6 +103,19 @@ def test_a_possible_change_is_accepted(cluster: str, faults: list[str], releases
             "with ZooKeeper there are none",
         ),
         ("kafka: 3.9.2", [f"{UP}, to: 4.0.2", f"{FINAL}, features: {{group: 1}}"], "did you mean group.version?"),
+        (
+            "kafka: 3.9.2, brokers: 1, controllers: 1",
+            [f"{ONE}, to: 4.0.2", FINAL.replace("up.", "one.")],
+            "the nodes run 3.9.2 and 4.0.2; upgrade all of them before, by all_brokers: true",
+        ),
+        ("kafka: 4.3.1, features: {share: 1}", [], "'share' is no feature (did you mean share.version?)"),
+        (
+            "kafka: 3.9.2, features: {group.version: 1}",
+            [],
+            "cluster.features: Kafka 3.9.2 has none; choose 4.0 or later",
+        ),
+        ("kafka: 4.3.1, features: {metadata.version: 25}", [], "metadata.version is that of the release; begin with"),
+        ("kafka: 2.8.2, features: {group.version: 1}", [], "cluster.features: with ZooKeeper there are none"),
         ("kafka: 3.4.1", [f"{UP}, to: 3.9.2", ISOLATE], "from 3.9 on controllers have advertised addresses"),
         ("kafka: 3.9.2, driver: docker", [f"{UP}, to: 4.0.2"], "needs change_release, which the docker driver cannot"),
     ],
@@ -110,3 +124,8 @@ def test_an_impossible_change_is_refused_with_place_and_reason(cluster: str, fau
     with pytest.raises(ScenarioError) as refused:
         scenario(*faults, cluster=cluster)
     assert message in str(refused.value)
+
+
+def test_a_run_records_the_releases_that_its_brokers_change_to() -> None:
+    found = resolve(scenario(f"{UP}, to: 4.3.1"), run_id="r", name="r", created_us=0, seed=1, overrides=[]).versions
+    assert (found["kafka"], found["kafka later"]) == ("3.9.2", "4.3.1")
