@@ -45,9 +45,9 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
         for node in self.brokers:
             able(world.cluster, Kill).kill_broker(node)
         role = "the active controller" if self._active in self.brokers else f"{self._active} is the active controller"
-        left = len(targets.controllers(world)) - len(self.brokers)
-        majority = f"; {left} controllers are left, no majority" if self._stalls(world) else ""
-        return f"killed {self.resolved}, {role} in epoch {self._epoch}{majority}"
+        count = len(targets.controllers(world))
+        left = f"; {count - len(self.brokers)} of {count} controllers left, no majority" if self._stalls(world) else ""
+        return f"killed {self.resolved}, {role} in epoch {self._epoch}{left}"
 
     def _stalls(self, world: World) -> bool:
         """Return whether the controllers that are left are no majority."""

@@ -32,7 +32,7 @@ from chaos.run.directory import Run
 
 
 def test_the_capabilities_of_processes_and_containers() -> None:
-    of_processes = {"wipe", "cut_log", "limit_disk"}
+    of_processes = {"wipe", "cut_log", "limit_disk", "change_release"}
     assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
     assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
@@ -232,8 +232,8 @@ def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, r
     assert len({meta.split("directory.id=")[1] for meta in metas}) == 3
     assert state.load(run) == created
     assert not any(b.process for b in created.brokers)
-    with pytest.raises(ClusterError, match="no broker 4; there are 1, 2, 3"):
-        created.broker(4)
+    with pytest.raises(ClusterError, match="no node 4; there are 1, 2, 3"):
+        created.node(4)
 
 
 def test_with_zookeeper_nothing_is_formatted_and_the_server_is_saved(run: Run, release: Release) -> None:

@@ -114,7 +114,7 @@ def test_without_a_majority_it_is_proven_that_no_change_is_possible(monkeypatch:
     accepted = True
     monkeypatch.setattr(controllers.admin, "accepts_changes", lambda kafka, timeout_s: accepted)
     fault, world = kill_of(controllers="majority"), world_of()
-    assert fault.inject(world).endswith("; 1 controllers are left, no majority")
+    assert fault.inject(world).endswith("; 1 of 3 controllers left, no majority")
     assert fault.proof(world) is None, "the active controller still answers"
     world.kafka.found = None
     assert fault.proof(world) is None, "a topic could be created"

@@ -46,6 +46,7 @@ def test_a_rule_is_complete(check: str) -> None:
     expected = {"write": [["orders"]], "read": [], "group": [["billing", "group"]]}
     expected["read"] = [["billing", "group", "job/1"], ["billing", "group"], ["billing"]]
     expected["share"] = [["orders"]]  # the audit counts them in share groups, which are no readers
+    expected["quorum"] = [["controllers"]]
     assert scopes in expected[ANOMALIES[check].path]
 
 
@@ -59,7 +60,7 @@ def test_the_checks_that_compare_times() -> None:
         *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
         *("zombie_commit", "precommitted_read", "hanging_transaction"),
         *("returned_record", "expired_commit", "lost_commit"),
-        *("redelivered_share", "miscounted_share", "lock_overrun"),
+        *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers"),
     } == NEED_CLOCK
 
 
