@@ -61,6 +61,7 @@ def settings_that_mattered(result: Result, resolved: Resolved) -> list[Setting]:
 def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     """Yield the name, the settings and the defaults of each part of the scenario."""
     config = scenario.cluster.config
+    yield "cluster", _layout(scenario), {"(controllers)": "every broker", "(racks)": "none"}
     # settings of topics are listed with each topic, and with the brokers only if the brokers set them
     yield "brokers", config, {k: v for k, v in _BROKER.items() if k not in _TOPIC or k in config}
     inherited = {k: v for k, v in config.items() if k in _TOPIC}  # they are the defaults of a topic
@@ -73,7 +74,19 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
             yield f"share group {consumer.group}", {**consumer.settings, **consumer.config}, SHARE_DEFAULTS
             continue
         defaults = _defaults(scenario, consumer, _CONSUMER)
-        yield f"consumer {consumer.name}", {**settings_of(consumer), **_commits(consumer)}, {**defaults, **_COMMIT}
+        rack: dict[str, Scalar] = {"client.rack": consumer.rack} if consumer.rack else {}
+        own = {**settings_of(consumer), **_commits(consumer), **rack}
+        yield f"consumer {consumer.name}", own, {**defaults, **_COMMIT}
+
+
+def _layout(scenario: Scenario) -> dict[str, Scalar]:
+    """Return the dedicated controllers, and the racks of the brokers, as far as the cluster has them."""
+    cluster, found = scenario.cluster, dict[str, Scalar]()
+    if cluster.controllers is not None:
+        found["(controllers)"] = f"{cluster.controllers} dedicated"
+    if cluster.racks:
+        found["(racks)"] = ", ".join(cluster.racks)
+    return found
 
 
 def _defaults(scenario: Scenario, entry: Producer | Consumer, librdkafka: Values) -> Values:

@@ -193,7 +193,12 @@ def test_settings_named_by_findings_come_first_then_those_that_differ(tmp_path: 
     assert rows[0] == ("producer shop", "acks", "1", "all")
     assert ("topic orders", "min.insync.replicas", "1", "1") in rows
     assert ("consumer billing", "max.poll.interval.ms", "6000", "300000") in rows
-    assert not any(name == "linger.ms" for _, name, _, _ in rows)
+    assert not any(name in ("linger.ms", "(controllers)", "(racks)") for _, name, _, _ in rows)
+    layout = {"cluster": resolved.scenario.cluster.model_copy(update={"controllers": 3, "racks": ["a", "b"]})}
+    other = resolved.model_copy(update={"scenario": resolved.scenario.model_copy(update=layout)})
+    rows_of = [s for s in settings_that_mattered(result, other) if s.part == "cluster"]
+    found = {s.name: (s.value, s.default) for s in rows_of}
+    assert found == {"(controllers)": ("3 dedicated", "every broker"), "(racks)": ("a, b", "none")}
 
 
 def test_times_have_units_and_a_sign() -> None:
