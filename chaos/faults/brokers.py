@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from chaos.cluster.api import Kill, Pause, Start, able
+from chaos.cluster.api import Kill, Pause, Start, Stop, able
 from chaos.errors import AftershockError
 from chaos.faults import targets
 from chaos.faults.base import Fault, World
@@ -190,10 +190,14 @@ class OneByOne(Fault[S]):
 
 
 class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
-    """Stop each broker, start it, wait for full ISRs, then continue with the next one.
+    """Stop each broker, start it, wait for full ISRs, then continue with the next one. Controllers come first.
 
-    Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again.
+    Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again. With dedicated
+    controllers, the active one gave up its role, too: the epoch is higher.
     """
+
+    _epochs: tuple[int, int]
+    """The epoch of the active controller before and after the restart of dedicated controllers."""
 
     _stopped: list[int]
     _handed_over: dict[int, int]
@@ -205,6 +209,9 @@ class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
         self._wait_in_sync("before the restart", world)
         self._stopped, self._handed_over, self.begun = [], {}, True
         self.evidence["steps"] = steps = list[dict[str, object]]()
+        if world.cluster.controller_ids:
+            self.resolved = f"controllers {', '.join(map(str, world.cluster.controller_ids))}, {self.resolved}"
+            self._epochs = self._restart_controllers(world)
         for broker in world.cluster.broker_ids:
             self._stopped.append(broker)
             partitions = stop_controlled(broker, world)
@@ -216,14 +223,28 @@ class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
             self._handed_over[broker] = len(partitions)
         return f"restarted {self.resolved} one after another"
 
+    def _restart_controllers(self, world: World) -> tuple[int, int]:
+        """Restart the controllers, the active one last, and return the epoch before and after."""
+        active, before = targets.controller(world)
+        for node in sorted(world.cluster.controller_ids, key=lambda node: (node == active, node)):
+            self._stopped.append(node)
+            able(world.cluster, Stop).stop_broker(node)
+            able(world.cluster, Start).start_broker(node)
+            _, after = targets.controller(world)
+        return before, after
+
     def _effect(self, world: World) -> str | None:
         metadata, all_brokers = world.observer.metadata, set(world.cluster.broker_ids)
+        if world.cluster.controller_ids and self._epochs[0] >= self._epochs[1]:
+            return None
         if metadata is None or not set(metadata.brokers) >= all_brokers:
             return None
         if set(self._handed_over) != all_brokers or self._out_of_sync(world):
             return None
         shares = ", ".join(f"broker {broker} handed over {count}" for broker, count in self._handed_over.items())
-        return f"each broker left the metadata after its handover and came back in sync; {shares} partitions"
+        proof = f"each broker left the metadata after its handover and came back in sync; {shares} partitions"
+        epochs = " to ".join(map(str, self._epochs)) if world.cluster.controller_ids else ""
+        return f"{proof}; the epoch of the active controller went from {epochs}" if epochs else proof
 
     def _undo(self, world: World) -> str:
         """Start the broker that a failed restart left down."""

@@ -52,7 +52,10 @@ class BrokerStop(FaultSpec):
 
 
 class RollingRestart(FaultSpec):
-    """Restart the brokers one by one, each after all replicas are in sync; healed by a start of those that are down."""
+    """Restart the brokers one by one, each after all replicas are in sync; healed by a start of those that are down.
+
+    Dedicated controllers are restarted before them, one by one, the active one last.
+    """
 
     targets = frozenset({"all_brokers"})
     needs = frozenset({"stop", "start"})

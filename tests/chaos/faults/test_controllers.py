@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import FAULTS, controllers
+from chaos.faults import FAULTS, brokers, controllers
 from chaos.faults.base import World
 from chaos.kafka.quorum import Quorum
 from chaos.scenario.faults import controllers as specs
@@ -126,3 +126,29 @@ def test_without_a_majority_it_is_proven_that_no_change_is_possible(monkeypatch:
     world.kafka.found = ACTIVE
     assert "250 records were acknowledged" in fault.heal(world)
     assert fault.evidence["acked_without_controller"] == 250
+
+
+def restart_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a rolling restart of which the steps for brokers succeed."""
+    spec = brokers.specs.RollingRestart(
+        name="r", kind="cluster.rolling_restart", target=Target(all_brokers=True), when=Trigger(at=0)
+    )
+    monkeypatch.setattr(brokers, "stop_controlled", lambda broker, world: [broker])
+    monkeypatch.setattr(brokers, "is_gone", lambda broker, world: True)
+    monkeypatch.setattr(brokers.RollingRestart, "_out_of_sync", lambda self, world: [])
+    return FAULTS[spec.kind](spec)
+
+
+def test_a_rolling_restart_begins_with_the_controllers_and_the_active_one_is_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault, world = restart_of(monkeypatch), world_of()
+    observer = SimpleNamespace(metadata=SimpleNamespace(brokers=(1, 2, 3)))
+    world = World(world.scenario, world.cluster, world.fleet, observer, world.kafka, world.rng)  # type: ignore[arg-type]
+    fault.inject(world)
+    stopped = [node for operation, node in world.cluster.operations if operation == "stop"]
+    assert stopped == [101, 103, 102] and not world.cluster.down
+    assert fault.resolved == "controllers 101, 102, 103, brokers 1, 2, 3"
+    assert fault.proof(world) is None, "the active controller kept its epoch"
+    fault._epochs = (7, 9)
+    assert str(fault.proof(world)).endswith("; the epoch of the active controller went from 7 to 9")
