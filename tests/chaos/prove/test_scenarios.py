@@ -37,6 +37,14 @@ def test_replicas_with_every_record_come_back_after_the_one_without(tmp_path: Pa
     assert found["leader-power"] == {"after": "3s"}  # its proof may need the followers
 
 
+def test_the_other_fault_does_not_wait_for_a_proof_that_needs_a_quorum(tmp_path: Path) -> None:
+    app = read(tmp_path, APPS["reliable"])
+    alone = scenario_of(app, sets(app)["followers-crash"])["faults"][0]
+    second = scenario_of(app, sets(app)["followers-crash+leader-power"])["faults"][1]
+    assert alone["heal"] == {"after": "4s"}
+    assert second["when"] == {"after": "followers-crash + 1500ms"}
+
+
 def test_a_fault_of_all_replicas_is_healed_without_a_proof(tmp_path: Path) -> None:
     app = read(tmp_path, APPS["reliable"])
     (power,) = scenario_of(app, sets(app)["all-power"])["faults"]
