@@ -277,7 +277,7 @@ def answered(node: int, world: World) -> Support:
 
 
 def named(nodes: Iterable[int], world: World) -> str:
-    """Return nodes by role, such as `controllers 101, 102 and brokers 1, 2, 3`."""
+    """Return nodes by role, such as `controller 101, 102 and broker 1, 2, 3`."""
     controllers = [n for n in nodes if n in world.cluster.controller_ids]
     parts = {"controller": controllers, "broker": [n for n in nodes if n not in controllers]}
     return " and ".join(f"{role} {', '.join(map(str, found))}" for role, found in parts.items() if found)

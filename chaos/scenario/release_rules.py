@@ -49,11 +49,6 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
         where = f"faults[{i}]"
         if not isinstance(fault, ReleaseChange | ClusterFinalize):
             continue
-        if setup.cluster.controllers:
-            yield (
-                f"{where}: {fault.kind} changes brokers only, and brokers must not be newer than their controllers; "
-                "leave cluster.controllers out, so that each broker is a controller too"
-            )
         if former is not None and former.name not in _awaited(fault, faults):
             yield (
                 f"{where}.when: begins while {former.name} may be under way; "
@@ -96,10 +91,10 @@ def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline
             f"from {_text(KRAFT_SINCE)} on"
         )
     elif isinstance(fault, ClusterDowngrade):
-        yield from _downgrade_problems(where, fault, now)
+        yield from _downgrade_problems(setup, where, fault, now)
 
 
-def _downgrade_problems(where: str, fault: ClusterDowngrade, now: Timeline) -> Iterator[str]:
+def _downgrade_problems(setup: Setup, where: str, fault: ClusterDowngrade, now: Timeline) -> Iterator[str]:
     final, refused = _text(now.final), line_of(fault.to) < now.final
     if refused and not fault.refused:
         yield (
@@ -108,6 +103,11 @@ def _downgrade_problems(where: str, fault: ClusterDowngrade, now: Timeline) -> I
         )
     elif fault.refused and not refused:
         yield f"{where}.refused: {fault.to} is not refused, because only the features of {final} are final"
+    elif fault.refused and setup.cluster.controllers:
+        yield (
+            f"{where}.refused: dedicated controllers refuse an older broker, and its log does not name the reason; "
+            "leave cluster.controllers out, so that each broker is a controller too"
+        )
 
 
 def _cut_problems(where: str, fault: ReleaseChange, now: Timeline, faults: Sequence[FaultSpec]) -> Iterator[str]:

@@ -45,6 +45,7 @@ def scenario(*faults: str, cluster: str = "kafka: 3.9.2") -> Scenario:
         ),
         ("kafka: 4.0.2", [f"{DOWN.replace('after: up.proven', 'at: 1s')}, to: 3.9.2, refused: true"], ["3.9.2"]),
         ("kafka: 3.9.2", [f"{UP}, to: 4.3.1", ISOLATE], ["4.3.1"]),
+        ("kafka: 3.9.2, controllers: 3", [f"{UP}, to: 4.3.1", FINAL], ["4.3.1"]),
         (
             "kafka: 3.9.2",
             [f"{UP}, to: 4.0.2", FINAL, f"{DOWN.replace('up.', 'final.')}, to: 3.9.2, refused: true"],
@@ -95,6 +96,11 @@ def test_a_possible_change_is_accepted(cluster: str, faults: list[str], releases
             "kafka: 3.9.2",
             [f"{ONE}, to: 4.0.2", FINAL.replace("up.", "one.")],
             "the nodes run 4.0.2 and 3.9.2; upgrade all",
+        ),
+        (
+            "kafka: 4.0.2, controllers: 3",
+            [f"{DOWN.replace('after: up.proven', 'at: 1s')}, to: 3.9.2, refused: true"],
+            "dedicated controllers refuse an older broker, and its log does not name the reason",
         ),
         ("kafka: 3.9.1", [f"{UP}, to: 3.9.2", FINAL], "the features of 3.9 are final already"),
         (
