@@ -17,6 +17,7 @@ ADDED = (
     *("lost_key", "resurrected_key", "returned_record", "expired_commit", "lost_commit"),
     *("missing_output", "duplicate_output", "unconsumed_output", "wrong_count"),
     *SHARES,
+    "competing_controllers",
 )
 """Kinds that the audit finds since the run was made."""
 COUNTED_SINCE: dict[str, Any] = {

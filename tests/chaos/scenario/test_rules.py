@@ -95,7 +95,6 @@ def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> N
         ("controllers: 3", "broker.kill, target: {controller: true}", "the active controller is no broker"),
         ("controllers: 3", "broker.pause, target: {controllers: all}", "target controllers does not fit this fault"),
         ("controllers: 3", "wire.drop, target: {controller: true}", "this fault is for brokers; choose a broker"),
-        ("controllers: 3, kafka: 4.2.1", "cluster.upgrade, target: {all_brokers: true}, to: 4.3.1", "not be newer"),
         ("controllers: 3", "broker.kill, target: {broker: 101}", "brokers are numbered 1 to 3, not 101"),
         (
             "controllers: 3",

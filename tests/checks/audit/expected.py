@@ -18,6 +18,8 @@ MISSING = frozenset({"skipped_delivery", "lost_processing", "stalled_delivery", 
 UNLOCATED = frozenset(f"{check}.undetermined" for check in ("lost_write", "lost_key", "torn_transaction"))
 UNJUDGED = "overcommit.undetermined"
 MISCOUNTED = "miscounted_share|miscounted_share.undetermined"
+WHOLE_RUN = frozenset({"competing_controllers"})
+"""Checks of the whole run, which no row of one history shows: tests/checks/audit/test_quorum.py has their cases."""
 HANGS = frozenset({"hanging_transaction"})
 """Where the row is what ended the wait of the last stable offset."""
 

@@ -288,7 +288,7 @@ def static_members(rng: random.Random, rows: Rows) -> None:
 @planted
 def output_of_another_input(rng: random.Random, rows: Rows) -> None:
     """An output names another input: one has none then, and one has two, or was not committed."""
-    outputs = [r for r in rows["log"] if r.get("input_topic")]
+    outputs = [r for r in rows["log"] if r.get("input_topic") and r["input_offset"] is not None]
     if outputs:
         output = rng.choice(outputs)
         output["input_offset"] = max(0, output["input_offset"] + rng.choice([-1, 1, 50]))

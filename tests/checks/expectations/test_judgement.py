@@ -541,7 +541,7 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     assert found["lost_write", "", ""].verdict == "pass"
 
 
-RACKS = SCENARIO.replace("topics:", "cluster: {racks: [a, b, c]}\ntopics:", 1).replace(
+RACKS = SCENARIO.replace("cluster: {brokers: 3}", "cluster: {brokers: 3, racks: [a, b, c]}").replace(
     "members: 2, topics: [orders]", "members: 2, rack: b, topics: [orders]"
 )
 

@@ -93,11 +93,12 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
     it was found: then all of it is in the group's range, whatever auto.offset.reset says (KIP-1327).
 
     Made later: the observer looked before the group began, and first saw the partition more than 3 s (a look of three
-    brokers that do not answer) after, time in which nobody answered not counted.
+    brokers that do not answer) after, time in which nobody answered not counted. A partition that was not read back is
+    left out: where it begins is not known.
     """
     reader, topic, partition = scope
     facts, turns = case.facts(reader), reading.get(scope, [])
-    if topic in case.lives.of:
+    if topic in case.lives.of or not case.range_of(topic, partition):
         return False
     if turns and not (turns[0].found_nothing and turns[0].source in (None, "reset")):
         return False
