@@ -24,18 +24,14 @@ ACTS = {
 
 def start(run: Run, broker: int) -> None:
     """Start a broker without a wait, as `systemctl start` does: the attached driver waits."""
-    from chaos.cluster.brokers.jvm import start as start_jvm
-    from chaos.cluster.brokers.startup import job  # on use: the other verbs must be fast
-    from chaos.cluster.process.driver import ProcessCluster
+    from chaos.cluster.process.driver import ProcessCluster  # on use: the other verbs must be fast
 
     # one at a time, because each writes the whole file
     with (run.path / "verbs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         cluster = ProcessCluster.attach(run)
         if not cluster.broker_alive(broker):
-            what = job(run, broker, cluster.state.heap_bytes)
-            spawned = start_jvm(cluster._prepared_release(), what, run, cluster.state.owner)
-            cluster._set_process(broker, "running", spawned)
+            cluster._start(broker)
 
 
 def main(verb: str, run: Run, broker: int) -> None:
