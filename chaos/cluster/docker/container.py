@@ -41,7 +41,7 @@ def create(
     mounts = {str(home): {"bind": _HOME, "mode": "rw"}, str(run.logs): {"bind": _LOGS, "mode": "rw"}}
     if spec.disk_bytes:
         mounts[disk.volume_name(run, node.id)] = {"bind": disk.MOUNT, "mode": "rw"}
-    with engine_errors(f"the container of {role} cannot be made"):
+    with engine_errors(f"the container of {role.replace('-', ' ')} cannot be made"):
         endpoint = client.api.create_endpoint_config(ipv4_address=node.ip)
         container = client.containers.create(
             image,
