@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE
-from checks.audit.engine.blocks import OK
+from checks.audit.arrays import NONE, Columns, Mask
+from checks.audit.engine.blocks import OK, UNKNOWN
 from checks.audit.engine.counters import TRANSACTION_WRITERS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.observed import Span, joined
-from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
+from checks.audit.facts.run_facts import ABORTED, COMMITTED
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, present
@@ -22,7 +22,7 @@ from checks.audit.undecided import OPEN, Reason
 HANGS_US = 10_000_000
 """Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
 IN_TRANSACTIONS = total("in_transactions")
-"""Acknowledged records sent in transactions of known end, by topic."""
+"""Records sent in transactions of known end that `torn_transaction` judges, by topic."""
 STABLE_OFFSETS = total("stable_offsets")
 """Observed changes of last stable offsets, by topic."""
 
@@ -31,13 +31,14 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     """Report records on the wrong side of their transaction.
 
     These are the acknowledged records of a committed transaction that read_committed readers do not see (hidden, or
-    absent and not evicted), and those of an aborted one that they see. Undetermined if their visibility is unknown. If
-    the client never learned the end of a transaction, either side is right. In a compacted topic, `lost_key` judges
-    absent records.
+    absent and not evicted), and those of an aborted one that they see. A record of an aborted transaction is judged
+    without an acknowledgement too: its request may arrive after the abort, in the next transaction (KIP-890).
+    Undetermined if their visibility is unknown. If the client never learned the end of a transaction, either side is
+    right. In a compacted topic, `lost_key` judges absent records.
     """
     _count_transactional(b, tally)
     s = b.sends
-    inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
+    inside = np.flatnonzero(_judged(s))
     inside = inside[~b.of_ended(inside)]
     evicted, unsure = b.absent(inside)
     evicted |= b.in_compacted(inside)
@@ -53,6 +54,21 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     b.report(
         "torn_transaction", s, inside[np.array([isinstance(w, str) and bool(w) for w in whys], np.bool_)], shown, tally
     )
+
+
+def _judged(sends: Columns) -> Mask:
+    """Return which sends to judge: acknowledged ones of known end, and unknown ones of aborted transactions.
+
+    An unknown send whose record was sent again is left out, because its copy may be that of the other send.
+    """
+    acknowledged = (sends["outcome"] == OK) & np.isin(sends["end"], (COMMITTED, ABORTED))
+    unknown: Mask = (sends["outcome"] == UNKNOWN) & (sends["end"] == ABORTED)
+    if unknown.any():
+        records = np.stack([sends["seq"], sends["incarnation"]])
+        _, record, times = np.unique(records, axis=1, return_inverse=True, return_counts=True)
+        unknown &= times[record.reshape(-1)] == 1
+    judged: Mask = acknowledged | unknown
+    return judged
 
 
 def _torn(b: ProducerBlock, i: int, evicted: bool, unsure: Reason | None) -> str | Reason:
@@ -77,8 +93,7 @@ def _count_transactional(b: ProducerBlock, tally: Tally) -> None:
     if not b.facts.transactions:
         return
     s = b.all_sends
-    inside = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (COMMITTED, ABORTED)))
-    for topic, rows in b.by_topic(s, inside):
+    for topic, rows in b.by_topic(s, np.flatnonzero(_judged(s))):
         tally.add(IN_TRANSACTIONS, topic, value=len(rows))
 
 

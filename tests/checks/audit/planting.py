@@ -248,6 +248,19 @@ def torn_transaction(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def late_produce(rng: random.Random, rows: Rows) -> None:
+    """A record of an aborted transaction is written after the abort, and perhaps committed with the next one."""
+    aborted = {(t["producer"], t["incarnation"], t["txn"]) for t in rows["transactions"] if t["outcome"] == "aborted"}
+    sends = [s for s in rows["sends"] if (s["producer"], s["incarnation"], s.get("txn")) in aborted]
+    if sends:
+        send = rng.choice(sends)
+        send |= {"outcome": "unknown", "offset": rng.choice([None, send["offset"]])}
+        for record in rows["log"]:
+            if (record["producer"], record["seq"]) == (send["producer"], send["seq"]):
+                record["committed"] = rng.choice([True, True, False, None])
+
+
+@planted
 def precommitted_read(rng: random.Random, rows: Rows) -> None:
     if row := _one(rng, rows, "deliveries"):
         row["polled_us"] -= rng.choice([10, 1_500, 9_000])

@@ -1508,6 +1508,31 @@ def part_of_an_aborted_transaction_is_seen(s: Story) -> None:
     s.in_transaction(1, "aborted", 0, 1).rows["log"][-1]["committed"] = True
 
 
+@story(torn_transaction=1)
+def an_unknown_record_of_an_aborted_transaction_is_seen(s: Story) -> None:
+    s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).log(0, 0).in_transaction(2, "committed", 1)
+
+
+@story()
+def an_unknown_record_of_an_aborted_transaction_is_hidden(s: Story) -> None:
+    s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).log(0, 0, committed=False)
+
+
+@story(torn_transaction__undetermined=1)
+def nobody_knows_who_sees_an_unknown_record_of_an_aborted_transaction(s: Story) -> None:
+    s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).log(0, 0, committed=None)
+
+
+@story()
+def an_unknown_record_of_a_transaction_of_unknown_end_is_seen(s: Story) -> None:
+    s.send(0, outcome="unknown", txn=1).transaction(1, "unknown", s.now).log(0, 0)
+
+
+@story()
+def an_unknown_record_of_an_aborted_transaction_is_sent_again(s: Story) -> None:
+    s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).in_transaction(2, "committed", 0)
+
+
 @story()
 def a_transaction_of_unknown_end_is_seen(s: Story) -> None:
     s.in_transaction(1, "unknown", 0, seen=True).in_transaction(2, "unknown", 1, seen=False)

@@ -15,7 +15,8 @@ def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
     for send in case.rows["sends"]:
         if send["outcome"] == "fail":
             _resurrected(case, send, verdict)
-        if send["outcome"] == "ok" and case.fate(send) in ("committed", "aborted"):
+        if _may_be_torn(case, send):
+            verdict.looked_at.append(("torn_transaction", send["topic"]))
             _torn(case, send, verdict)
     for scope in places(case, reading):
         _evicted(case, scope, reading, verdict)
@@ -63,6 +64,14 @@ def _resurrected(case: Case, send: Row, verdict: Judgement) -> None:
         verdict.findings[Finding("resurrected_write", "", send["topic"], *place, *_identity(send))] += 1
     elif any(r["committed"] is None for r in copies):
         verdict.undetermined["resurrected_write", send["topic"]] += 1
+
+
+def _may_be_torn(case: Case, send: Row) -> bool:
+    """Acknowledged in a transaction of known end, or perhaps written late in an aborted one, and never sent again."""
+    again = [s for s in case.rows["sends"] if _identity(s) == _identity(send)]
+    if send["outcome"] == "unknown":
+        return case.fate(send) == "aborted" and len(again) == 1
+    return send["outcome"] == "ok" and case.fate(send) in ("committed", "aborted")
 
 
 def _torn(case: Case, send: Row, verdict: Judgement) -> None:

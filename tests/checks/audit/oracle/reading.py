@@ -273,7 +273,6 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
                 looked["resurrected_key", send["topic"]] += case.is_tombstone(send)
             looked["misplaced_write", send["topic"]] += send["offset"] is not None
             looked["offset_reuse", send["topic"]] += send["offset"] is not None
-            looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")
     for record in case.rows["log"]:
         for check in ("phantom_write", "returned_record"):
             looked[check, record["topic"]] += 1
