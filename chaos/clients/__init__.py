@@ -39,6 +39,7 @@ processor, which reads, transforms and writes, writes all of them.
     {"do": "slow", "per_record_s": 0.02}      add this processing time to each record; 0 restores full speed (consumers)
     {"do": "seek", "offsets": {"orders/0": 9}} continue at these offsets, on the assigned partitions that are named
     {"do": "seek", "ago_s": 5.0}              continue, on every assigned partition, at the first record of that time
+    {"do": "resume"}                          resume all assigned partitions, though none is paused (librdkafka only)
 
 Several clients may be threads of one process (`threads` in the spec). Each writes its own tables, an order with a
 `client` field is for that client only, and every event carries a `client` field.
@@ -55,6 +56,7 @@ the client, not an order.
                   positions {"orders/0": 17}: for each assigned partition the offset after the last processed record, or
                   the start position; a partition without a known start position is left out,
                   member_id and generation (null in assign mode); after a seek: sought [["orders/0", from, to], ...]
+                  after orders to resume: resumed (their number)
                   in a session cluster: task_managers {"orders/0": "job-1.1"}, which read the assigned partitions
         both: after responses with a throttle time: throttled {"producer": [number, longest time in ms]}, as the side
                   (producer or consumer) that they belong to

@@ -30,6 +30,7 @@ class Channel:
     ignoring_reports: the order to ignore delivery reports was received.
     per_record_s: extra processing time of each record, in seconds.
     seeks: orders to seek that are not done yet.
+    resumes: number of orders to resume.
     """
 
     def __init__(self, client: str | None = None) -> None:
@@ -37,6 +38,7 @@ class Channel:
         self.started = self.stopping = self.orphaned = self.ignoring_reports = False
         self.per_record_s = 0.0
         self.seeks: deque[dict[str, Any]] = deque()
+        self.resumes = 0
         self._client = client
         self._last_progress: dict[str, Any] = {}
         self._next_progress = 0.0
@@ -58,6 +60,8 @@ class Channel:
                 self.per_record_s = float(order["per_record_s"])
             case "seek":
                 self.seeks.append(order)
+            case "resume":
+                self.resumes += 1
             case unknown:
                 raise ValueError(f"unknown order {unknown!r}")
 

@@ -226,6 +226,24 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
         return f"{self.resolved} is in its group"
 
 
+class ConsumerResume(ClientFault[specs.ConsumerResume], spec=specs.ConsumerResume):
+    """A consumer that resumes partitions which are not paused. Proof: it reports that it did."""
+
+    _before: int
+
+    def _inject(self, world: World) -> str:
+        self._before, self.begun = self._resumed(world), True
+        world.fleet.order(self.resolved, {"do": "resume"})
+        return f"ordered {self.resolved} to resume its partitions"
+
+    def _effect(self, world: World) -> str | None:
+        done = self._resumed(world) > self._before
+        return f"{self.resolved} resumed its partitions, none of which was paused" if done else None
+
+    def _resumed(self, world: World) -> int:
+        return int(world.fleet.state(self.resolved).progress().get("resumed", 0))
+
+
 class ConsumerFence(MemberFault[specs.ConsumerFence], spec=specs.ConsumerFence):
     """Two processes with one group.instance.id: the broker accepts the later one and fences the earlier one (KIP-345).
 

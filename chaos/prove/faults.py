@@ -36,7 +36,7 @@ LEFT_OUT = {
     "consumer.churn": "several consumer-leave, one after another",
     "consumer.fence": "needs static membership",
     "consumer.join": "a planned change; consumer-leave has a rebalance, too",
-    "consumer.seek": "an act of the application",
+    **dict.fromkeys(["consumer.seek", "consumer.resume"], "an act of the application"),
     **dict.fromkeys(
         [
             *("topic.add_partitions", "topic.create", "topic.delete", "topic.recreate", "topic.delete_records"),

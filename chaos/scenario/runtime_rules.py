@@ -23,6 +23,7 @@ from chaos.scenario.faults.clients import (
     ClientQuota,
     ConsumerCrash,
     ConsumerPause,
+    ConsumerResume,
     ConsumerSeek,
     ProducerCrash,
     ProducerFence,
@@ -275,6 +276,8 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
     match fault:
         case ConsumerSeek():
             yield from _refusal(where, entry.client, "seek")
+        case ConsumerResume():
+            yield from _refusal(where, entry.client, "resume")
         case ClientQuota():
             yield from _refusal(where, entry.client, "throttle times")
         case ProducerFence():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from chaos.scenario.faults.admin import DeleteTopic, RecreateTopic, ResetShareOffsets
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerSeek
+from chaos.scenario.faults.clients import ConsumerResume, ConsumerSeek
 from chaos.scenario.setup import Setup
 from chaos.scenario.share import LIMIT, RESET, Share
 
@@ -85,5 +85,5 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec, groups: dict[str
     if selector == "group" and value in groups and not isinstance(fault, ResetShareOffsets):
         yield f"{where}.target.group: {value} is a share group, which has no committed offsets"
     shares = {entry.name for entry in setup.shares}
-    if isinstance(fault, ConsumerSeek) and (str(value).partition("/")[0] in shares or value in groups):
-        yield f"{where}: members of a share group cannot seek"
+    if isinstance(fault, ConsumerSeek | ConsumerResume) and (str(value).partition("/")[0] in shares or value in groups):
+        yield f"{where}: members of a share group have no positions"

@@ -29,6 +29,7 @@ class Reader(reader.Reader[Spec, Committer]):
     def __init__(self, spec: Spec, channel: Channel, lifecycle: Lifecycle, group_id: str) -> None:
         super().__init__(spec, channel, lifecycle, Committer)
         self.throttled = Throttled("consumer")
+        self._resumed = 0
         # the scenario's config wins, except over its own commit setting
         self.settings: dict[str, Any] = {
             **connection(spec),
@@ -46,11 +47,19 @@ class Reader(reader.Reader[Spec, Committer]):
 
     def _poll(self) -> list[Message]:
         """Return the records that are there, or the next record when it arrives: never wait for a full batch."""
+        self._resume()
         batch: list[Message] = self.consumer.consume(self._spec.max_poll_records, 0.0)
         if not batch:
             self.write_all()
             batch = self.consumer.consume(1, reader.IDLE_POLL_S)
         return batch
+
+    def _resume(self) -> None:
+        """Obey the orders to resume all partitions."""
+        while self._resumed < self._channel.resumes and self.assignments.numbers:
+            self.settle()
+            self.consumer.resume([TopicPartition(*partition) for partition in self.assignments.numbers])
+            self._resumed += 1
 
     def _seek(self, order: dict[str, Any]) -> Mapping[Partition, int]:
         targets = seek_targets(order, list(self.assignments.numbers), self.consumer)
@@ -65,9 +74,10 @@ class Reader(reader.Reader[Spec, Committer]):
         self.consumer.close()
 
     def more_progress(self) -> dict[str, Any]:
-        """Return the throttled responses."""
+        """Return the throttled responses, and the number of orders to resume that it has obeyed."""
         sides = self.throttled.progress()
-        return {"throttled": sides} if sides else {}
+        resumed = {"resumed": self._resumed} if self._resumed else {}
+        return resumed | ({"throttled": sides} if sides else {})
 
     def _columns(self, batch: Sequence[Message]) -> Columns | None:
         self.look_for_starts(batch)

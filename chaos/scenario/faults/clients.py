@@ -112,6 +112,12 @@ class ConsumerSeek(ConsumerFault):
     )
 
 
+class ConsumerResume(ConsumerFault):
+    """Make a consumer resume its partitions, none of which is paused: nothing changes; there is nothing to heal."""
+
+    kind: Literal["consumer.resume"]
+
+
 class ConsumerPause(ConsumerFault):
     """SIGSTOP a consumer for longer than its session: it becomes a zombie; healed by SIGCONT."""
 

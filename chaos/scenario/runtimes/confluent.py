@@ -53,6 +53,7 @@ TRAITS = Traits(
         "encrypted keys",
         "assign",
         "seek",
+        "resume",
         "checkpoint",
         "checkpoint interval",
         "automatic commits in assign mode",

@@ -40,6 +40,7 @@ Ability = Literal[
     "workers",
     "assign",
     "seek",
+    "resume",
     "checkpoint",
     "checkpoint interval",
     "checkpoints of a producer",

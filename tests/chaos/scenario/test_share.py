@@ -64,7 +64,7 @@ def test_a_share_group_is_no_reader_of_partitions() -> None:
         ),
         (
             {"more": "faults: [{name: f, kind: consumer.seek, target: {member: worker/1}, ago: 1s, when: {acked: 1}}]"},
-            "cannot seek",
+            "have no positions",
         ),
         (
             {"more": "faults: [{name: f, kind: topic.delete, target: {topic: orders}, when: {acked: 1}}]"},
