@@ -18,6 +18,9 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[docker": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),
+    "chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-strimzi": (
+        "chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-statefulset"
+    ),
     "system/test_prove.py": "chaos/prove/test_judge.py",
     "system/test_airflow.py::test_a_proof_runs_through_airflow": "chaos/prove/test_judge.py",
     "system/test_share_groups.py": "checks/audit/test_stories.py::test_story[delivered_beyond_the_limit",

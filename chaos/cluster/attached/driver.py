@@ -100,11 +100,15 @@ class AttachedCluster(Cluster):
         self._take_down("stop", broker, "stopped")
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
+        """Start several brokers together: without a quorum majority, a single broker never becomes ready.
+
+        Wait also for brokers that a supervisor has started again.
+        """
         down = [b for b in brokers if not self.broker_alive(b)]
         with ThreadPoolExecutor(max(1, len(down))) as pool:  # a command may wait for its broker
             list(pool.map(partial(self._command, "start"), down))
-        for broker in down:
+        back = [b for b in brokers if self.state.node(b).state in ("killed", "stopped")]
+        for broker in dict.fromkeys([*down, *back]):
             self._wait_for(partial(self._ready, broker), f"broker {broker} is not ready")
             self._set_status(broker, "running")
 
