@@ -18,7 +18,7 @@ from typing import Self
 
 from chaos.cluster import state
 from chaos.cluster.api import Cluster
-from chaos.cluster.brokers import startup
+from chaos.cluster.brokers import startup, voters
 from chaos.cluster.brokers.jvm import Release, log_of
 from chaos.cluster.brokers.release import new_id
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
@@ -226,6 +226,11 @@ def write_cluster(
         write(node, at.host, at.port, controller_settings(spec, node, controllers or {}, data))
         for node, at in (controllers or {}).items()
     ]
+    for controller in cluster_state.controllers:
+        controller.quorum = (controllers or {})[controller.id].quorum
+    if spec.voters:
+        cluster_state.voters = sorted(controllers or {})[: spec.voters]
+        voters.write_storage(run, spec, controllers or {}, release, cluster_id, deployment.owner)
     cluster_state.save(run.cluster)
     return cluster_state
 

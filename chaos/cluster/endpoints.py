@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.kafka.settings import Scalar
@@ -10,6 +10,8 @@ from chaos.processes.ports import HOST
 
 FIRST_CONTROLLER = 101
 """Node ID of the first dedicated controller of a started cluster; the brokers are numbered from 1."""
+LISTENER = "CONTROLLER"
+"""The name of the listener of controllers."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,19 @@ def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> 
 
 def combined_settings(broker: int, endpoints: Sequence[BrokerEndpoints]) -> dict[str, Scalar]:
     """Return the settings that make a broker a controller too."""
-    voters = ",".join(f"{i}@{e.controller}" for i, e in enumerate(endpoints, start=1))
-    return {"process.roles": "broker,controller", "node.id": broker, **_quorum_of(voters)}
+    voters = (f"{i}@{e.controller}" for i, e in enumerate(endpoints, start=1))
+    return {"process.roles": "broker,controller", "node.id": broker, **_quorum_of("voters", voters)}
 
 
-def quorum_settings(controllers: Mapping[int, ControllerEndpoints]) -> dict[str, Scalar]:
-    """Return the settings with which a node finds the dedicated controllers."""
-    return _quorum_of(",".join(f"{node}@{at.quorum}" for node, at in controllers.items()))
+def quorum_settings(controllers: Mapping[int, ControllerEndpoints], dynamic: bool = False) -> dict[str, Scalar]:
+    """Return the settings with which a node finds the dedicated controllers.
+
+    dynamic: the voters are in the metadata log, and the settings only name nodes to ask (KIP-853).
+    """
+    if dynamic:
+        return _quorum_of("bootstrap.servers", (at.quorum for at in controllers.values()))
+    return _quorum_of("voters", (f"{node}@{at.quorum}" for node, at in controllers.items()))
 
 
-def _quorum_of(voters: str) -> dict[str, Scalar]:
-    return {"controller.quorum.voters": voters, "controller.listener.names": "CONTROLLER"}
+def _quorum_of(setting: str, nodes: Iterable[str]) -> dict[str, Scalar]:
+    return {f"controller.quorum.{setting}": ",".join(nodes), "controller.listener.names": LISTENER}

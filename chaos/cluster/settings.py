@@ -43,6 +43,9 @@ KRAFT_SINCE, ZOOKEEPER_BEFORE = (3, 3), (4, 0)
 ADVERTISED_CONTROLLERS_SINCE = (3, 9)
 """The first release with advertised controller listeners (KIP-853)."""
 
+DYNAMIC_SINCE = (3, 9)
+"""The first release with dynamic quorums (KIP-853)."""
+
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The class with which a leader sends a consumer to a replica in the rack of the consumer (KIP-392)."""
 
@@ -81,6 +84,17 @@ def choose_metadata(kafka: str, asked: Metadata | None = None, driver: str = "pr
     return chosen
 
 
+def dynamic_problem(kafka: str, controllers: int, voters: int) -> str | None:
+    """Return why a cluster cannot have a dynamic quorum with these voters (KIP-853); None if it can."""
+    if line_of(kafka) < DYNAMIC_SINCE:
+        return f"Kafka {kafka} has static quorums only; leave voters out, or choose 3.9 or later"
+    if not controllers:
+        return "a dynamic quorum needs dedicated controllers; give cluster.controllers, such as 3"
+    if voters > controllers:
+        return f"{voters} voters do not fit {controllers} controllers; add controllers"
+    return None
+
+
 @dataclass(frozen=True)
 class Existing:
     """An existing cluster, and the limits within which a run may use it.
@@ -108,7 +122,8 @@ class ClusterSpec:
     - `racks` are the racks of the brokers in turn: the first one of broker 1, and so on. Consumers may then read from
       followers (KIP-392).
     - `features` are levels at which the storage is formatted, where they differ from those of the release.
-    - `controllers` is the number of dedicated controllers (0: every broker is a controller too).
+    - `controllers` is the number of dedicated controllers (0: every broker is a controller too). The first `voters` of
+      them form a dynamic quorum, and the others follow it as observers (0: all are voters, of a static quorum).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
     - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
@@ -124,6 +139,7 @@ class ClusterSpec:
     metadata: Metadata | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     controllers: int = 0
+    voters: int = 0
     racks: tuple[str, ...] = ()
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
@@ -149,6 +165,8 @@ class ClusterSpec:
                 f"Kafka {self.kafka} keeps its metadata in ZooKeeper and has no KRaft controllers; "
                 "leave cluster.controllers out, or choose kraft and a release from 3.3 on"
             )
+        if self.voters and (problem := dynamic_problem(self.kafka, self.controllers, self.voters)):
+            raise UsageError(f"cluster.voters: {problem}")
         if self.switch and self.zookeeper:
             raise UsageError(
                 f"links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which stays reachable; "
@@ -204,7 +222,7 @@ def broker_settings(
         defaults |= _session_in_zookeeper(spec)
         mode: dict[str, Scalar] = {"broker.id": broker, "zookeeper.connect": zookeeper}
     elif controllers:
-        mode = {"process.roles": "broker", "node.id": broker, **quorum_settings(controllers)}
+        mode = {"process.roles": "broker", "node.id": broker, **quorum_settings(controllers, bool(spec.voters))}
     else:
         bound["CONTROLLER"] = here.controller
         mode = combined_settings(broker, endpoints)
@@ -258,7 +276,7 @@ def controller_settings(
     decided: dict[str, Scalar] = {
         "process.roles": "controller",
         "node.id": controller,
-        **quorum_settings(controllers),
+        **quorum_settings(controllers, bool(spec.voters)),
         "listeners": f"CONTROLLER://{here.bind}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
         "log.dirs": data,

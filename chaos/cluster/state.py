@@ -30,6 +30,7 @@ class NodeState(BaseModel):
     host: str
     port: int
     controller_port: int | None = None  # if it is a port of this machine
+    quorum: str | None = None  # the address of a dedicated controller for all other nodes
     behind: list[int] = []  # the ports that the broker binds, if its clients connect to a switch
     log: str | None = None
     log_start: int = 0  # the size of the log before the last start
@@ -101,6 +102,7 @@ class ClusterState(BaseModel):
     refinalized: bool = False  # a run changed finalized features, or settings that depend on the release
     brokers: list[NodeState]
     controllers: list[NodeState] = []  # dedicated ones; empty: every broker is a controller too, or ZooKeeper
+    voters: list[int] = []  # the first ones of a dynamic quorum; empty: a static quorum, or ZooKeeper
 
     @property
     def nodes(self) -> list[NodeState]:

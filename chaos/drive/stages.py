@@ -178,6 +178,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
     return ClusterSpec(
         brokers=cluster.brokers,
         controllers=cluster.controllers or 0,
+        voters=cluster.voters or 0,
         racks=tuple(cluster.racks),
         kafka=cluster.kafka,
         metadata=cluster.metadata,

@@ -24,6 +24,7 @@ from chaos.faults import (  # noqa: F401
     deletion,
     network,
     producers,
+    quorum,
     quotas,
     resources,
     share_groups,

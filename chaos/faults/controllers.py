@@ -34,25 +34,27 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
     _epoch: int
     _acked: int
     _killed_s: float
+    _voters: int
+    """The number of voters before the kill."""
     _ends: Mapping[int, int]
     """The end of the metadata log of each voter before the kill."""
 
     def _inject(self, world: World) -> str:
         """Kill the targets. Raises `FaultError` if no controller is active before."""
         self._active, self._epoch = targets.controller(world)
+        self._voters = len(targets.voters(world))
         self._ends = {} if self._active in self.brokers else self._log_ends(world)
         self._acked, self._killed_s, self.begun = world.fleet.total_acked(), time.monotonic(), True
         for node in self.brokers:
             able(world.cluster, Kill).kill_broker(node)
         role = "the active controller" if self._active in self.brokers else f"{self._active} is the active controller"
-        count = len(targets.controllers(world))
-        left = f"; {count - len(self.brokers)} of {count} controllers left, no majority" if self._stalls(world) else ""
+        count = self._voters
+        left = f"; {count - len(self.brokers)} of {count} controllers left, no majority" if self._stalls() else ""
         return f"killed {self.resolved}, {role} in epoch {self._epoch}{left}"
 
-    def _stalls(self, world: World) -> bool:
+    def _stalls(self) -> bool:
         """Return whether the controllers that are left are no majority."""
-        count = len(targets.controllers(world))
-        return count - len(self.brokers) < count // 2 + 1
+        return self._voters - len(self.brokers) < self._voters // 2 + 1
 
     def _log_ends(self, world: World) -> Mapping[int, int]:
         quorum = targets.answer(world.kafka.quorum, "no broker describes the quorum")
@@ -63,7 +65,7 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
             return self._left_behind(world)
         found = world.kafka.controller()
         if found is None:
-            return self._stalled(world) if self._stalls(world) else None
+            return self._stalled(world) if self._stalls() else None
         controller, epoch = found
         if controller == self._active and epoch <= self._epoch:
             return None
@@ -91,7 +93,7 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
     def _undo(self, world: World) -> str:
         start_down(self.brokers, world)
         back = f"{self.resolved} {'is' if len(self.brokers) == 1 else 'are'} back"
-        if not self._stalls(world):
+        if not self._stalls():
             return back
         acked = world.fleet.total_acked() - self._acked
         targets.controller(world)

@@ -84,12 +84,23 @@ def controllers(world: World) -> list[int]:
     return list(world.cluster.controller_ids or world.cluster.broker_ids)
 
 
+def voters(world: World) -> list[int]:
+    """Return the ids of the controllers that are voters of the quorum; all controllers if it is not known."""
+    quorum = world.kafka.quorum()
+    return sorted(quorum.ends) if quorum and quorum.ends else controllers(world)
+
+
 def _controllers(target: Target, world: World) -> list[int]:
     """Return the ids of the targeted controllers, with the active one first."""
     active, _ = controller(world)
     if target.controller:
         return [active]
-    others = [node for node in controllers(world) if node != active]
+    if target.controller_observer:
+        observers = sorted(set(controllers(world)) - set(voters(world)))
+        if not observers:
+            raise FaultError("every controller is a voter already")
+        return [world.rng.choice(observers)]
+    others = [node for node in voters(world) if node != active]
     if target.controller_follower:
         return [world.rng.choice(others)]
     if target.controllers == "majority":

@@ -24,7 +24,10 @@ LEFT_OUT = {
     "broker.disconnect": "only containers can be detached from a network; leader-isolated is its like",
     "disk.fill": "only containers have a limited disk; leader-disk-full is its like",
     "link.cut": "one link of those that leader-isolated cuts",
-    "controller.isolate": "needs dedicated controllers; a proof has brokers that are controllers too",
+    **dict.fromkeys(
+        ["controller.isolate", "quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"],
+        "needs dedicated controllers; a proof has brokers that are controllers too",
+    ),
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
     "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
     "client.quota": "a quota changes times, and no promise about records",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
+from chaos.cluster.settings import dynamic_problem
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
 from chaos.scenario import compaction
@@ -27,6 +28,7 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.network import WireFault
+from chaos.scenario.faults.quorum import voter_problems
 from chaos.scenario.members import group_problems
 from chaos.scenario.processing import Transactions
 from chaos.scenario.release_rules import release_problems
@@ -48,7 +50,9 @@ CLASSIC_GROUP_KEYS = (
 """Settings that librdkafka refuses if group.protocol is consumer: the broker has them then."""
 
 _NEW_CLUSTER_KEYS = {
-    **dict.fromkeys(["controllers", "racks", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"),
+    **dict.fromkeys(
+        ["controllers", "voters", "racks", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"
+    ),
     "features": "they belong to the cluster",
     "config": "the brokers keep their own settings; set those of topics instead",
 }
@@ -81,7 +85,7 @@ def _name_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
                 yield f"{key}: the name {name!r} is used {count} times, names must be unique"
 
 
-def _cluster_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
+def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield keys that do not fit the driver. A key with its default value is ignored: `resolved.json` has all keys."""
     cluster = setup.cluster
     if setup.attached and cluster.bootstrap is None:
@@ -104,6 +108,10 @@ def _cluster_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
             f"cluster.controllers: Kafka {cluster.kafka} keeps its metadata in ZooKeeper here, without dedicated "
             "controllers; leave controllers out, or choose metadata: kraft and a release from 3.3 on"
         )
+    if cluster.voters and not setup.attached:
+        if problem := dynamic_problem(cluster.kafka, cluster.controllers or 0, cluster.voters):
+            yield f"cluster.voters: {problem}"
+        yield from voter_problems(cluster.voters, faults)
     users = [f.kind for f in faults if isinstance(f, WireFault)] or ["cluster.proxy"] * cluster.proxy
     if users and cluster.security.tls:
         yield f"cluster.security: {users[0]} needs the wire proxy, which cannot read {cluster.security.protocol}"

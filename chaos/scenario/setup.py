@@ -86,6 +86,13 @@ class Cluster(Strict):
         description="number of dedicated KRaft controllers, with the node ids 101, 102, …; if left out, every broker "
         "is a controller too",
     )
+    voters: int | None = Field(
+        None,
+        ge=1,
+        le=9,
+        description="number of controllers that form a dynamic quorum (KIP-853, from Kafka 3.9 on), the others are "
+        "observers; if left out, the quorum is static, and all are voters",
+    )
     racks: list[RackName] = Field(
         [],
         description="racks of the brokers in turn: the first one of broker 1, and so on; consumers with a `rack` then "

@@ -18,7 +18,7 @@ from chaos.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]
 PHASES: tuple[Phase, ...] = ("injected", "proven", "healed")
-CONTROLLER_TARGETS = frozenset({"controller", "controller_follower", "controllers"})
+CONTROLLER_TARGETS = frozenset({"controller", "controller_follower", "controller_observer", "controllers"})
 """The keys of `Target` that mean controllers of the KRaft quorum."""
 
 
@@ -172,6 +172,9 @@ class Target(OneOf):
     controller: Literal[True] | None = Field(None, description="the active controller")
     controller_follower: Literal[True] | None = Field(
         None, description="a controller that is not the active one, chosen by the seed"
+    )
+    controller_observer: Literal[True] | None = Field(
+        None, description="a dedicated controller that is no voter of a dynamic quorum, chosen by the seed"
     )
     controllers: Literal["majority", "all"] | None = Field(
         None, description="the active controller with others, chosen by the seed, up to a majority; or all of them"

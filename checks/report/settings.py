@@ -83,7 +83,8 @@ def _layout(scenario: Scenario) -> dict[str, Scalar]:
     """Return the dedicated controllers, and the racks of the brokers, as far as the cluster has them."""
     cluster, found = scenario.cluster, dict[str, Scalar]()
     if cluster.controllers is not None:
-        found["(controllers)"] = f"{cluster.controllers} dedicated"
+        voters = f", {cluster.voters} of them voters of a dynamic quorum" if cluster.voters else ""
+        found["(controllers)"] = f"{cluster.controllers} dedicated{voters}"
     if cluster.racks:
         found["(racks)"] = ", ".join(cluster.racks)
     return found

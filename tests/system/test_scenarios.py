@@ -21,6 +21,7 @@ PART = {
     "leader-kill",
     "lost-commit/one-replica",
     "out-of-range",
+    "quorum-changes",
     "retry-duplicate/plain",
     "static-restart/static",
     "subscribe-pattern",

@@ -59,9 +59,15 @@ def prepare_files(
     features: levels that differ from those of the release.
     """
     release = prepare_jars(version, on_progress)
-    levels = [f"{name}={level}" for name, level in sorted((features or {}).items())]
-    name = "-".join([f"storage/kafka-{version}", *levels])
-    storage = cached(name, lambda d: _format_storage(release, d, run, owner, levels), _waiting(version), on_progress)
+    levels = features or {}
+    name = "-".join([f"storage/kafka-{version}", *_texts(levels)])
+    spec = ClusterSpec(brokers=1, kafka=version)
+    settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
+
+    def make(directory: Path) -> None:
+        format_storage(release, settings, directory, run, owner, levels, new_id())
+
+    storage = cached(name, make, _waiting(version), on_progress)
     return dataclasses.replace(release, storage=storage)
 
 
@@ -123,34 +129,47 @@ def new_id() -> str:
             return text
 
 
-def _format_storage(
-    release: Release, directory: Path, run: Run, owner: ProcessId | None, levels: Sequence[str]
+def _texts(levels: Mapping[str, int]) -> list[str]:
+    return [f"{name}={level}" for name, level in sorted(levels.items())]
+
+
+def format_storage(
+    release: Release,
+    settings: Mapping[str, str],
+    directory: Path,
+    run: Run,
+    owner: ProcessId | None,
+    levels: Mapping[str, int],
+    cluster_id: str,
+    more: Sequence[str] = (),
 ) -> None:
-    """Fill `directory` with formatted storage. Raises `ClusterError` with the output of Kafka."""
+    """Fill `directory` with storage formatted for a node with these settings, whose log directory is `data`.
+
+    levels: of features, where they differ from those of the release. more: options of kafka-storage.sh. Raises
+    `ClusterError` with the output of Kafka.
+    """
     home = run.brokers / "format"
     home.mkdir(parents=True)
-    spec = ClusterSpec(brokers=1, kafka=release.version)
-    settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
-    options = [option for level in levels for option in ("--feature", level)]
-    main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties", *options)
+    options = [option for level in _texts(levels) for option in ("--feature", level)]
+    main = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties", *options, *more)
     tool = start(release, Job("format", home, main), run, owner)
     wait_gone([tool.identity], _FORMAT_TIMEOUT_S)
     if tool.popen.wait() != 0 or not (home / "data" / "meta.properties").exists():
         raise ClusterError(f"Kafka {release.version} could not format its storage; {errors_in(log_of(run, 'format'))}")
-    for path in (home / "data").iterdir():
-        if path.is_file():
-            shutil.copy(path, directory)
+    shutil.copytree(home / "data", directory, dirs_exist_ok=True)
     shutil.rmtree(home)
 
 
-def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str) -> None:
-    """Copy formatted storage to `data`, which must not exist, and set the identifiers of a broker."""
-    data.mkdir(parents=True)
-    for path in formatted.iterdir():
-        shutil.copy(path, data)
+def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str, directory_id: str | None = None) -> None:
+    """Copy formatted storage to `data`, which must not exist, and set the identifiers of a node.
+
+    directory_id: of the new storage; a random one if left out.
+    """
+    shutil.copytree(formatted, data)
     meta = data / "meta.properties"
     text = meta.read_text(encoding="utf-8")
-    for key, value in {"node.id": str(broker), "cluster.id": cluster_id, "directory.id": new_id()}.items():
+    values = {"node.id": str(broker), "cluster.id": cluster_id, "directory.id": directory_id or new_id()}
+    for key, value in values.items():
         text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)  # older ones lack a key
     meta.write_text(text, encoding="utf-8")

@@ -75,6 +75,9 @@ def _problems(cluster: Cluster, kafka: Kafka) -> str:
         return "no broker answers"
     if sorted(metadata.brokers) != sorted(cluster.broker_ids):
         return f"its brokers are {sorted(metadata.brokers)} instead of {sorted(cluster.broker_ids)}"
-    if cluster.controller_ids and kafka.controller() is None:
+    quorum = kafka.quorum() if cluster.controller_ids else None
+    if cluster.controller_ids and quorum is None:
         return "no controller is active"
+    if quorum is not None and cluster.state.voters and sorted(quorum.ends) != cluster.state.voters:
+        return f"the voters are {sorted(quorum.ends)} instead of {cluster.state.voters}"
     return "; ".join(kafka.unhealthy(metadata.partitions)[:3])

@@ -1,7 +1,8 @@
 """Kafka's own message schemas for requests that kafka-python does not contain, in its format.
 
 ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know. ShareGroupDescribe,
-DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups.
+DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups. AddRaftVoter and
+RemoveRaftVoter (KIP-853) are for dynamic quorums.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ def _message(name: str) -> Any:
     return new_class(name, (ApiMessage,), {"load_json": "chaos.kafka.schemas"})
 
 
+AddRaftVoterRequest = _message("AddRaftVoterRequest")
+AddRaftVoterResponse = _message("AddRaftVoterResponse")
 AlterShareGroupOffsetsRequest = _message("AlterShareGroupOffsetsRequest")
 AlterShareGroupOffsetsResponse = _message("AlterShareGroupOffsetsResponse")
 ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
 DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
+RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")
+RemoveRaftVoterResponse = _message("RemoveRaftVoterResponse")
 ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
 ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")

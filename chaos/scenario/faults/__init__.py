@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 # isort: off
+from chaos.scenario.faults import quorum  # noqa: F401 - after brokers and controllers, which it imports
+
 # in this order, messages, the JSON Schema and the reference list the kinds
 from chaos.scenario.faults import brokers, controllers, upgrades, resources, network, clients, admin  # noqa: F401
 from chaos.scenario.faults.base import SPECS, FaultSpec

@@ -19,7 +19,7 @@ MIN_SUCCESSION = 3
 class ControllerFault(FaultSpec):
     """A fault of controllers, dedicated or not."""
 
-    targets = CONTROLLER_TARGETS
+    targets = CONTROLLER_TARGETS - {"controller_observer"}
     hits_controllers = True
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
@@ -29,7 +29,7 @@ class ControllerFault(FaultSpec):
         cluster = setup.cluster
         if selector == "controller" or setup.attached:
             return
-        count = cluster.controllers or cluster.brokers
+        count = cluster.voters or cluster.controllers or cluster.brokers
         if cluster.metadata == "zookeeper":
             yield f"{where}.target.{selector}: with ZooKeeper only one broker is a controller; use controller: true"
         elif selector == "controller_follower" and count == 1:
@@ -65,11 +65,12 @@ class ControllerIsolate(ControllerFault):
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the controllers are dedicated, and that the others are a majority."""
         yield from super().problems(setup, where)
-        count = setup.cluster.controllers
+        count = setup.cluster.voters or setup.cluster.controllers
         if count is None:
             yield f"{where}: needs cluster.controllers; with brokers that are controllers too, use broker.isolate"
         elif count < MIN_SUCCESSION:
+            key = "voters" if setup.cluster.voters else "controllers"
             yield (
-                f"{where}: with {count} controllers the others are no majority, so none becomes active; "
-                f"give cluster.controllers {MIN_SUCCESSION} or more"
+                f"{where}: with {count} {key} the others are no majority, so none becomes active; "
+                f"give cluster.{key} {MIN_SUCCESSION} or more"
             )

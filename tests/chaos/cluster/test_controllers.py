@@ -71,30 +71,54 @@ def test_controllers_beside_zookeeper_are_refused(kafka: str, metadata: str | No
         ClusterSpec(3, kafka, metadata=metadata, controllers=3).check()  # type: ignore[arg-type]
 
 
+def test_nodes_of_a_dynamic_quorum_know_addresses_and_no_voters() -> None:
+    spec = ClusterSpec(1, controllers=2, voters=1)
+    for found in (controller_settings(spec, 101, TWO), broker_settings(spec, 1, on_this_host([11]), controllers=TWO)):
+        assert found["controller.quorum.bootstrap.servers"] == "127.0.0.1:31,127.0.0.1:32"
+        assert "controller.quorum.voters" not in found
+
+
+@pytest.mark.parametrize(
+    ("kafka", "controllers", "message"),
+    [
+        ("3.8.1", 3, "Kafka 3.8.1 has static quorums only"),
+        ("4.3.1", 0, "a dynamic quorum needs dedicated controllers"),
+        ("4.3.1", 1, "2 voters do not fit 1 controllers"),
+    ],
+)
+def test_a_dynamic_quorum_that_is_not_possible_is_refused(kafka: str, controllers: int, message: str) -> None:
+    with pytest.raises(UsageError, match=f"cluster.voters: {message}"):
+        ClusterSpec(3, kafka, controllers=controllers, voters=2).check()
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    ("name", "kafka", "brokers", "controllers", "switch"),
+    ("name", "kafka", "brokers", "controllers", "switch", "voters"),
     [
-        ("process", "4.3.1", 1, 3, True),
-        ("process", "3.3.2", 1, 3, True),
-        ("process", "3.9.2", 3, 2, False),
-        ("process", "3.6.2", 1, 1, False),
-        pytest.param("docker", "4.3.1", 1, 3, True, marks=needs_engine),
+        ("process", "4.3.1", 1, 3, True, 0),
+        ("process", "3.3.2", 1, 3, True, 0),
+        ("process", "3.9.2", 3, 2, False, 0),
+        ("process", "3.9.2", 1, 3, True, 3),
+        ("process", "3.6.2", 1, 1, False, 0),
+        pytest.param("docker", "4.3.1", 1, 3, True, 0, marks=needs_engine),
+        pytest.param("docker", "4.3.1", 1, 4, True, 3, marks=needs_engine),
     ],
 )
 def test_controllers_start_end_and_return(
-    tmp_path: Path, name: str, kafka: str, brokers: int, controllers: int, switch: bool
+    tmp_path: Path, name: str, kafka: str, brokers: int, controllers: int, switch: bool, voters: int
 ) -> None:
     run = Run.create(tmp_path, tmp_path.name)
     limits = {"disk_bytes": 128 * 2**20} if name == "docker" else {"switch": switch}
-    spec = ClusterSpec(brokers, kafka, controllers=controllers, **limits)
+    spec = ClusterSpec(brokers, kafka, controllers=controllers, voters=voters, **limits)
     cluster: Any = driver(name).deploy(run, spec, ProcessId.current(), 300, silent)
     try:
         names = {f"controller-{node}" for node in cluster.controller_ids} | {f"broker-{b}" for b in cluster.broker_ids}
         assert names <= set(roles(run))
         client = Kafka(cluster.bootstrap)
         active, _ = wait_until(client.controller, 30, "no controller is active") or (0, 0)
-        assert active in cluster.controller_ids
+        quorum = client.quorum()
+        assert quorum is not None and list(quorum.ends) == cluster.controller_ids[: voters or controllers]
+        assert active in quorum.ends
         if switch:
             others = tuple(node for node in cluster.controller_ids if node != active)
             cut = Cut(active, others)

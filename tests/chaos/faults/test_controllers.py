@@ -37,7 +37,8 @@ def world_of(dedicated: tuple[int, ...] = DEDICATED) -> Any:
     cluster.controller_ids = dedicated
     fleet = SimpleNamespace(acked=100)
     fleet.total_acked = lambda: fleet.acked
-    return World(SimpleNamespace(), cluster, fleet, None, Kafka(), random.Random(1))  # type: ignore[arg-type]
+    kafka = Kafka(Quorum(102, 7, dict.fromkeys(dedicated, 50)))
+    return World(SimpleNamespace(), cluster, fleet, None, kafka, random.Random(1))  # type: ignore[arg-type]
 
 
 def kill_of(**target: Any) -> Any:

@@ -97,6 +97,55 @@ def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> N
         ("controllers: 3", "wire.drop, target: {controller: true}", "this fault is for brokers; choose a broker"),
         ("controllers: 3", "broker.kill, target: {broker: 101}", "brokers are numbered 1 to 3, not 101"),
         (
+            "controllers: 3, voters: 3, kafka: 3.8.1",
+            "",
+            "cluster.voters: Kafka 3.8.1 has static quorums only; leave vot",
+        ),
+        ("voters: 3", "", "cluster.voters: a dynamic quorum needs dedicated controllers; give cluster.controllers"),
+        ("controllers: 2, voters: 3", "", "cluster.voters: 3 voters do not fit 2 controllers; add controllers"),
+        ("voters: 3, driver: attached, bootstrap: 'k:9092'", "", "cluster.voters: does not fit the attached"),
+        ("voters: 3, kafka: 3.9.2, metadata: zookeeper", "", "cluster.voters: a dynamic quorum needs dedicated"),
+        (
+            "controllers: 3",
+            "quorum.remove_voter, target: {controller: true}",
+            "the quorum is static; for a dynamic one",
+        ),
+        (
+            "driver: attached, bootstrap: 'k:9092', allow_faults: true",
+            "quorum.remove_voter, target: {controller: true}",
+            "the quorum is static",
+        ),
+        (
+            "controllers: 3, voters: 1",
+            "quorum.remove_voter, target: {controller: true}",
+            "with 1 voters it may leave no majority; give cluster.voters 2 or more",
+        ),
+        (
+            "controllers: 3, voters: 2",
+            "quorum.replace_voter, target: {controller_follower: true}",
+            "with 2 voters it may leave no majority; give cluster.voters 3 or more",
+        ),
+        (
+            "controllers: 4, voters: 3",
+            "quorum.remove_voter, target: {controllers: majority}",
+            "target controllers does not fit this fault",
+        ),
+        (
+            "controllers: 3, voters: 3",
+            "quorum.add_voter, target: {controller_observer: true}",
+            "none to add; give more",
+        ),
+        (
+            "controllers: 3, voters: 3",
+            "controller.kill, target: {controller_observer: true}",
+            "does not fit this fault",
+        ),
+        (
+            "controllers: 4, voters: 2",
+            "controller.isolate, target: {controller: true}",
+            "with 2 voters the others are no majority, so none becomes active; give cluster.voters 3",
+        ),
+        (
             "controllers: 3",
             "link.cut, target: {broker: 1}, other: {controller: true}",
             "the active controller is no br",
@@ -107,6 +156,21 @@ def test_controllers_that_do_not_fit_are_refused(cluster: str, fault: str, messa
     more = f"cluster: {{{cluster}}}\n"
     more += f"faults: [{{name: f, when: {{at: 1s}}, kind: {fault}}}]\n" if fault else ""
     with pytest.raises(ScenarioError, match=message):
+        scenario("", more)
+
+
+@pytest.mark.parametrize(
+    ("after", "refused"), [("first.proven", True), ("first.healed", False), ("first.injected + 1s", True)]
+)
+def test_two_removals_count_together_unless_the_first_is_healed_before(after: str, refused: bool) -> None:
+    removal = "kind: quorum.remove_voter, target: {controller: true}"
+    faults = f"[{{name: first, {removal}, when: {{at: 1s}}, heal: {{after: 3s}}}}, "
+    faults += f"{{name: second, {removal}, when: {{after: {after}}}}}]"
+    more = f"cluster: {{controllers: 3, voters: 2}}\nfaults: {faults}\n"
+    if refused:
+        with pytest.raises(ScenarioError, match=r"may leave no majority beside first; give cluster\.voters 3"):
+            scenario("", more)
+    else:
         scenario("", more)
 
 
