@@ -12,6 +12,10 @@ _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 1
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
+MAX_SHIFT_S = 3650 * 86_400.0
+"""Maximum shift of a clock: ten years, so that it stays between 2001 and 2106."""
+
+
 def _quantity(text: str, units: dict[str, Any], example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if not match or match[2] not in units:
@@ -36,6 +40,22 @@ def format_duration(seconds: float) -> str:
         if abs(scaled - round(scaled)) < 1e-6 or unit == "us":
             return f"{round(scaled)}{unit}"
     raise AssertionError("unreachable")
+
+
+def parse_shift(value: Any) -> float:
+    """Return the seconds of `+1h`, `-250ms` or `10d`; negative: back. Raises `ValueError`."""
+    match = re.fullmatch(r"\s*([+-]?)(.*)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{value!r} is no shift of a clock; write one such as +1h or -250ms")
+    seconds = _quantity(match[2], {**_SECONDS, "d": 86_400.0}, "+1h or -250ms")
+    if not 0 < seconds <= MAX_SHIFT_S:
+        raise ValueError(f"{value!r} is not between 0 and {MAX_SHIFT_S / 86_400:g} days, forward or back")
+    return -seconds if match[1] == "-" else seconds
+
+
+def format_shift(seconds: float) -> str:
+    """Return the exact text with its sign, such as `+3600s`."""
+    return f"{'-' if seconds < 0 else '+'}{format_duration(abs(seconds))}"
 
 
 def parse_size(value: Any) -> int:
@@ -100,6 +120,14 @@ Duration = Annotated[
     WithJsonSchema({"type": ["string", "number"], "pattern": r"^\d+(\.\d+)?\s*(us|ms|s|m|min|h)$", "examples": ["5s"]}),
 ]
 """Seconds."""
+
+Shift = Annotated[
+    float,
+    BeforeValidator(parse_shift),
+    PlainSerializer(format_shift, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^[+-]?\d+(\.\d+)?\s*(us|ms|s|m|min|h|d)$", "examples": ["+1h"]}),
+]
+"""Seconds forward, or back if negative."""
 
 Size = Annotated[
     int,

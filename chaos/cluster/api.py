@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
+from chaos.cluster.clocks import SetClock
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -307,6 +308,7 @@ CAPABILITIES: dict[str, type] = {
     "cut_log": CutLog,
     "limit_disk": LimitDisk,
     "change_release": ChangeRelease,
+    "set_clock": SetClock,
 }
 
 

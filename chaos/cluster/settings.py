@@ -127,6 +127,7 @@ class ClusterSpec:
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
     - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
+    - `clocks`: the process driver must be able to change the clocks of nodes, see `chaos.preload`.
     """
 
     brokers: int = 3
@@ -144,6 +145,7 @@ class ClusterSpec:
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
     switch: bool = False
+    clocks: bool = False
 
     @property
     def zookeeper(self) -> bool:

@@ -100,6 +100,8 @@ class ClusterState(BaseModel):
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
     refinalized: bool = False  # a run changed finalized features, or settings that depend on the release
+    clocks: bool = False  # nodes have control files of their clocks, see chaos.preload
+    skewed: bool = False  # a run changed the clock of a node, so files may have times of the future
     brokers: list[NodeState]
     controllers: list[NodeState] = []  # dedicated ones; empty: every broker is a controller too, or ZooKeeper
     voters: list[int] = []  # the first ones of a dynamic quorum; empty: a static quorum, or ZooKeeper
@@ -127,8 +129,8 @@ class ClusterState(BaseModel):
 
     @property
     def as_deployed(self) -> bool:
-        """Whether every node has the release that was deployed, with its features."""
-        return not self.refinalized and all(node.kafka == self.kafka for node in self.nodes)
+        """Whether every node has the release that was deployed, with its features, and had the right time."""
+        return not self.refinalized and not self.skewed and all(node.kafka == self.kafka for node in self.nodes)
 
     def access(self) -> Access | None:
         """Return the credentials for the cluster; None for plain connections. Raises `UsageError` without a secret."""

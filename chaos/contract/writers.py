@@ -13,6 +13,7 @@ from chaos.promise.problems import Problems
 from chaos.promise.producer_facts import producer_facts
 from chaos.promise.settings import Facts, Setting, Settings, setting
 from chaos.scenario.clients import Processor, Producer
+from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.compaction import compacted_topics, delete_retention_ms
 from chaos.scenario.faults.admin import TopicConfig
 from chaos.scenario.faults.base import FaultSpec
@@ -144,6 +145,7 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
     flushes = facts.get("topic.flush.messages")
     facts |= faults.topic_faults(scenario, topic.name, replicas, flushes is not None and int(flushes.value) <= 1)
     run_ms = run_time_ms(scenario)
+    facts |= faults.fact("ages", _aging(scenario, facts, run_ms))
     evicts = topic.name in scenario.retained(run_ms)
     if not (scenario.attached and evicts):
         facts["topic.evicts"] = Setting("retention", "true" if evicts else "false", f"topic {topic.name}")
@@ -154,6 +156,15 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
         "topic.transactional": truth("transactions", _in_transactions(scenario, topic.name)),
         "run.ms": setting("longest run", run_ms, "limits"),
     }
+
+
+def _aging(scenario: Scenario, facts: Facts, run_ms: int) -> list[FaultSpec]:
+    """Return the faults with which a clock is so far ahead that retention may delete records of the run."""
+    policy, kept = facts.get("topic.cleanup.policy"), facts.get("topic.retention.ms")
+    if kept is None or int(kept.value) < 0 or (policy is not None and "delete" not in policy.value):
+        return []
+    run_s = run_ms / 1000
+    return [f for f in clock_faults(scenario.faults) if f.furthest_s(run_s)[1] + run_s >= int(kept.value) / 1000]
 
 
 def run_time_ms(scenario: Scenario) -> int:

@@ -190,6 +190,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         disk_bytes=cluster.disk,
         existing=existing,
         switch=scenario.switched,
+        clocks=scenario.skewed,
     )
 
 

@@ -33,6 +33,10 @@ LEFT_OUT = {
     "client.quota": "a quota changes times, and no promise about records",
     "taskmanager.kill": "of Flink",
     **dict.fromkeys(
+        ["clock.skew", "clock.jump", "clock.drift"],
+        "the promises are about brokers with the right time",
+    ),
+    **dict.fromkeys(
         ["cluster.upgrade", "cluster.downgrade", "cluster.finalize"],
         "needs a second release of Kafka; rolling-restart is its like",
     ),

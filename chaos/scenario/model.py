@@ -10,10 +10,12 @@ from pydantic import AfterValidator, Field, model_validator
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import compaction, retention, rules
 from chaos.scenario.bug import AFFECTED, FIXED, Bug
+from chaos.scenario.clock_rules import clock_problems
 from chaos.scenario.expect import Expect, Expected
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
+from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.hints import nearest
@@ -78,6 +80,8 @@ class Scenario(Setup):
     def _check_rules(self) -> Self:
         changes = {name: variant.set for name, variant in self.variants.items()}
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
+        run_s = self.limits.drive + self.limits.drain + self.limits.clients
+        problems += clock_problems(self, self.faults, self.expect, run_s)
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -117,6 +121,11 @@ class Scenario(Setup):
     def switched(self) -> bool:
         """Whether brokers of the process driver reach each other through a switch, which a fault needs to cut links."""
         return self.cluster.driver == "process" and any("isolate" in fault.needs for fault in self.faults)
+
+    @property
+    def skewed(self) -> bool:
+        """Whether a fault changes clocks of nodes, which they need to be started for."""
+        return any(isinstance(fault, ClockFault) for fault in self.faults)
 
     def partitions_at_end(self) -> dict[str, int]:
         """Return the number of partitions that each topic has after all faults, at least."""

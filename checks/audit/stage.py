@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import COUNTS_SINCE, INPUTS_SINCE
 from chaos.run.directory import Run
+from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
@@ -84,7 +85,8 @@ class _Audit:
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
         self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
-        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"))
+        skewed = bool(clock_faults(scenario.faults))
+        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"), skewed)
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -93,7 +95,8 @@ class _Audit:
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
         deleted = deletions(self.tables["faults"], topics)
-        self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.end_us - begin_us)
+        self.run_us = self.end_us - begin_us
+        self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.run_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions)
         self.decider = self._decider(commit_log, topics)
@@ -175,6 +178,7 @@ class _Audit:
             epochs=self.epochs,
             log_ranges=self.ranges,
             due_starts=self.due_starts,
+            perhaps_early=self._perhaps_early(),
             heads=survey_facts.heads(survey, self.epochs),
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
@@ -204,6 +208,14 @@ class _Audit:
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
             shares=self._shares(),
         )
+
+    def _perhaps_early(self) -> frozenset[str]:
+        """Return the topics from which retention may have deleted records too early, by a clock that a fault changed.
+
+        In other topics, retention deletes nothing in time: what it deletes there is lost.
+        """
+        skewed = bool(clock_faults(self.scenario.faults))
+        return self.scenario.retained(self.run_us // 1000) if skewed else frozenset()
 
     def _shares(self) -> Shares:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))

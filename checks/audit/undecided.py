@@ -104,6 +104,12 @@ CLOCKS_APART = Reason(
     "synchronize the clocks",
 )
 
+SKEWED_BROKERS = Reason("a fault changed clocks of brokers, which stamp the log of offset commits")
+PERHAPS_EARLY = Reason(
+    "they are below the start of the log, and a fault changed a clock by which retention deletes records",
+    "keep retention.ms beyond the end of the run, or leave the fault out",
+)
+
 
 def commit_log_unread(error: str) -> Reason:
     """Return the reason for commits of a group of which the log was not read back, with the error if there was one."""

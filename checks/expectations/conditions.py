@@ -10,6 +10,7 @@ from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
+from chaos.scenario.clock_rules import clock_faults, stamped_topics
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
@@ -205,6 +206,16 @@ class Conditions:
         rows = listed([f"{n:,} rows of {scope}" for scope, n in sorted(steps.items())])
         remedy = "prevent changes of the clock during a run"
         return f"a clock ran backwards ({rows} end before they begin): {remedy}" if rows else ""
+
+    def log_times(self) -> str:
+        """Return which records have times of a clock that a fault changed; empty if none do."""
+        topics, clocks = stamped_topics(self._scenario, self._scenario.faults), clock_faults(self._scenario.faults)
+        if not topics or not clocks:
+            return ""
+        return (
+            f"{listed([fault.name for fault in clocks])} changed clocks of brokers, which stamp the records of "
+            f"{listed(topics)}: use message.timestamp.type=CreateTime"
+        )
 
     def _log(self) -> Observation:
         expected = {(topic, p) for topic, n in self._scenario.partitions_at_end().items() for p in range(n)}

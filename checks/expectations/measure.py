@@ -12,7 +12,7 @@ from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.counters import COMMITTED
-from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
+from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
@@ -108,6 +108,8 @@ class Measure:
         if self._distrust:
             return self._distrust
         if check in NEED_CLOCK and (reason := self._conditions.clock()):
+            return reason
+        if check in NEED_LOG_TIMES and (reason := self._conditions.log_times()):
             return reason
         return self._conditions.undrained() if check == "stalled_delivery" else ""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.install.archive import archive_flags
@@ -53,13 +54,17 @@ class Release:
 
 @dataclass(frozen=True)
 class Job:
-    """A main class of Kafka with its arguments, to run in the directory `home`. `role` is also the name of its log."""
+    """A main class of Kafka with its arguments, to run in the directory `home`. `role` is also the name of its log.
+
+    env: environment variables in addition to those of every JVM.
+    """
 
     role: str
     home: Path
     main: tuple[str, ...]
     heap_bytes: int = 256 * 2**20
     flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_tmp(home: Path) -> None:
@@ -85,7 +90,7 @@ def start(release: Release, job: Job, run: Run, owner: ProcessId | None) -> Spaw
     make_tmp(job.home)
     argv = [str(release.java.path), *archive_flags(release.archive), *arguments(job, str(job.home), str(run.logs))]
     # the class path is in the environment to keep the output of `ps` readable
-    env = {**JAVA_ENVIRONMENT, "CLASSPATH": release.classpath}
+    env = {**JAVA_ENVIRONMENT, **job.env, "CLASSPATH": release.classpath}
     return spawn(argv, run=run, role=job.role, owner=owner, log=log_of(run, job.role), env=env, cwd=job.home)
 
 

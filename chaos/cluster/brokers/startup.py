@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -63,9 +63,9 @@ def cluster_id(run: Run, broker: int) -> str:
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 
-def job(run: Run, node: int, heap_bytes: int) -> Job:
-    """Return the JVM job of a node."""
-    return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes)
+def job(run: Run, node: int, heap_bytes: int, env: Mapping[str, str] | None = None) -> Job:
+    """Return the JVM job of a node. env: environment variables that the node has besides those of every JVM."""
+    return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes, env=env or {})
 
 
 class StartingNode(ABC):

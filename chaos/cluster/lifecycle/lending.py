@@ -51,7 +51,7 @@ def give_back(cluster: Cluster) -> None:
     Raises `ClusterError` if the cluster is unhealthy, or is no longer what was deployed.
     """
     if not cluster.state.as_deployed:
-        raise ClusterError("the run changed the release or the features of the brokers")
+        raise ClusterError("the run changed the release, the features or the clocks of the brokers")
     remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())
     check_healthy(cluster)
 

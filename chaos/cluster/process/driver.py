@@ -17,6 +17,7 @@ from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, zookeeper
+from chaos.cluster.process.clocks import NodeClocks, create_clocks
 from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
@@ -24,6 +25,7 @@ from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress
 from chaos.kafka.partition import TopicPartition
+from chaos.preload.build import compiled
 from chaos.processes import process
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
@@ -36,7 +38,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
-class ProcessCluster(ReleaseChanges):
+class ProcessCluster(ReleaseChanges, NodeClocks):
     """The brokers of one run, each a JVM on this machine.
 
     All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
@@ -53,6 +55,8 @@ class ProcessCluster(ReleaseChanges):
     @classmethod
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
         spec = deployment.spec
+        if spec.clocks:
+            compiled("clock", on_progress)
         release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper, spec.features)
         on_progress(f"starting {spec.describe()}{' with ZooKeeper' * spec.zookeeper}")
         return partial(cls._create, deployment, release)
@@ -60,6 +64,8 @@ class ProcessCluster(ReleaseChanges):
     @classmethod
     def _create(cls, deployment: Deployment, release: Release) -> Self:
         cluster = cls(deployment.run, create_layout(deployment, release), release)
+        if deployment.spec.clocks:
+            create_clocks(cluster.run, cluster.state)
         cluster._start_zookeeper()
         return cluster
 
@@ -87,7 +93,7 @@ class ProcessCluster(ReleaseChanges):
             self.state.save(self.run.cluster)
 
     def _start(self, broker: int) -> Callable[[], str | None]:
-        job = startup.job(self.run, broker, self.state.heap_bytes)
+        job = startup.job(self.run, broker, self.state.heap_bytes, self.clock_environment(broker))
         self._note_log_start(broker)
         spawned = jvm.start(self._release_of(broker), job, self.run, self.state.owner)
         self._set_process(broker, "starting", spawned)

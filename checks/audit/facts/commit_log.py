@@ -30,6 +30,7 @@ from checks.audit.undecided import (
     COMMIT_OF_DELETED_TOPIC,
     COMMIT_SHARED,
     COMMIT_WITHOUT_RECORD,
+    SKEWED_BROKERS,
     Reason,
     commit_log_unread,
 )
@@ -98,13 +99,17 @@ class Writer(NamedTuple):
 class CommitLog:
     """Tables `commit_log` and `commit_log_range`. The first may be as large as table `commits`."""
 
-    def __init__(self, commits: pa.Table | None = None, ranges: Iterable[Row] = ()) -> None:
+    def __init__(self, commits: pa.Table | None = None, ranges: Iterable[Row] = (), skewed: bool = False) -> None:
+        """skewed: whether clocks of brokers were changed, so that the times of records prove nothing."""
+        self._skewed = skewed
         self._commits = COMMIT_LOG.empty_table() if commits is None else commits
         self.reads: dict[str, Row] = {row["group"]: row for row in ranges}
         """What was read, by group."""
 
     def why_unread(self, group: str) -> Reason | None:
-        """Return why nothing was read of a group, None if it was read."""
+        """Return why nothing was read of a group, or nothing that proves anything; None if it was read."""
+        if self._skewed:
+            return SKEWED_BROKERS
         read = self.reads.get(group)
         if read is not None and read["error"] is None:
             return None

@@ -45,6 +45,7 @@ class Transactions:
 class RunFacts:
     """The facts that go to every executor.
 
+    perhaps_early: topics from which retention may have deleted records too early, by a clock that a fault changed.
     run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
     part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
     (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `deletions.due_starts`.
@@ -70,6 +71,7 @@ class RunFacts:
     epochs: Epochs
     log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
     due_starts: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    perhaps_early: frozenset[str] = frozenset()
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
     compacted: dict[str, int] = field(default_factory=dict)

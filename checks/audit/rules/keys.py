@@ -189,7 +189,7 @@ def _explain_lost_key(f: Finding, e: Evidence, c: RunData) -> str:
     e |= present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr, fault=fault)
     what = "the tombstone of key" if e.get("tombstone") else "key"
     sentence = f"{what} {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
-    sentence = "; ".join(filter(None, (sentence, moved_start(f, e))))
+    sentence = "; ".join(filter(None, (sentence, moved_start(f, e, c))))
     if after is None or after.broker is None:
         return sentence + "; no later leader was seen"
     e |= present(next_leader=after.broker, next_leader_epoch=after.epoch)

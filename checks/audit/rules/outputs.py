@@ -290,6 +290,7 @@ def _rule(explain: Any) -> Rule:
         scopes=readers_with(lambda r: r.processes),
         inapplicable=_no_processors,
         since=INPUTS_SINCE,
+        needs_log_times=True,
         rows=_COUNTED,
         reader=outputs,
     )

@@ -17,7 +17,7 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, RunFacts
 from checks.audit.findings import CAP
-from checks.audit.undecided import LOG_CUT, UNREAD, Reason
+from checks.audit.undecided import LOG_CUT, PERHAPS_EARLY, UNREAD, Reason
 
 
 class ProducerBlock:
@@ -119,7 +119,7 @@ class ProducerBlock:
         Evicted: acknowledged below the offset from which on the log has to hold every record. Undetermined: without an
         acknowledged offset (acks=0) where that is not 0, or in a partition that was not read back.
         """
-        evicted, unread, unlocated = np.zeros((3, len(sends)), np.bool_)
+        evicted, unread, unlocated, early = np.zeros((4, len(sends)), np.bool_)
         for (number, partition), rows in sections(self.sends["topic"][sends], self.sends["partition"][sends]):
             at, topic, offset = rows.index, self.topic(number), self.sends["offset"][sends[rows.index]]
             latest_start, start = self.facts.latest_starts.get(topic), self.facts.due_starts.get((topic, partition))
@@ -127,10 +127,10 @@ class ProducerBlock:
                 unread[at] = True
                 continue
             if start is not None:
-                evicted[at] = (offset != NONE) & (offset < start)
+                (early if topic in self.facts.perhaps_early else evicted)[at] = (offset != NONE) & (offset < start)
             if (start if start is not None else latest_start) > 0:
                 unlocated[at] = offset == NONE
-        return evicted, {UNREAD: unread, LOG_CUT: unlocated}
+        return evicted, {UNREAD: unread, LOG_CUT: unlocated, PERHAPS_EARLY: early}
 
 
 def _odd_rows(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:

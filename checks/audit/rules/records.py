@@ -160,6 +160,7 @@ RULES = {
         explain="{deleted_by} deleted the records below offset {deleted_below}, and the log has some of them again",
         inapplicable=unless(lambda s: any(f.kind == KIND for f in s.faults), f"no fault is of kind {KIND}"),
         needs_clock=True,
+        needs_log_times=True,
         rows=RowRule("log", returned_record, needed=lambda plan: bool(plan.deletions)),
     ),
     "duplicate_write": Rule(examines=(OWN_RECORDS,), explain=_explain_duplicate, writes=duplicate_write),

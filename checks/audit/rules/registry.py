@@ -67,6 +67,9 @@ RULES: dict[str, Rule] = {check: rule for family in FAMILIES for check, rule in 
 NEED_CLOCK = frozenset(check for check, rule in RULES.items() if rule.needs_clock)
 """The checks that a clock that ran backwards makes undecidable."""
 
+NEED_LOG_TIMES = frozenset(check for check, rule in RULES.items() if rule.needs_log_times)
+"""The checks that a fault of the clock that stamps records makes undecidable."""
+
 
 def nothing_to_examine(scenario: Scenario, check: str) -> str:
     """Return why a check has nothing to examine in a scenario, empty if it has.

@@ -10,6 +10,7 @@ from typing import Any
 from chaos.kafka.settings import as_text
 from chaos.ledger.schemas import OLDEST_VERSION
 from chaos.scenario.clients import Producer, settings_of
+from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
@@ -138,6 +139,7 @@ class Rule:
     empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
     which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
     undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
+    needs_log_times: whether it compares times of records in the log, which clients or brokers have set, with others.
     since: the first version of the ledger that contains what it examines.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
@@ -151,6 +153,7 @@ class Rule:
     inapplicable: Inapplicable = _applies
     counts_undetermined: bool = False
     needs_clock: bool = False
+    needs_log_times: bool = False
     since: int = OLDEST_VERSION
     rows: RowRule | None = None
     writes: Callable[[ProducerBlock, Tally], None] | None = None
@@ -169,10 +172,13 @@ class Rule:
         return self.explain(finding, evidence, run)
 
 
-def moved_start(f: Finding, e: Evidence) -> str:
-    """Return that the log begins after a record, if it does, of a topic from which nothing deletes records."""
+def moved_start(f: Finding, e: Evidence, c: RunData) -> str:
+    """Return that the log begins after a record, if it does, of a topic from which nothing deletes records in time."""
     if f["offset"] is None or e.get("log_start") is None or f["offset"] >= e["log_start"]:
         return ""
+    if clocks := [fault.name for fault in clock_faults(c.scenario.faults)]:
+        wrong = f"retention was not due by the clock of the machine; {', '.join(clocks)} changed clocks of brokers"
+        return f"the log begins at {e['log_start']}, and {wrong}"
     return f"the log begins at {e['log_start']}, and neither retention nor a fault deletes records of {f['topic']}"
 
 

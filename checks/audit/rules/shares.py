@@ -271,6 +271,7 @@ RULES = {
         explain=_explain_lost,
         inapplicable=_no_shares,
         counts_undetermined=True,
+        needs_log_times=True,
         shares=unacquired,
     ),
     "stalled_share": Rule(

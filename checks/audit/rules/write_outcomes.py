@@ -70,7 +70,7 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     if after:
         e |= present(next_leader=after.broker, next_leader_epoch=after.epoch, next_leader_seen_us=after.at_us)
     e |= present(fault=fault)
-    moved = moved_start(f, e)
+    moved = moved_start(f, e, c)
     if leader.broker is None or leader.epoch is None:
         return moved
     where = f"broker {leader.broker} in leader epoch {leader.epoch}"

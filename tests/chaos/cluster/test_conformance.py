@@ -28,6 +28,8 @@ from chaos.cluster.api import (
     Wipe,
     able,
 )
+from chaos.cluster.brokers.clock_reading import read_clock
+from chaos.cluster.clocks import SetClock
 from chaos.cluster.drivers import capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
@@ -36,6 +38,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.preload.clock import RIGHT, Skew
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
@@ -52,6 +55,8 @@ LIMITS = {
     "docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5},
     "process": {"switch": True},
 }
+NEAR_S = 5.0
+"""Greatest error of the reading of a clock on a loaded machine."""
 SEEN_S = 60.0
 
 
@@ -81,7 +86,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             stack.callback(theirs.cluster.destroy)
             deployed: Cluster = theirs.attach(run)
         else:
-            spec = ClusterSpec(3, kafka, config=QUICK, **LIMITS.get(name, {}))
+            spec = ClusterSpec(3, kafka, config=QUICK, clocks=name == "process", **LIMITS.get(name, {}))
             deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda message: None)
         stack.callback(deployed.destroy)
         admin = AdminClient(settings(deployed))
@@ -359,6 +364,32 @@ def test_a_broker_ends_when_its_log_cannot_grow(cluster: Cluster, kafka: Kafka) 
             can.unlimit_disk(before.leader)
             able(cluster, Start).start_broker(before.leader)
     assert answers(cluster, before.leader)
+
+
+def test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart(
+    cluster: Cluster, kafka: Kafka
+) -> None:
+    needs(cluster, "set_clock")
+    can, log = able(cluster, SetClock), cluster.run.path / str(cluster.state.node(1).log)
+
+    def ahead_s(broker: int = 1) -> float:
+        found = read_clock(*cluster.address(broker), log.with_name(f"broker-{broker}.log"))
+        assert found is not None
+        return found.ahead_s
+
+    assert ahead_s() == pytest.approx(0, abs=NEAR_S)
+    can.set_clock(1, Skew(600))
+    try:
+        assert (ahead_s(), ahead_s(2)) == pytest.approx((600, 0), abs=NEAR_S)
+        assert able(driver(cluster.state.driver).attach(cluster.run), SetClock).clock_ahead_s(1) == 600
+        able(cluster, Stop).stop_broker(1)
+        can.set_clock(1, Skew(-600))
+        able(cluster, Start).start_broker(1)
+        assert ahead_s() == pytest.approx(-600, abs=NEAR_S)
+    finally:
+        can.set_clock(1, RIGHT)
+    assert ahead_s() == pytest.approx(0, abs=NEAR_S)
+    assert not driver(cluster.state.driver).attach(cluster.run).state.as_deployed
 
 
 def test_one_broker_runs_a_newer_release_and_an_older_one_is_refused(cluster: Cluster, kafka: Kafka) -> None:

@@ -282,3 +282,38 @@ def test_the_derived_contract_of_a_shipped_scenario_implies_its_own_or_the_file_
 def test_every_line_has_a_rule_and_every_kind_of_fault_a_class() -> None:
     assert {key for family in FAMILIES for key in rules(family)} == ALL_LINES
     assert frozenset().union(*classes().values()) == set(SPECS)
+
+
+@pytest.mark.parametrize(
+    ("config", "ahead", "state"),
+    [
+        ({"retention.ms": 3_600_000}, "+2h", "allowed"),
+        ({"retention.ms": 3_600_000}, "+10m", "forbidden"),
+        ({"retention.ms": 3_600_000}, "-2h", "forbidden"),
+        ({"retention.ms": -1}, "+2h", "forbidden"),
+        ({"retention.ms": 3_600_000, "cleanup.policy": "compact"}, "+2h", "forbidden"),
+        ({}, "+2h", "forbidden"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["clock.jump", "clock.skew"])
+def test_a_clock_that_is_ahead_lets_retention_delete_records(
+    kind: str, config: dict[str, Any], ahead: str, state: str
+) -> None:
+    values = copy.deepcopy(BASE)
+    values["topics"][0]["config"] = IN_SYNC | config
+    values["producers"][0]["keys"] = 10
+    values["faults"] = [fault(kind, **{"by" if kind == "clock.jump" else "ahead": ahead})]
+    values["expect"] = "promised"
+    derived = contract(parse(yaml.safe_dump(values), "x"))
+    assert derived.line("lost_write").state == state
+    assert derived.line("dirty_read").state == state
+
+
+def test_a_clock_with_which_brokers_forget_producers_has_no_derived_contract() -> None:
+    values = BASE | {"faults": [fault("clock.drift", gains="+30s")], "expect": {}}
+    parse(yaml.safe_dump(values | {"faults": [fault("clock.jump", by="+30d")]}), "x")
+    with pytest.raises(ScenarioError, match=r"faults\[0\]: the clock may be 86400 s ahead"):
+        parse(yaml.safe_dump(values | {"faults": [fault("clock.jump", by="+1d")], "expect": "promised"}), "x")
+    few = {"cluster": {"config": {"producer.id.expiration.ms": 60_000}}}
+    with pytest.raises(ScenarioError, match="may be 60 s ahead"):
+        parse(yaml.safe_dump(values | few | {"faults": [fault("clock.jump", by="+1m")], "expect": "promised"}), "x")

@@ -225,12 +225,44 @@ def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, messa
         fault(kind="broker.wipe"),
         fault(kind="log.truncate", target={"isr_of": "orders/0"}, records=100),
         fault(kind="disk.limit", free="1MiB"),
+        fault(kind="clock.jump", by="+1h"),
+        fault(kind="clock.skew", ahead="-1h", target={"controllers": "all"}),
+        fault(kind="clock.drift", gains="+100ms"),
     ],
     ids=lambda spec: spec["kind"],
 )
 def test_faults_of_processes_are_refused_for_containers(spec):
     parse(small(faults=[spec]), "mine.yaml")
     assert f"{spec['kind']} needs " in refusal(small(cluster=DOCKER, faults=[spec]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (fault(kind="clock.jump", by="1ms"), "faults[0].by: +1ms cannot be told from the delays"),
+        (fault(kind="clock.jump", by="5 parsecs"), "write a number and one of us, ms, s, m, min, h, d, such as +1h"),
+        (fault(kind="clock.jump", by=3600), "3600 is no shift of a clock; write one such as +1h or -250ms"),
+        (fault(kind="clock.skew", ahead="+9999d"), "is not between 0 and 3650 days, forward or back"),
+        (fault(kind="clock.skew", ahead="-0s"), "is not between 0 and 3650 days"),
+        (fault(kind="clock.drift", gains="-1s"), "faults[0].gains: a clock that loses a second in each second"),
+        (fault(kind="clock.drift", gains="+2m"), "is a jump; use clock.jump"),
+        (fault(kind="clock.drift", gains="+1ms"), "faults[0].gains: +1ms cannot be told"),
+        (fault(kind="clock.jump", by="+1h", target={"topic": "orders"}), "target topic does not fit this fault"),
+    ],
+)
+def test_clocks_that_make_no_sense_are_refused(spec, message):
+    assert message in refusal(small(faults=[spec], expect={}))
+
+
+def test_clocks_of_an_existing_cluster_cannot_be_changed():
+    attached = {"driver": "attached", "bootstrap": "h:1", "allow_faults": True}
+    message = refusal(small(cluster=attached, faults=[fault(kind="clock.jump", by="+1h")]))
+    assert "clock.jump needs set_clock, which the attached driver cannot do" in message
+
+
+def test_only_a_scenario_with_a_fault_of_a_clock_gives_nodes_clocks_of_their_own():
+    assert not parse(small(faults=[fault(kind="broker.wipe")]), "mine.yaml").skewed
+    assert parse(small(faults=[fault(kind="clock.jump", by="-1h")]), "mine.yaml").skewed
 
 
 COMPACT = {"cleanup.policy": "compact,delete"}

@@ -7,7 +7,7 @@ import pytest
 from chaos.anomalies import ANOMALIES, PHRASES
 from chaos.scenario.load import parse
 from checks.audit.facts.readers import Reader
-from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
+from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 
 READERS = [
     Reader("billing", "subscribe", "billing", ("orders",), 1, "latest", "", commits=True, processes=True, counts=True),
@@ -62,6 +62,12 @@ def test_the_checks_that_compare_times() -> None:
         *("returned_record", "expired_commit", "lost_commit"),
         *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers"),
     } == NEED_CLOCK
+
+
+def test_the_checks_that_compare_times_of_records_in_the_log() -> None:
+    assert {
+        *("returned_record", "lost_share", "missing_output", "duplicate_output", "unconsumed_output"),
+    } == NEED_LOG_TIMES
 
 
 def test_what_needs_offsets_of_sends_has_nothing_to_examine_if_no_library_reports_them() -> None:

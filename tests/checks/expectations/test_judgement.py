@@ -8,7 +8,7 @@ import pytest
 
 from chaos.ledger.schemas import TABLES
 from chaos.run.result import Expectation
-from checks.audit.rules.registry import NEED_CLOCK
+from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
 from checks.expectations.measure import Measure
@@ -563,3 +563,22 @@ def test_a_consumer_that_did_not_read_from_its_rack_proves_nothing(fake, counts,
         run.ledger["cluster"] = [*run.ledger.get("cluster", []), noted]
     found = judged(run)["rack_fetches", "", "billing"]
     assert (found.verdict, found.seen) == (verdict, seen)
+
+
+JUMP = "{name: j, kind: clock.jump, by: +1h, target: {broker: 1}, when: {acked: 1}}"
+STAMPED = SCENARIO.replace("{brokers: 3}", "{brokers: 3, config: {log.message.timestamp.type: LogAppendTime}}", 1)
+
+
+def with_jump(scenario: str) -> str:
+    return scenario.replace("faults:", f"faults:\n  - {JUMP}", 1)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "undecided"),
+    [(with_jump(STAMPED), NEED_LOG_TIMES), (with_jump(SCENARIO), frozenset()), (STAMPED, frozenset())],
+)
+def test_records_stamped_by_brokers_with_wrong_clocks_decide_nothing_by_their_times(fake, scenario, undecided):
+    run = fake(scenario)
+    found = judged(run)
+    unreliable = {check for (check, _, _), e in found.items() if "which stamp the records of orders" in e.why}
+    assert unreliable == undecided & {check for check, _, _ in found}

@@ -1,0 +1,56 @@
+"""Clocks that faults change: what they stamp and what they time, and what a scenario must not ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from chaos.kafka.settings import Scalar
+from chaos.scenario.expect import Expect
+from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.setup import Setup
+
+APPEND_TIME = "logappendtime"
+MEMORY_MS = {"producer.id.expiration.ms": 86_400_000, "transactional.id.expiration.ms": 604_800_000}
+"""Settings of a broker for how long it remembers producers, with their defaults. Offsets of groups stay for longer."""
+OFFSETS_MINUTES = ("offsets.retention.minutes", 10_080)
+
+
+def clock_faults(faults: Sequence[FaultSpec]) -> list[ClockFault]:
+    """Return the faults that change clocks of nodes."""
+    return [fault for fault in faults if isinstance(fault, ClockFault)]
+
+
+def stamped_topics(setup: Setup, faults: Sequence[FaultSpec]) -> list[str]:
+    """Return the topics of which a broker stamps the records at any time, with message.timestamp.type=LogAppendTime."""
+    usual = setup.cluster.config.get("log.message.timestamp.type", "")
+    changes = [fault for fault in faults if isinstance(fault, TopicConfig)]
+
+    def stamped(name: str, config: dict[str, Scalar]) -> bool:
+        own = [config, *(config | fault.settings for fault in changes if fault.target.topic == name)]
+        return any(str(c.get("message.timestamp.type", usual)).lower() == APPEND_TIME for c in own)
+
+    return [topic.name for topic in setup.topics if stamped(topic.name, topic.config)]
+
+
+def clock_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect, run_s: float) -> Iterator[str]:
+    """Yield what no rule can derive: a clock so far ahead that brokers forget producers, or offsets of groups."""
+    memory_s = _memory_s(setup)
+    for i, fault in enumerate(faults):
+        if expect.promised and isinstance(fault, ClockFault) and fault.furthest_s(run_s)[1] + run_s >= memory_s:
+            yield (
+                f"faults[{i}]: the clock may be {memory_s:g} s ahead, after which brokers forget producers or offsets, "
+                "and no rule says what settings promise then; give expect with bounds, or set the clock forward by less"
+            )
+
+
+def _memory_s(setup: Setup) -> float:
+    """Return after how many seconds a broker may forget a producer, or the offsets of a group."""
+    config = setup.cluster.config
+    try:
+        times_ms = [int(config.get(name, usual)) for name, usual in MEMORY_MS.items()]
+        times_ms.append(int(config.get(*OFFSETS_MINUTES)) * 60_000)
+    except ValueError:  # the broker refuses it
+        return 0.0
+    return min(times_ms) / 1000

@@ -1,0 +1,171 @@
+"""Clocks of single processes: control file, environment, and what a process with such a clock sees."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.errors import MachineError, ResolveError
+from chaos.install.cache import silent
+from chaos.preload import build, clock
+from chaos.preload.clock import RIGHT, Skew
+
+NEAR_S = 5.0
+"""Delay of a loaded machine; all shifts here are far greater."""
+SHOW = """
+import sys, time
+for line in sys.stdin:
+    print(time.time(), time.monotonic(), flush=True)
+"""
+WAIT = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+class Timespec(ctypes.Structure):
+    _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+semaphore = ctypes.create_string_buffer(64)
+libc.sem_init(semaphore, 0, 0)
+began, until = time.monotonic(), time.time() + 1
+libc.sem_timedwait(semaphore, ctypes.byref(Timespec(int(until), int(until % 1 * 1e9))))
+print(time.monotonic() - began)
+"""
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Path:
+    path = tmp_path / "a clock"
+    clock.create(path)
+    return path
+
+
+class Shown:
+    """A process that shows its clocks when asked."""
+
+    def __init__(self, control: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SHOW],
+            env=clock.environment(control),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ahead_s(self) -> tuple[float, float]:
+        """Return how far its wall clock and its monotonic clock are ahead of those of this process."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        wall, monotonic = map(float, self._process.stdout.readline().split())
+        return wall - time.time(), monotonic - time.monotonic()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def shown(control: Path) -> Iterator[Shown]:
+    process = Shown(control)
+    yield process
+    process.end()
+
+
+@pytest.mark.parametrize("shift_s", [7200.25, -7200.25, 3650 * 86_400.0, -3650 * 86_400.0])
+def test_a_running_process_sees_a_jump_and_its_heal_and_keeps_the_clock_for_durations(
+    control: Path, shown: Shown, shift_s: float
+) -> None:
+    assert shown.ahead_s() == pytest.approx((0, 0), abs=NEAR_S)
+    clock.set_skew(control, Skew(shift_s))
+    assert shown.ahead_s() == pytest.approx((shift_s, 0), abs=NEAR_S)
+    clock.set_skew(control, RIGHT)
+    assert shown.ahead_s() == pytest.approx((0, 0), abs=NEAR_S)
+
+
+def test_a_clock_drifts_from_the_moment_at_which_it_was_set(control: Path, shown: Shown) -> None:
+    clock.set_skew(control, Skew(drift=50))
+    began = time.monotonic()
+    time.sleep(0.5)
+    before = time.monotonic() - began
+    wall, monotonic = shown.ahead_s()
+    after = time.monotonic() - began
+    assert 50 * before - 0.5 <= wall <= 50 * after + 0.5
+    assert monotonic == pytest.approx(0, abs=NEAR_S)
+
+
+def test_a_process_that_starts_later_has_the_clock_too(control: Path) -> None:
+    clock.set_skew(control, Skew(-3600))
+    later = Shown(control)
+    assert later.ahead_s()[0] == pytest.approx(-3600, abs=NEAR_S)
+    later.end()
+
+
+@pytest.mark.parametrize("skew", [RIGHT, Skew(3600), Skew(-3600)])
+def test_a_wait_until_a_time_of_the_wrong_clock_keeps_its_length(control: Path, skew: Skew) -> None:
+    clock.set_skew(control, skew)
+    done = subprocess.run(
+        [sys.executable, "-c", WAIT], env=clock.environment(control), capture_output=True, text=True, timeout=60
+    )
+    assert 0.9 <= float(done.stdout) <= 1 + NEAR_S
+
+
+def test_the_control_file_says_how_far_a_clock_is_ahead(control: Path) -> None:
+    assert clock.ahead_s(control) == 0
+    clock.set_skew(control, Skew(-90))
+    clock.create(control)  # as a second deployment of the same run would
+    assert clock.ahead_s(control) == -90
+    clock.set_skew(control, Skew(drift=1000))
+    first = clock.ahead_s(control)
+    assert 0 <= first < clock.ahead_s(control)
+
+
+def test_a_process_without_its_control_file_ends_with_the_path(tmp_path: Path) -> None:
+    env = clock.environment(tmp_path / "missing")
+    done = subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 120
+    assert f"{tmp_path / 'missing'}: No such file" in done.stderr
+
+
+def test_a_library_that_was_preloaded_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/other.so")
+    assert build.preloading(Path("/clock.so")) == {"LD_PRELOAD": "/clock.so:/other.so"}
+    monkeypatch.delenv("LD_PRELOAD")
+    assert build.preloading(Path("/clock.so")) == {"LD_PRELOAD": "/clock.so"}
+
+
+def test_a_machine_without_a_compiler_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(MachineError, match=r"no C compiler \(cc, gcc, clang\) on PATH .* gcc and libc6-dev"):
+        build.compiled("clock")
+
+
+def test_a_system_without_preloading_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(MachineError, match="on Linux only"):
+        build.compiled("clock")
+
+
+def test_a_cache_that_cannot_be_named_in_the_variable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "my cache"))
+    with pytest.raises(MachineError, match="set AFTERSHOCK_CACHE to a directory without them"):
+        build.compiled("clock")
+
+
+def test_a_library_that_does_not_compile_or_load_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "broken.c"
+    source.write_text("int f(void) { return }")
+    with pytest.raises(ResolveError, match=r"broken.c does not compile with .*error.*libc6-dev"):
+        build._compile(source, tmp_path, silent)
+    source.write_text("int f(void) { return 0; }")
+    monkeypatch.setattr(build, "_FLAGS", ("-c", "-fPIC"))
+    with pytest.raises(ResolveError, match="was compiled, but cannot be loaded"):
+        build._compile(source, tmp_path, silent)
