@@ -10,9 +10,7 @@ Every driver guarantees:
 - Nothing outlives its run: when the owner of a run is gone, or the deadline has passed, everything of the run is ended,
   even if the platform itself was killed. `destroy` can be called any number of times, and keeps the logs.
 - It never touches a process of another run, even if that process reuses a process ID.
-
-Drivers: `process` runs each broker as a JVM on this machine, `docker` runs each broker in a container, and `attached`
-uses an existing cluster. The packages with these names describe them.
+Drivers: `process` (JVMs on this machine), `docker` (containers), `attached` (an existing cluster).
 """
 
 from __future__ import annotations
