@@ -366,6 +366,27 @@ def test_a_broker_ends_when_its_log_cannot_grow(cluster: Cluster, kafka: Kafka) 
     assert answers(cluster, before.leader)
 
 
+def test_one_broker_runs_a_newer_release_and_an_older_one_is_refused(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "change_release")
+    change, start, former = able(cluster, ChangeRelease), able(cluster, Start), cluster.state.kafka
+    change.set_release(1, "3.9.2" if former == "4.3.1" else "4.3.1")
+    able(cluster, Stop).stop_broker(1)
+    try:
+        if former == "4.3.1":
+            with pytest.raises(ClusterError, match="MetadataVersion"):
+                start.start_broker(1)
+            assert not cluster.broker_alive(1)
+        else:
+            start.start_broker(1)
+            assert change.logged_release(1) == "4.3.1"
+            able(cluster, Stop).stop_broker(1)
+    finally:
+        change.set_release(1, former)
+        start.start_broker(1)
+    wait_until(lambda: change.logged_release(1) == former, 30, "the former release is not in the log")
+    assert cluster.state.as_deployed
+
+
 def test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart(
     cluster: Cluster, kafka: Kafka
 ) -> None:
@@ -390,27 +411,6 @@ def test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart
         can.set_clock(1, RIGHT)
     assert ahead_s() == pytest.approx(0, abs=NEAR_S)
     assert not driver(cluster.state.driver).attach(cluster.run).state.as_deployed
-
-
-def test_one_broker_runs_a_newer_release_and_an_older_one_is_refused(cluster: Cluster, kafka: Kafka) -> None:
-    needs(cluster, "change_release")
-    change, start, former = able(cluster, ChangeRelease), able(cluster, Start), cluster.state.kafka
-    change.set_release(1, "3.9.2" if former == "4.3.1" else "4.3.1")
-    able(cluster, Stop).stop_broker(1)
-    try:
-        if former == "4.3.1":
-            with pytest.raises(ClusterError, match="MetadataVersion"):
-                start.start_broker(1)
-            assert not cluster.broker_alive(1)
-        else:
-            start.start_broker(1)
-            assert change.logged_release(1) == "4.3.1"
-            able(cluster, Stop).stop_broker(1)
-    finally:
-        change.set_release(1, former)
-        start.start_broker(1)
-    wait_until(lambda: change.logged_release(1) == former, 30, "the former release is not in the log")
-    assert cluster.state.as_deployed
 
 
 def test_a_lost_log_tail_is_replicated_again(cluster: Cluster, kafka: Kafka) -> None:

@@ -25,10 +25,12 @@ def state(releases: list[str], **changes: object) -> ClusterState:
         (state(["3.9.2", "4.3.1", "3.9.2"]), False),
         (state(["4.3.1"] * 3), False),
         (state(["3.9.2"] * 3, refinalized=True), False),
+        (state(["3.9.2"] * 3, clocks=True), True),
+        (state(["3.9.2"] * 3, clocks=True, skewed=True), False),
     ],
-    ids=["as it was deployed", "one broker was upgraded", "all were", "with other features"],
+    ids=["deployed", "one broker was upgraded", "all were", "with other features", "with clocks", "with a wrong clock"],
 )
-def test_a_cluster_is_lent_on_only_with_the_release_and_the_features_that_were_deployed(
+def test_a_cluster_is_lent_on_only_as_it_was_deployed(
     monkeypatch: pytest.MonkeyPatch, found: ClusterState, lent: bool
 ) -> None:
     monkeypatch.setattr(lending, "remove", lambda *_: None)
@@ -37,5 +39,5 @@ def test_a_cluster_is_lent_on_only_with_the_release_and_the_features_that_were_d
     if lent:
         lending.give_back(cluster)  # type: ignore[arg-type]
         return
-    with pytest.raises(ClusterError, match="changed the release or the features"):
+    with pytest.raises(ClusterError, match="the release, the features or the clocks"):
         lending.give_back(cluster)  # type: ignore[arg-type]
