@@ -6,7 +6,6 @@ from pathlib import Path
 
 from chaos.cluster.brokers import startup
 from chaos.cluster.deployment import StartedCluster
-from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError
 from chaos.preload import clock
 from chaos.preload.clock import Skew
@@ -34,17 +33,12 @@ class NodeClocks(StartedCluster):
 
     def clock_environment(self, node: int) -> dict[str, str]:
         """Return the environment variables that give a node a clock of its own; none if the cluster has no clocks."""
-        return clock.environment(control_file(self.run, node)) if self.state.clocks else {}
+        if not self.state.clocks:
+            return {}
+        clock.create(control_file(self.run, node))  # a node may be added later
+        return clock.environment(control_file(self.run, node))
 
 
 def control_file(run: Run, node: int) -> Path:
     """Return the control file of the clock of a node."""
     return startup.home(run, node) / "clock"
-
-
-def create_clocks(run: Run, cluster_state: ClusterState) -> None:
-    """Create the control files of all nodes, with the right time, and record it."""
-    for node in cluster_state.nodes:
-        clock.create(control_file(run, node.id))
-    cluster_state.clocks = True
-    cluster_state.save(run.cluster)

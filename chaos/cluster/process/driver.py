@@ -17,7 +17,7 @@ from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, zookeeper
-from chaos.cluster.process.clocks import NodeClocks, create_clocks
+from chaos.cluster.process.clocks import NodeClocks
 from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
@@ -65,7 +65,8 @@ class ProcessCluster(ReleaseChanges, NodeClocks):
     def _create(cls, deployment: Deployment, release: Release) -> Self:
         cluster = cls(deployment.run, create_layout(deployment, release), release)
         if deployment.spec.clocks:
-            create_clocks(cluster.run, cluster.state)
+            cluster.state.clocks = True
+            cluster.state.save(cluster.run.cluster)
         cluster._start_zookeeper()
         return cluster
 
