@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from chaos.kafka.access import Access
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.quorum import Belief, ask_controller
 
@@ -27,8 +28,11 @@ Note = Callable[[str, str, object], None]
 class QuorumWatch:
     """Asks the dedicated controllers inside its context."""
 
-    def __init__(self, controllers: Mapping[int, tuple[str, int]], note: Note) -> None:
-        """`controllers` are the addresses by node id; without any, nothing is watched."""
+    def __init__(
+        self, controllers: Mapping[int, tuple[str, int]], note: Note, access: Callable[[int], Access | None]
+    ) -> None:
+        """`controllers` are the addresses by node id; without any, nothing is watched. access: how to log in to one."""
+        self._access = access
         self._note = note
         self._stopping = threading.Event()
         self._threads = [
@@ -47,7 +51,7 @@ class QuorumWatch:
             thread.join(timeout=10)
 
     def _repeat(self, node: int, at: tuple[str, int]) -> None:
-        link, track = BrokerConnection(*at), Track(node, self._note)
+        link, track = BrokerConnection(*at, self._access(node)), Track(node, self._note)
         while not self._stopping.is_set():
             track.add(ask_controller(node, link, TIMEOUT_S))
             self._stopping.wait(EVERY_S)

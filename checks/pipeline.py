@@ -17,9 +17,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, RunDirError
+from chaos.kafka.security import Security
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import Event, EventLog
 from chaos.run.result import Expectation, Result
+from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
 from checks.report.junit import junit
 from checks.spark.master import refusal
@@ -40,12 +42,13 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
             raise RunDirError(f"the log of {run.where} was never read back; read it back on the machine of the cluster")
         _remove_results(run, run.validation)
         bootstrap, resolved = _bootstrap(run), read_resolved(run)
+        security = _security(run, resolved)
         from checks.readback.commits import read_commit_log
         from checks.readback.stage import read_back
 
         with EventLog(run, listener).stage("commit_log"):
-            read_commit_log(run, resolved, bootstrap)
-        read_back(session(master), run, resolved, bootstrap)
+            read_commit_log(run, resolved, bootstrap, security)
+        read_back(session(master), run, resolved, bootstrap, security)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -154,6 +157,12 @@ def _bootstrap(run: Run) -> str:
             "answer): run the scenario again, or copy ledger/log and ledger/log_range.parquet of the same run"
         )
     return bootstrap
+
+
+def _security(run: Run, resolved: Resolved) -> Security:
+    """Return the way of the platform to the cluster: its own, or that of the scenario for an existing cluster."""
+    made = read_json(run.cluster, "description of the cluster").get("secured")
+    return Security.model_validate(made["platform"]) if made else resolved.scenario.cluster.security
 
 
 def _answers(address: str) -> bool:

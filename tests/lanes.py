@@ -12,6 +12,18 @@ first parameter. The twin is one of the same form.
 from __future__ import annotations
 
 NIGHTLY: dict[str, str] = {
+    "chaos/cluster/test_secured.py::test_containers_are_secured_as_processes_are": (
+        "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1"
+    ),
+    "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-3.3.2": (
+        "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1"
+    ),
+    "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[plain-4.3.1": (
+        "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1"
+    ),
+    "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[scram-3.9.2": (
+        "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1"
+    ),
     "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-3": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),

@@ -19,6 +19,7 @@ from chaos.clients.session import SessionCluster
 from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ClientError
 from chaos.install.cache import silent
+from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
 from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
@@ -39,10 +40,10 @@ class Fleet(Roster):
     Methods that take a client raise `ClientError` if it does not exist or is gone.
     """
 
-    def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
+    def __init__(self, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None) -> None:
         super().__init__(resolved.scenario)
         self._run = run
-        self._specs = SpecBuilder(run, resolved, bootstrap)
+        self._specs = SpecBuilder(run, resolved, bootstrap, security)
         self._owner = ProcessId.current()
         self._installed = {client: prepare(client, silent) for client in resolved.scenario.client_libraries}
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")

@@ -21,6 +21,7 @@ from chaos.clients.protocol import (
     Steady,
 )
 from chaos.clients.runtime import runtime
+from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
@@ -32,6 +33,8 @@ from chaos.scenario.share import Share
 
 TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits."""
+RIGHTS_CHANGES = frozenset({"acl.withdraw"})
+"""Faults after which clients have other rights."""
 UNRECORDED = 1_000_000
 """Outputs that a crashed processor may have in the log without a row, if its library decides when to write them."""
 STOP_SHARE = 0.6
@@ -41,8 +44,9 @@ STOP_SHARE = 0.6
 class SpecBuilder:
     """Builds the spec of each incarnation of each client of a run."""
 
-    def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
-        self._run, self._resolved, self._scenario, self._bootstrap = run, resolved, resolved.scenario, bootstrap
+    def __init__(self, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None) -> None:
+        self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
+        self._bootstrap, self._security = bootstrap, security
         self.folder = run.path / "clients"
         """The specs, and what client programs store beside them."""
 
@@ -66,7 +70,6 @@ class SpecBuilder:
             case Assign():
                 spec, fields = AssignConsumerSpec, self._assign_consumer(entry, client, incarnation, clock_zero_us)
                 fields["session"] = session
-        cluster = self._scenario.cluster
         shared = {name: value for name, value in entry if name in spec.model_fields}
         return spec.model_validate(
             {
@@ -78,7 +81,7 @@ class SpecBuilder:
                 "client": client,
                 "incarnation": incarnation,
                 "bootstrap": self._bootstrap,
-                "security": cluster.security if cluster.driver == "attached" else None,
+                "security": self._security,
             }
         )
 
@@ -202,11 +205,13 @@ def process_mates(entry: Entry, client: str) -> list[str]:
 def steady(scenario: Scenario, topic: str) -> list[Steady]:
     """Return what does not change during the run, as far as it concerns writes to a topic.
 
-    Faults change the settings of topics, or delete a topic, which brokers may then create again with other settings. On
-    an attached cluster, others may change rights, and the default of brokers for the limit that a topic does not set.
+    Faults change the settings of topics, or delete a topic, which brokers may then create again with other settings.
+    Others take rights, so the last of several attempts may be refused after an earlier one was written. On an attached
+    cluster, others may change rights, and the default of brokers for the limit that a topic does not set.
     """
     found: list[Steady] = []
     others, config = scenario.cluster.driver == "attached", scenario.topic(topic).config
     if not any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults):
         found = ["settings"] if others and "max.message.bytes" not in config else ["settings", "limits"]
-    return found if others else [*found, "rights"]
+    unsteady = others or any(f.kind in RIGHTS_CHANGES for f in scenario.faults)
+    return found if unsteady else [*found, "rights"]

@@ -23,6 +23,7 @@ from chaos.cluster.brokers.jvm import Release, log_of
 from chaos.cluster.brokers.release import new_id
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
 from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints
+from chaos.cluster.secured import credentials, users
 from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
 from chaos.cluster.state import ClusterState, NodeState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
@@ -104,12 +105,18 @@ class StartedCluster(Cluster):
                 try:
                     cluster = create()
                     cluster.start_brokers(cluster.node_ids)
+                    cluster._create_users()
                     break
                 except AddressTaken:
                     if attempt == ATTEMPTS:
                         raise
                     end_all_but_reaper(run.path, clear)
         return cluster
+
+    def _create_users(self) -> None:
+        """Create the users that brokers keep in their metadata; do nothing without security."""
+        if self.state.secured is not None:
+            users.create(self.state.secured, self.bootstrap, map(self.address, self.broker_ids))
 
     @classmethod
     def _is_deployed(cls, run: Run) -> bool:
@@ -157,7 +164,7 @@ class StartedCluster(Cluster):
 
     def _starting(self, node: int) -> StartingNode:
         kind = StartingController if node in self.controller_ids else StartingBroker
-        return kind(self.run, self.state.node(node))
+        return kind(self.run, self.state.node(node), self.state.access(node))
 
 
 def check_disk(run: Run) -> None:
@@ -231,8 +238,18 @@ def write_cluster(
     if spec.voters:
         cluster_state.voters = sorted(controllers or {})[: spec.voters]
         voters.write_storage(run, spec, controllers or {}, release, cluster_id, deployment.owner)
+    if spec.security.secured:
+        homes = {node.id: startup.home(run, node.id) for node in cluster_state.nodes}
+        cluster_state.secured = credentials.make(run, spec.security, homes, _hosts(endpoints, controllers or {}))
     cluster_state.save(run.cluster)
     return cluster_state
+
+
+def _hosts(endpoints: Sequence[BrokerEndpoints], controllers: Mapping[int, ControllerEndpoints]) -> list[str]:
+    """Return the hosts at which nodes, clients and the platform reach the nodes."""
+    listeners = [a for e in endpoints for a in (f"{e.host}:", e.controller, e.peers) if a]
+    listeners += [a for c in controllers.values() for a in (f"{c.host}:", c.quorum)]
+    return [*dict.fromkeys([*(address.rpartition(":")[0] for address in listeners), "localhost"])]
 
 
 def choose_ports(spec: ClusterSpec, more: int) -> list[int]:

@@ -44,10 +44,15 @@ class ControllerEndpoints:
     bind: str
 
 
-def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[BrokerEndpoints]:
+def on_this_host(
+    ports: Sequence[int], controller_ports: Sequence[int] = (), peer_ports: Sequence[int] = ()
+) -> list[BrokerEndpoints]:
     """Return the endpoints of brokers on the loopback address of this machine, by node ID from 1."""
     controllers = [f"{HOST}:{port}" for port in controller_ports] or [""] * len(ports)
-    return [BrokerEndpoints(HOST, port, controller) for port, controller in zip(ports, controllers, strict=True)]
+    peers: list[str | None] = [f"{HOST}:{port}" for port in peer_ports]
+    peers = peers or [None] * len(ports)
+    together = zip(ports, controllers, peers, strict=True)
+    return [BrokerEndpoints(HOST, port, controller, between) for port, controller, between in together]
 
 
 def combined_settings(broker: int, endpoints: Sequence[BrokerEndpoints]) -> dict[str, Scalar]:

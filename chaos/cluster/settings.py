@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, combined_settings, quorum_settings
+from chaos.cluster.secured.settings import listener_protocols, security_settings
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
-from chaos.kafka.security import Security
+from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Scalar, as_text
 from chaos.processes.ports import HOST
 
@@ -28,7 +29,7 @@ _OWNED = {
         f"set listeners to one such as PLAINTEXT://{HOST}:19092",
     ),
     "broker.rack": "set cluster.racks",
-    "security.inter.broker.protocol": "brokers use plaintext",
+    "security.inter.broker.protocol": "set cluster.security",
     "zookeeper.connect": "with cluster.metadata: zookeeper each run starts a ZooKeeper",
 }
 
@@ -39,6 +40,9 @@ OLDEST = (2, 8)
 
 KRAFT_SINCE, ZOOKEEPER_BEFORE = (3, 3), (4, 0)
 """The first release with production-ready KRaft, and the first without ZooKeeper. Between them there is a choice."""
+
+SCRAM_SINCE = (3, 5)
+"""The first release that keeps SCRAM credentials in KRaft (KIP-900)."""
 
 ADVERTISED_CONTROLLERS_SINCE = (3, 9)
 """The first release with advertised controller listeners (KIP-853)."""
@@ -56,7 +60,7 @@ FEATURES = (
 )
 """The features of a cluster in KRaft mode that depend on its release."""
 
-PLAIN, NO_VERBS = Security(), Verbs()
+PLAIN, UNSECURED, NO_VERBS = Security(), ClusterSecurity(), Verbs()
 _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
 
 
@@ -124,6 +128,7 @@ class ClusterSpec:
     - `features` are levels at which the storage is formatted, where they differ from those of the release.
     - `controllers` is the number of dedicated controllers (0: every broker is a controller too). The first `voters` of
       them form a dynamic quorum, and the others follow it as observers (0: all are voters, of a static quorum).
+    - `security`: TLS, SASL and ACLs, see `chaos.cluster.secured`.
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
     - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
@@ -142,6 +147,7 @@ class ClusterSpec:
     controllers: int = 0
     voters: int = 0
     racks: tuple[str, ...] = ()
+    security: ClusterSecurity = UNSECURED
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
     switch: bool = False
@@ -236,10 +242,11 @@ def broker_settings(
         **mode,
         "listeners": ",".join(f"{name}://{address}" for name, address in bound.items()),
         "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "listener.security.protocol.map": listener_protocols(names, spec.security),
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "log.dirs": data,  # relative to the working directory: Kafka would split an absolute path at a comma
     }
+    decided |= security_settings(spec.security)
     if spec.racks:
         decided["broker.rack"] = spec.racks[(broker - 1) % len(spec.racks)]
     extra = dict(spec.extra(broker)) if spec.extra else {}
@@ -280,8 +287,9 @@ def controller_settings(
         "node.id": controller,
         **quorum_settings(controllers, bool(spec.voters)),
         "listeners": f"CONTROLLER://{here.bind}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": listener_protocols(["CONTROLLER"], spec.security),
         "log.dirs": data,
+        **security_settings(spec.security, clients=False),
     }
     if here.quorum != here.bind and advertises_controllers(spec.kafka):
         decided["advertised.listeners"] = f"CONTROLLER://{here.quorum}"  # else the quorum leader reveals the real one

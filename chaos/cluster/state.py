@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from chaos.cluster.secured.credentials import Secured
 from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError, RunDirError
 from chaos.kafka.access import Access
@@ -95,6 +96,7 @@ class ClusterState(BaseModel):
     gateway: str | None = None  # the address from which clients reach containers
     keeper: str | None = None  # see chaos.cluster.docker.disk
     attached: Attachment | None = None
+    secured: Secured | None = None  # None: plain connections, or an existing cluster
     lender: str | None = None  # the run directory of the lender, if the cluster is borrowed
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
@@ -132,9 +134,26 @@ class ClusterState(BaseModel):
         """Whether every node has the release that was deployed, with its features, and had the right time."""
         return not self.refinalized and not self.skewed and all(node.kafka == self.kafka for node in self.nodes)
 
-    def access(self) -> Access | None:
-        """Return the credentials for the cluster; None for plain connections. Raises `UsageError` without a secret."""
-        return Access.of(self.attached.security) if self.attached else None
+    @property
+    def platform_security(self) -> Security | None:
+        """The way of the platform to the brokers; None for plain connections."""
+        if self.secured is not None:
+            return self.secured.platform
+        return self.attached.security if self.attached else None
+
+    @property
+    def client_security(self) -> Security | None:
+        """The way of clients to the brokers; None for plain connections."""
+        return self.secured.clients if self.secured is not None else self.platform_security
+
+    def access(self, node: int | None = None) -> Access | None:
+        """Return the credentials of the platform for a node, by default for any broker; None for plain connections.
+
+        Raises `UsageError` without a secret.
+        """
+        if self.secured is not None and any(c.id == node for c in self.controllers):
+            return Access.of(self.secured.quorum)
+        return Access.of(self.platform_security)
 
     def save(self, path: Path) -> None:
         """Write the file atomically."""

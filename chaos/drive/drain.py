@@ -99,7 +99,7 @@ class Drain:
                 break
             time.sleep(TICK_S)
             ends = self._highest = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
-        security = self.scenario.cluster.security
+        security = self.cluster.state.platform_security
         return {level: readable_ends(self.cluster.bootstrap, security, ends, level) for level in LEVELS}
 
     def _all_ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

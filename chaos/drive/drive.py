@@ -73,13 +73,14 @@ class Drive:
 
     def _drive(self) -> None:
         with ExitStack() as stack:
+            state = self._cluster.state
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             observer = stack.enter_context(self._observer())
-            stack.enter_context(QuorumWatch(self._cluster.state.controller_addresses, observer.note))
+            stack.enter_context(QuorumWatch(state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap))
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security))
             kafka = self._connect()
             faults = self._faults(stack, writer, fleet, observer)
             with self._events.stage("clients"):

@@ -21,6 +21,7 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.drive import rights
 from chaos.drive.drive import Drive
 from chaos.drive.racks import placement_problems
 from chaos.errors import ClusterError, UsageError
@@ -29,6 +30,7 @@ from chaos.kafka import admin
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import as_text
 from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
@@ -116,6 +118,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+            rights.grant(cluster, scenario)
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
             if groups := list(scenario.groups):
@@ -173,7 +176,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
         replicas = max(topic.replication_factor for topic in scenario.topics)
         existing = Existing(
-            cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named)
+            cluster.bootstrap, resolved.prefix, cluster.security.given(), cluster.verbs, replicas, frozenset(named)
         )
     return ClusterSpec(
         brokers=cluster.brokers,
@@ -188,6 +191,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         cpus=cluster.cpus,
         memory_bytes=cluster.memory,
         disk_bytes=cluster.disk,
+        security=ClusterSecurity() if existing else cluster.security,
         existing=existing,
         switch=scenario.switched,
         clocks=scenario.skewed,

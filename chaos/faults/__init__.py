@@ -28,6 +28,7 @@ from chaos.faults import (  # noqa: F401
     quorum,
     quotas,
     resources,
+    security,
     share_groups,
     slow_consumers,
     task_managers,

@@ -103,14 +103,14 @@ def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config
         "configs": [{"name": key, "value": value} for key, value in config.items()],
     }
     message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
-    AdminRequest(f"create {name}", message, _controller, frozenset({_TOPIC_EXISTS})).apply(kafka)
+    AdminRequest(f"create {name}", message, any_broker, frozenset({_TOPIC_EXISTS})).apply(kafka)
 
 
 def accepts_changes(kafka: Kafka, timeout_s: float) -> bool:
     """Return whether an active controller checks a request for a new topic in time; the topic is not created."""
     topic = {"name": _CHECKED, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=int(1000 * timeout_s), validate_only=True)
-    broker = _controller(kafka)
+    broker = any_broker(kafka)
     answer = None if broker is None else kafka.ask(broker, message, timeout_s)
     return answer is not None and not any(code for _, code in _errors(answer))
 
@@ -119,14 +119,14 @@ def add_partitions(kafka: Kafka, topic: str, to: int) -> None:
     """Increase the number of partitions of a topic to `to`."""
     new = [{"name": topic, "count": to, "assignments": None}]
     message = request(CreatePartitionsRequest[1], topics=new, timeout_ms=_TIMEOUT_MS, validate_only=False)
-    AdminRequest(f"extend {topic}", message, _controller).apply(kafka)
+    AdminRequest(f"extend {topic}", message, any_broker).apply(kafka)
 
 
 def delete_topics(names: list[str]) -> AdminRequest:
     """Return the request that deletes topics. A topic that does not exist counts as deleted."""
     message = request(DeleteTopicsRequest[3], topic_names=names, timeout_ms=_TIMEOUT_MS)
     done = frozenset({_UNKNOWN_TOPIC})
-    return AdminRequest(f"delete {', '.join(names)}", message, _controller, done)
+    return AdminRequest(f"delete {', '.join(names)}", message, any_broker, done)
 
 
 def delete_records(kafka: Kafka, before: Mapping[TopicPartition, int]) -> None:
@@ -168,7 +168,7 @@ def _set(kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None]) -
     ]
     resource = {"resource_type": kind, "resource_name": name, "configs": configs}
     message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
-    AdminRequest(f"change settings of {name}", message, _controller).apply(kafka)
+    AdminRequest(f"change settings of {name}", message, any_broker).apply(kafka)
 
 
 def quotas(kafka: Kafka, client_id: str) -> dict[str, float] | None:
@@ -185,7 +185,7 @@ def set_quotas(kafka: Kafka, client_id: str, rates: Mapping[str, float | None]) 
     ops = [{"key": key, "value": rate or 0.0, "remove": rate is None} for key, rate in rates.items()]
     entry = {"entity": [{"entity_type": "client-id", "entity_name": client_id}], "ops": ops}
     message = request(AlterClientQuotasRequest[0], entries=[entry], validate_only=False)
-    AdminRequest(f"change quotas of {client_id}", message, _controller).apply(kafka)
+    AdminRequest(f"change quotas of {client_id}", message, any_broker).apply(kafka)
 
 
 def delete_offsets(kafka: Kafka, group: str, partitions: Iterable[TopicPartition]) -> None:
@@ -229,17 +229,17 @@ def elect(kafka: Kafka, partitions: Iterable[TopicPartition], unclean: bool) -> 
     chosen = [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]
     fields = {"election_type": int(unclean), "topic_partitions": chosen, "timeout_ms": _TIMEOUT_MS}
     message = request(ElectLeadersRequest[1], **fields)
-    AdminRequest("elect leaders", message, _controller, frozenset({_ELECTION_NOT_NEEDED})).apply(kafka)
+    AdminRequest("elect leaders", message, any_broker, frozenset({_ELECTION_NOT_NEEDED})).apply(kafka)
 
 
 def reassign(kafka: Kafka, partition: TopicPartition, replicas: list[int]) -> None:
     """Begin to move a partition to these brokers."""
     fields = topics({partition: {"replicas": replicas}})
     message = request(AlterPartitionReassignmentsRequest[0], timeout_ms=_TIMEOUT_MS, topics=fields)
-    AdminRequest(f"reassign {partition}", message, _controller).apply(kafka)
+    AdminRequest(f"reassign {partition}", message, any_broker).apply(kafka)
 
 
-def _controller(kafka: Kafka) -> int | None:
+def any_broker(kafka: Kafka) -> int | None:
     """Return the broker to send changes of topics to: in KRaft any broker, with ZooKeeper the controller."""
     metadata = kafka.metadata()
     return metadata.controller if metadata else None

@@ -143,6 +143,18 @@ def accepts_connections(host: str, port: int, timeout_s: float, access: Access |
         connection.close()
 
 
+def login_works(host: str, port: int, timeout_s: float, access: Access) -> bool:
+    """Return whether a broker accepts a new connection with this login, and answers."""
+    link = BrokerConnection(host, port, access)
+    try:
+        link.ask(messages.versions(), timeout_s)
+    except OSError:
+        return False
+    finally:
+        link.close()
+    return True
+
+
 def seconds_left(deadline: float) -> float:
     """Return the seconds until a time of `time.monotonic()`. Raises `TimeoutError` if it has passed."""
     seconds = deadline - time.monotonic()

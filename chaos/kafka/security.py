@@ -1,4 +1,4 @@
-"""Security settings of an existing cluster, with references in place of the secrets.
+"""Security settings of a cluster, with references in place of the secrets.
 
 A reference is `env:NAME` (an environment variable) or `file:PATH`. Only references appear in the scenario, in
 `resolved.json`, in `cluster.json` and in the specs of clients. Each process that connects reads the secret itself
@@ -74,6 +74,35 @@ class Security(BaseModel):
             if kind == "file":
                 changed[key] = f"file:{_absolute(path)}"
         return self.model_copy(update=changed)
+
+
+class ClusterSecurity(Security):
+    """How clients connect to the cluster. An existing cluster has all fields but the last two.
+
+    For a new cluster, give `protocol`, `mechanism`, `client_certificates` and `acls`: Aftershock makes certificates,
+    users and passwords for each run.
+    """
+
+    client_certificates: bool = Field(
+        False, description="process, docker: clients identify themselves by a certificate (mutual TLS); needs SSL"
+    )
+    acls: bool = Field(
+        False, description="process, docker: brokers have an authorizer, and clients the rights that they need"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Check nothing: what has to be given depends on the driver (`chaos.scenario.security_rules`)."""
+        return self
+
+    @property
+    def secured(self) -> bool:
+        """Whether there is anything to set up."""
+        return self != ClusterSecurity()
+
+    def given(self) -> Security:
+        """Return the settings for an existing cluster. Raises `ValidationError`."""
+        return Security(**{name: getattr(self, name) for name in Security.model_fields})
 
 
 def _absolute(path: str) -> str:

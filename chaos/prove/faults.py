@@ -30,6 +30,7 @@ LEFT_OUT = {
     ),
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
     "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
+    "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
     "client.quota": "a quota changes times, and no promise about records",
     "taskmanager.kill": "of Flink",
     **dict.fromkeys(

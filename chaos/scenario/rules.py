@@ -27,12 +27,12 @@ from chaos.scenario.clients import (
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.network import WireFault
 from chaos.scenario.faults.quorum import voter_problems
 from chaos.scenario.members import group_problems
 from chaos.scenario.processing import Transactions
 from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
+from chaos.scenario.security_rules import security_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.share_rules import share_group_problems
 from chaos.scenario.trigger_rules import order_problems, trigger_problems
@@ -56,7 +56,7 @@ _NEW_CLUSTER_KEYS = {
     "features": "they belong to the cluster",
     "config": "the brokers keep their own settings; set those of topics instead",
 }
-_ATTACHED_KEYS = ("bootstrap", "security", "allow_faults", "verbs")
+_ATTACHED_KEYS = ("bootstrap", "allow_faults", "verbs")
 _CONTAINER_KEYS = ("cpus", "memory", "disk")
 
 
@@ -112,9 +112,7 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
         if problem := dynamic_problem(cluster.kafka, cluster.controllers or 0, cluster.voters):
             yield f"cluster.voters: {problem}"
         yield from voter_problems(cluster.voters, faults)
-    users = [f.kind for f in faults if isinstance(f, WireFault)] or ["cluster.proxy"] * cluster.proxy
-    if users and cluster.security.tls:
-        yield f"cluster.security: {users[0]} needs the wire proxy, which cannot read {cluster.security.protocol}"
+    yield from security_problems(setup, faults)
     for key in _CONTAINER_KEYS if cluster.driver == "process" else ():
         if values[key] is not None:
             yield f"cluster.{key}: the process driver cannot limit brokers, the docker driver can"

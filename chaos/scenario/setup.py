@@ -17,7 +17,7 @@ from chaos.cluster.settings import Metadata, choose_metadata
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Security
+from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.scenario.names import RackName, TopicName
@@ -119,7 +119,11 @@ class Cluster(Strict):
         None, ge=64 * 2**20, description="docker: size of each broker's disk, held in memory; the host's if left out"
     )
     bootstrap: Bootstrap | None = Field(None, description="attached: host:port of one or more brokers, comma-separated")
-    security: Security = Field(Security(), description="attached: TLS and SASL; plain connections if left out")
+    security: ClusterSecurity = Field(
+        ClusterSecurity(),
+        description="TLS, SASL and ACLs; plain connections if left out. process, docker: Aftershock makes certificates "
+        "and passwords for each run, so give protocol, mechanism, client_certificates and acls only",
+    )
     allow_faults: bool = Field(
         False, description="attached: allow faults of brokers; the run also needs --i-own-this-cluster"
     )

@@ -14,18 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.kafka.offsets_log import read_commits
+from chaos.kafka.security import Security
 from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import readers_of
 
 
-def read_commit_log(run: Run, resolved: Resolved, bootstrap: str) -> None:
+def read_commit_log(run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> None:
     """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group."""
     groups = {reader.group for reader in readers_of(resolved.scenario) if reader.group and reader.commits}
     if not groups:
         return
-    commits, reads = read_commits(bootstrap, resolved.scenario.cluster.security, groups, resolved.created_us)
+    commits, reads = read_commits(bootstrap, security, groups, resolved.created_us)
     _write(commits, COMMIT_LOG, run.ledger / "commit_log.parquet")
     _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
 

@@ -38,7 +38,9 @@ SMALL = 200_000
 TASKS_PER_CORE = 4
 
 
-def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str) -> None:
+def read_back(
+    spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None
+) -> None:
     """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
 
     The ranges are determined before the records are read, so the audit counts an offset of a range without a record as
@@ -46,7 +48,6 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     partition and offset. An earlier read-back is replaced only when the new one is complete. Raises `ClusterError` if
     the cluster does not answer.
     """
-    security = resolved.scenario.cluster.security
     topics = _present(bootstrap, resolved, security)
     stable = stable_offsets(bootstrap, topics, security) if resolved.scenario.transactional else {}
     ranges = log_ranges(bootstrap, topics, security)

@@ -15,6 +15,7 @@ from chaos.cluster.settings import properties
 from chaos.cluster.state import NodeState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import messages
+from chaos.kafka.access import Access
 from chaos.kafka.connection import BrokerConnection
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -76,13 +77,13 @@ class StartingNode(ABC):
 
     kind: ClassVar[str]
 
-    def __init__(self, run: Run, state: NodeState) -> None:
+    def __init__(self, run: Run, state: NodeState, access: Access | None = None) -> None:
         self.node = state.id
         self.log = log_of(run, role(state.id))
         self.ended: Callable[[], str | None] = lambda: None
         self._offset = self.log.stat().st_size if self.log.exists() else 0
         # not a client library: it would soon ask other brokers, which may know more than this one
-        self._link = BrokerConnection(state.host, state.port)
+        self._link = BrokerConnection(state.host, state.port, access)
 
     def ready(self, brokers: Sequence[int]) -> bool:
         """Return whether the node serves; `brokers` are those that start together. Raises `BrokerDied`."""

@@ -4,8 +4,8 @@ Without it, a catalogue of scenarios would spend most of its time on starting br
 borrower names the lender. The borrower has a separate reaper, so its clients end in any case. Brokers that its faults
 restart belong to the lender, with their files and logs.
 
-A borrower leaves only topics and groups in the cluster, which are removed at the end. An unhealthy cluster is not lent
-again.
+A borrower leaves only topics, groups and rights in the cluster, which are removed at the end. An unhealthy cluster is
+not lent again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pathlib import Path
 
 from chaos.cluster import deployment, state
 from chaos.cluster.api import Cluster
+from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError, WaitTimeout
+from chaos.kafka import acls
 from chaos.kafka.cleanup import remove
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
@@ -46,12 +48,19 @@ def is_borrowed(run: Run) -> bool:
 
 
 def give_back(cluster: Cluster) -> None:
-    """Remove all topics and groups except internal ones.
+    """Remove all topics and groups except internal ones, and the rights of the clients.
 
     Raises `ClusterError` if the cluster is unhealthy, or is no longer what was deployed.
     """
     if not cluster.state.as_deployed:
         raise ClusterError("the run changed the release, the features or the clocks of the brokers")
+    secured = cluster.state.secured
+    if secured is not None and secured.spec.acls:
+        kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
+        try:
+            acls.withdraw_all(kafka, client_principal(secured.spec))
+        finally:
+            kafka.close()
     remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())
     check_healthy(cluster)
 

@@ -250,18 +250,24 @@ def create_layout(deploying: Deployment, release: Release) -> ClusterState:
     run, spec = deploying.run, deploying.spec
     if spec.switch:
         return _create_behind_switch(deploying, release)
-    ports = deployment.choose_ports(spec, more=1 if spec.zookeeper else spec.controllers or spec.brokers)
-    clients, more = ports[: spec.brokers], ports[spec.brokers :]
+    secured = spec.brokers if spec.security.secured else 0  # brokers then have a listener of their own for each other
+    ports = deployment.choose_ports(spec, more=secured + (1 if spec.zookeeper else spec.controllers or spec.brokers))
+    clients, peers = ports[: spec.brokers], ports[spec.brokers : spec.brokers + secured]
+    more = ports[spec.brokers + secured :]
     if spec.zookeeper:
         server = zookeeper.write_files(run, more[0])
         return deployment.write_cluster(deploying, release, on_this_host(clients), zookeeper=server)
     if spec.controllers:
         addresses = {node: (HOST, port) for node, port in enumerate(more, start=FIRST_CONTROLLER)}
-        controllers = _controllers(addresses, addresses)
-        return deployment.write_cluster(deploying, release, on_this_host(clients), controllers=controllers)
-    created = deployment.write_cluster(deploying, release, on_this_host(clients, more))
-    for broker, port in zip(created.brokers, more, strict=True):
+        controllers, combined = _controllers(addresses, addresses), []
+    else:
+        controllers, combined = {}, more
+    endpoints = on_this_host(clients, combined, peers)
+    created = deployment.write_cluster(deploying, release, endpoints, controllers=controllers)
+    for broker, port in zip(created.brokers, combined, strict=False):
         broker.controller_port = port
+    for broker, port in zip(created.brokers, peers, strict=False):
+        broker.behind = [port]
     created.save(run.cluster)
     return created
 

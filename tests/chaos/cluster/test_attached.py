@@ -35,6 +35,7 @@ from tests.chaos.conftest import roles
 from tests.support.certificates import Authority
 from tests.support.platform import chaos, left_running
 from tests.support.secured import ENVIRONMENT, PASSWORDS, ROOT, USER, Secured, deploy
+from tests.support.watch import Watch, files_with
 
 pytestmark = pytest.mark.kafka
 
@@ -92,10 +93,6 @@ def topics_and_groups(secured: Secured) -> set[str]:
     admin = secured.admin
     topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets", "__transaction_state"}
     return topics | {g.group_id for g in admin.list_consumer_groups().result(30).valid}
-
-
-def files_with(folder: Path, secret: str) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
 def test_promise_reads_topics_and_brokers_over_sasl_and_tls(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
@@ -164,33 +161,9 @@ from checks.readback import stage
 from checks.spark.session import spark_session
 stage.SMALL = 0  # so that the Python workers of Spark read
 run = Run(Path(sys.argv[1]))
-stage.read_back(spark_session("local[2]"), run, read_resolved(run), sys.argv[2])
+resolved = read_resolved(run)
+stage.read_back(spark_session("local[2]"), run, resolved, sys.argv[2], resolved.scenario.cluster.security)
 """
-
-
-class Watch:
-    """Collects the arguments of every process until its context ends."""
-
-    def __init__(self) -> None:
-        self.arguments: set[bytes] = set()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def _look(self) -> None:
-        while not self._over.wait(0.05):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    self.arguments.add(path.read_bytes())
-                except OSError:
-                    continue
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @pytest.mark.parametrize("listener", ["PLAIN", "SCRAM-SHA-512", "certificate"])

@@ -212,7 +212,7 @@ def test_an_airflow_connection_becomes_the_cluster_of_a_scenario_without_secrets
     assert "hunter2" not in json.dumps(given)
     cluster = parse(PLAIN, "t.yaml", given).cluster
     assert cluster.bootstrap == "kafka-1:9093"
-    assert cluster.security == Security(
+    assert cluster.security.given() == Security(
         protocol="SASL_SSL",
         mechanism="SCRAM-SHA-512",
         username="alice",

@@ -40,6 +40,7 @@ OTHER_TEXTS = {
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
     "Cluster": {"kafka", "bootstrap", "config", "racks", "features"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
+    "ClusterSecurity": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Expect": {"client_errors"},
     "_Contract": {"client_errors"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},

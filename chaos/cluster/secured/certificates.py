@@ -1,0 +1,132 @@
+"""Certificates for one cluster: an authority, and what it issues for nodes and clients. PEM files with mode 0600."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+VALID = datetime.timedelta(days=30)
+"""How long a certificate is valid; no cluster of Aftershock lives that long."""
+_EARLIER = datetime.timedelta(days=1)  # clocks may differ
+
+
+class Authority:
+    """A certificate authority. Its key is kept in memory only, unless `save` writes it."""
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        self._key, self._certificate = key, certificate
+
+    @classmethod
+    def create(cls, name: str = "aftershock-ca") -> Authority:
+        """Make a new authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = key.public_key()
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            _blank(name, name, public, now - _EARLIER, now + VALID)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(key, certificate)
+
+    @classmethod
+    def load(cls, certificate: Path, key: Path) -> Authority:
+        """Return the authority that `save` wrote."""
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        return cls(loaded, x509.load_pem_x509_certificate(certificate.read_bytes()))
+
+    def save(self, certificate: Path, key: Path) -> None:
+        """Write the certificate and the key of the authority."""
+        write_secret(certificate, self.pem)
+        write_secret(key, _pem_of(self._key))
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate of the authority."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue(
+        self, name: str, hosts: Iterable[str] = (), valid: datetime.timedelta = VALID
+    ) -> tuple[bytes, bytes, int]:
+        """Issue a certificate for a name and hosts; return it, its key, and its serial number.
+
+        valid: from now on; a negative time gives an expired certificate.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            _blank(name, self._issuer, key.public_key(), now - _EARLIER, now + valid)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs=False), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+        names = [_general_name(host) for host in dict.fromkeys(hosts)]
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return certificate.public_bytes(serialization.Encoding.PEM), _pem_of(key), certificate.serial_number
+
+    @property
+    def _issuer(self) -> str:
+        return str(self._certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, atomically."""
+    half = path.with_name(f".{path.name}.half")
+    half.unlink(missing_ok=True)
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    half.replace(path)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _blank(
+    name: str, issuer: str, key: ec.EllipticCurvePublicKey, begins: datetime.datetime, ends: datetime.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+    )
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    none = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)

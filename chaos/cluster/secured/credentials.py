@@ -1,0 +1,103 @@
+"""The credentials of one cluster as files, and references to them for those who connect."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from chaos.cluster.secured.certificates import Authority, write_secret
+from chaos.cluster.secured.settings import (
+    CA,
+    CLIENT,
+    FOLDER,
+    LOGIN,
+    NODE,
+    PLATFORM,
+    PLATFORM_MECHANISM,
+    STORE,
+)
+from chaos.kafka.security import ClusterSecurity, Security
+from chaos.run.directory import Run
+
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class Secured(BaseModel):
+    """The ways to connect to a secured cluster. It names the places of secrets, never the secrets."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    spec: ClusterSecurity
+    platform: Security  # at the clients' listener
+    clients: Security
+    quorum: Security  # of the platform at the listener of dedicated controllers
+
+
+def folder(run: Run) -> Path:
+    """Return the folder with the credentials of the platform, the clients and the authority."""
+    return run.brokers / "credentials"
+
+
+def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: Iterable[str]) -> Secured:
+    """Make the credentials of a cluster, and write those of each node to its working directory.
+
+    homes: the working directories by node ID. hosts: all names and addresses of nodes.
+    """
+    shared, authority = folder(run), Authority.create()
+    shared.mkdir(mode=0o700, parents=True)
+    authority.save(shared / "ca.pem", shared / "ca.key")
+    for name in (PLATFORM, CLIENT):
+        certificate, key, _ = authority.issue(name)
+        write_secret(shared / f"{name}.pem", certificate)
+        write_secret(shared / f"{name}.key", key)
+        write_secret(shared / f"{name}.password", new_password().encode())
+    login = f"plain={_PLAIN} required {_users(shared, security)};\n"
+    names = [*hosts]
+    for home in homes.values():
+        (home / FOLDER).mkdir(mode=0o700)
+        write_secret(home / CA, authority.pem)
+        write_secret(home / LOGIN, login.encode())
+        write_store(home / STORE, authority, names)
+    return Secured(
+        spec=security,
+        platform=_way(shared, security, PLATFORM, PLATFORM_MECHANISM),
+        clients=_way(shared, security, CLIENT, security.mechanism),
+        quorum=_certified(shared, PLATFORM),
+    )
+
+
+def write_store(path: Path, authority: Authority, hosts: Iterable[str]) -> int:
+    """Write a new key and certificate of a node; return the serial number of the certificate."""
+    certificate, key, serial = authority.issue(NODE, hosts)
+    write_secret(path, key + certificate)
+    return serial
+
+
+def new_password() -> str:
+    """Return a random password, without characters that need quotes."""
+    return secrets.token_urlsafe(24)
+
+
+def _users(shared: Path, security: ClusterSecurity) -> str:
+    """Return the users of PLAIN with their passwords, in the format of JAAS."""
+    names = [PLATFORM, CLIENT] if security.mechanism == "PLAIN" else [PLATFORM]
+    return " ".join(f'user_{name}="{(shared / f"{name}.password").read_text(encoding="ascii")}"' for name in names)
+
+
+def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | None) -> Security:
+    if security.client_certificates:
+        return _certified(shared, name)
+    fields: dict[str, object] = {"protocol": security.protocol}
+    if security.tls:
+        fields["ca"] = str(shared / "ca.pem")
+    if security.sasl:
+        fields |= {"mechanism": mechanism, "username": name, "password": f"file:{shared / f'{name}.password'}"}
+    return Security.model_validate(fields)
+
+
+def _certified(shared: Path, name: str) -> Security:
+    certificate, key = str(shared / f"{name}.pem"), str(shared / f"{name}.key")
+    return Security(protocol="SSL", ca=str(shared / "ca.pem"), certificate=certificate, key=key)

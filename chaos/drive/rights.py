@@ -1,0 +1,50 @@
+"""The rights of a run's clients on a cluster with ACLs."""
+
+from __future__ import annotations
+
+from chaos.cluster.api import Cluster
+from chaos.cluster.secured.settings import client_principal
+from chaos.errors import ClusterError, WaitTimeout
+from chaos.kafka import acls
+from chaos.kafka.acls import Right, rights
+from chaos.kafka.client import Kafka
+from chaos.scenario.model import Scenario
+from chaos.wait import wait_until
+
+TIMEOUT_S = 30.0
+
+
+def rights_of(scenario: Scenario) -> list[Right]:
+    """Return the rights that the clients of a scenario need: to its topics and groups, and to write in transactions."""
+    needed = [*rights("cluster", acls.CLUSTER, "idempotent_write")]
+    needed += rights("transactional_id", acls.ANY_NAME, "write", "describe")
+    for topic in scenario.topics:
+        needed += rights("topic", topic.name, "read", "write", "create", "describe", "describe_configs")
+    for group in scenario.groups:
+        needed += rights("group", group, "read", "describe", "delete")
+    for processor in scenario.processors:
+        if processor.state:  # Kafka Streams names its internal topics after the group
+            needed += rights("topic", f"{processor.group}-", "all", prefixed=True)
+    return needed
+
+
+def grant(cluster: Cluster, scenario: Scenario) -> None:
+    """Give the clients their rights, and wait until every broker knows them. Raises `ClusterError`."""
+    secured = cluster.state.secured
+    if secured is None or not secured.spec.acls:
+        return
+    principal, needed = client_principal(secured.spec), set(rights_of(scenario))
+    kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
+
+    def missing() -> list[int]:
+        return [b for b in cluster.broker_ids if not needed <= (acls.listed(kafka, b, principal) or set())]
+
+    try:
+        acls.grant(kafka, principal, needed)
+        wait_until(lambda: not missing(), TIMEOUT_S, "", every_s=0.1)
+    except WaitTimeout:
+        raise ClusterError(
+            f"broker {', '.join(map(str, missing()))} does not know the rights of the clients after {TIMEOUT_S:g} s"
+        ) from None
+    finally:
+        kafka.close()

@@ -1,0 +1,103 @@
+"""Faults of a secured cluster: of the rights of clients, of their credentials, and of the brokers' certificates."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from chaos.clients.roster import ClientState
+from chaos.cluster.secured.credentials import Secured
+from chaos.cluster.secured.settings import client_principal
+from chaos.errors import ClusterError, FaultError, WaitTimeout
+from chaos.faults.base import Fault, World
+from chaos.kafka import acls
+from chaos.kafka.access import Access
+from chaos.kafka.acls import Operation, Right
+from chaos.kafka.client import Kafka
+from chaos.scenario.faults import security as specs
+from chaos.wait import wait_until
+
+HEAL_S = 30.0
+"""Time until every broker knows what the heal changed."""
+
+
+def secured_of(world: World) -> Secured:
+    """Return the ways to connect to the cluster of a run. Raises `FaultError` if it is not secured."""
+    secured = world.cluster.state.secured
+    if secured is None:
+        raise FaultError("the cluster of the run has no security that Aftershock set up")
+    return secured
+
+
+class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
+    """A right withdrawn from the clients. Proof: asked as a client, every broker denies it, and a send is refused."""
+
+    _before: dict[str, tuple[ClientState, int]]
+    """The sends without success before the injection, by producer of the topic."""
+
+    def _inject(self, world: World) -> str:
+        allowed = self._allowed(world)
+        missing = [broker for broker, operations in allowed.items() if self._operation not in (operations or ())]
+        if missing:
+            raise FaultError(f"broker {missing[0]} does not allow clients to {self._operation} {self.resolved} before")
+        self._before = {c.client: (c, refused(c)) for c in self._producers(world)}
+        self.begun = True
+        acls.withdraw(world.kafka, client_principal(secured_of(world).spec), [self._right])
+        return f"took the right to {self._operation} {self.resolved} from the clients"
+
+    def _effect(self, world: World) -> str | None:
+        if any(found is None or self._operation in found for found in self._allowed(world).values()):
+            return None
+        denied = f"every broker denies clients to {self._operation} {self.resolved}"
+        if self._operation != "write":
+            return denied
+        new = {c.client: refused(c) - self._count_before(c) for c in self._producers(world)}
+        if not any(count > 0 for count in new.values()):
+            return None
+        counts = ", ".join(f"{count:,} sends of {client}" for client, count in new.items() if count > 0)
+        return f"{denied}; not acknowledged since: {counts}"
+
+    def _undo(self, world: World) -> str:
+        """Give the right back, and wait until every broker allows it again."""
+        acls.grant(world.kafka, client_principal(secured_of(world).spec), [self._right])
+
+        def missing() -> list[int]:
+            return [b for b, operations in self._allowed(world).items() if self._operation not in (operations or ())]
+
+        try:
+            wait_until(lambda: not missing(), HEAL_S, "", every_s=0.1)
+        except WaitTimeout:
+            brokers = ", ".join(map(str, missing()))
+            raise ClusterError(
+                f"broker {brokers} still denies clients to {self._operation} {self.resolved} after {HEAL_S:g} s"
+            ) from None
+        return f"every broker allows clients to {self._operation} {self.resolved} again"
+
+    @property
+    def _operation(self) -> Operation:
+        return cast(Operation, self.spec.operation)
+
+    @property
+    def _right(self) -> Right:
+        return Right("topic", self.resolved, self._operation)
+
+    def _allowed(self, world: World) -> dict[int, set[Operation] | None]:
+        """Return what each broker allows a client to do with the topic, over a connection with its credentials."""
+        kafka = Kafka(world.cluster.bootstrap, access=Access.of(secured_of(world).clients))
+        try:
+            return {broker: acls.allowed(kafka, broker, self.resolved) for broker in world.cluster.broker_ids}
+        finally:
+            kafka.close()
+
+    def _producers(self, world: World) -> list[ClientState]:
+        names = [p.name for p in world.scenario.producers if p.topic == self.resolved]
+        return [world.fleet.state(client) for name in names for client in world.fleet.present(name)]
+
+    def _count_before(self, client: ClientState) -> int:
+        """Return the count at the injection; 0 for an incarnation that was started later."""
+        state, count = self._before.get(client.client, (client, 0))
+        return count if state is client else 0
+
+
+def refused(client: ClientState) -> int:
+    """Return how many sends of a producer had no success so far."""
+    return client.count("failed") + client.count("unknown")

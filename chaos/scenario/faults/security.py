@@ -1,0 +1,31 @@
+"""Faults of a secured cluster: of the rights of clients, of their credentials, and of the brokers' certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.setup import Setup
+
+
+class AclWithdraw(FaultSpec):
+    """Take the right to write or to read a topic from the clients; healed by giving it back."""
+
+    targets = frozenset({"topic"})
+    kind: Literal["acl.withdraw"]
+    operation: Literal["write", "read"] = Field("write", description="the right that is taken")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the clients have rights that can be taken, and that one of them needs this one."""
+        topic = self.target.topic
+        if setup.attached:
+            yield f"{where}: {self.kind} takes rights that Aftershock gave, and an existing cluster has its own"
+        elif not setup.cluster.security.acls:
+            yield f"{where}: {self.kind} needs cluster.security with acls: true; without it clients may do everything"
+        if self.operation == "write" and all(p.topic != topic for p in setup.producers):
+            yield f"{where}.target.topic: no producer writes to {topic}, so nothing would prove the fault"
+        if self.operation == "read" and not any(topic in r.topics for r in [*setup.readers, *setup.shares]):
+            yield f"{where}.target.topic: no consumer reads {topic}, so nothing would change"

@@ -1,0 +1,73 @@
+"""Rules for the security of a cluster: which settings fit the driver, the release, and the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pydantic import ValidationError
+
+from chaos.cluster.settings import SCRAM_SINCE, line_of
+from chaos.kafka.security import Security
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.network import WireFault
+from chaos.scenario.setup import Setup
+
+WHERE = "cluster.security"
+_MADE = ("username", "password", "ca", "certificate", "key", "key_password")
+
+
+def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
+    """Yield what is wrong with `cluster.security`."""
+    security = setup.cluster.security
+    yield from _given(setup) if setup.attached else _made(setup)
+    users = [f.kind for f in faults if isinstance(f, WireFault)] or ["cluster.proxy"] * setup.cluster.proxy
+    if users and security.tls:
+        yield (
+            f"{WHERE}: {users[0]} needs the wire proxy, which cannot read {security.protocol}; "
+            "choose SASL_PLAINTEXT or no security, or a fault that cuts connections, such as broker.isolate"
+        )
+
+
+def _given(setup: Setup) -> Iterator[str]:
+    """Yield what is wrong for an existing cluster."""
+    security = setup.cluster.security
+    for key in ("client_certificates", "acls"):
+        if getattr(security, key):
+            yield f"{WHERE}.{key}: does not fit the attached driver: the cluster has its own security settings"
+    try:
+        security.given()
+    except ValidationError as e:
+        yield from (f"{WHERE}: {error['msg'].removeprefix('Value error, ')}" for error in e.errors())
+
+
+def _made(setup: Setup) -> Iterator[str]:
+    """Yield what is wrong for a cluster that is started."""
+    cluster, security, defaults = setup.cluster, setup.cluster.security, Security()
+    for key in (*_MADE, "verify_hostname"):
+        if getattr(security, key) != getattr(defaults, key):
+            yield (
+                f"{WHERE}.{key}: does not fit the {cluster.driver} driver: Aftershock makes certificates and passwords "
+                "for each run; leave it out, or use the attached driver"
+            )
+    if security.sasl and security.mechanism is None:
+        yield f"{WHERE}: protocol {security.protocol} needs a mechanism, such as SCRAM-SHA-512"
+    if security.mechanism is not None and not security.sasl:
+        yield f"{WHERE}.mechanism: does not fit protocol {security.protocol}; choose SASL_SSL or SASL_PLAINTEXT"
+    if security.client_certificates and security.protocol != "SSL":
+        yield (
+            f"{WHERE}.client_certificates: does not fit protocol {security.protocol}, only SSL: with SASL, the login "
+            "identifies a client"
+        )
+    if security.acls and not (security.sasl or security.client_certificates):
+        yield f"{WHERE}.acls: clients have no identity; choose a protocol with SASL, or SSL with client_certificates"
+    if not security.secured:
+        return
+    if cluster.voters:
+        yield f"{WHERE}: does not go with cluster.voters; leave one of them out"
+    if cluster.metadata == "zookeeper":
+        yield (
+            f"{WHERE}: Kafka {cluster.kafka} keeps its metadata in ZooKeeper here, and Aftershock secures KRaft only; "
+            "choose metadata: kraft and a release from 3.3 on, or leave security out"
+        )
+    elif (security.mechanism or "").startswith("SCRAM") and line_of(cluster.kafka) < SCRAM_SINCE:
+        yield f"{WHERE}.mechanism: KRaft has SCRAM since Kafka 3.5, and this is {cluster.kafka}; choose PLAIN"
