@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -150,10 +149,8 @@ class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.B
         before = f"(before: answered in {max(self._answer_s.values()) * 1000:.0f} ms)"
         if self.spec.cycle is not None:
             return self._delay(world, self.spec.cycle, before)
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            silent = pool.map(lambda broker: targets.is_silent(broker, world.cluster, world.access), self.brokers)
-            if not all(silent):
-                return None
+        if not targets.all_silent(self.brokers, world):
+            return None
         return f"{self.resolved} left a request unanswered for {targets.SILENCE_S:g} s {before}"
 
     def _delay(self, world: World, cycle: specs.Cycle, before: str) -> str | None:

@@ -113,7 +113,7 @@ class BrokerIsolate(CutFault[specs.BrokerIsolate], spec=specs.BrokerIsolate):
     def _effect(self, world: World) -> str | None:
         if self.spec.cut != "clients":
             return super()._effect(world)
-        silent = all(targets.is_silent(broker, world.cluster, world.access) for broker in self.brokers)
+        silent = targets.all_silent(self.brokers, world)
         return f"{self.resolved} left a client's request unanswered for {targets.SILENCE_S:g} s" if silent else None
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from chaos.cluster.api import Cluster, Start, Stop, able
+from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Fault, World
 from chaos.kafka.access import Access
@@ -186,11 +188,23 @@ def answer_s(host: str, port: int, timeout_s: float, access: Access | None = Non
 def answered(broker: int, world: World) -> float:
     """Return the seconds until a broker answers before a fault. Raises `FaultError` if it does not answer."""
     try:
-        return answer_s(*world.cluster.address(broker), ANSWER_TIMEOUT_S, world.access)
+        return answer_s(*world.cluster.address(broker), ANSWER_TIMEOUT_S, access_to(broker, world))
     except OSError as e:
         raise FaultError(
             f"{node_name(broker, world)} did not answer even before the fault: {e or type(e).__name__}"
         ) from None
+
+
+def all_silent(nodes: Iterable[int], world: World) -> bool:
+    """Return whether each of these nodes accepts a connection but does not answer. They are asked at the same time."""
+    asked = [*nodes]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        return all(pool.map(lambda node: is_silent(node, world.cluster, access_to(node, world)), asked))
+
+
+def access_to(node: int, world: World) -> Access | None:
+    """Return how to log in to a node: dedicated controllers of a secured cluster have a listener of their own."""
+    return world.cluster.state.access(node) if node >= FIRST_CONTROLLER else world.access
 
 
 def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
@@ -205,7 +219,7 @@ def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
 def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
     """Return the seconds until a broker answers; None if it does not answer."""
     try:
-        return answer_s(*world.cluster.address(broker), timeout_s, world.access)
+        return answer_s(*world.cluster.address(broker), timeout_s, access_to(broker, world))
     except OSError:
         return None
 
