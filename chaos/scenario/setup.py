@@ -119,11 +119,7 @@ class Cluster(Strict):
         None, ge=64 * 2**20, description="docker: size of each broker's disk, held in memory; the host's if left out"
     )
     bootstrap: Bootstrap | None = Field(None, description="attached: host:port of one or more brokers, comma-separated")
-    security: ClusterSecurity = Field(
-        ClusterSecurity(),
-        description="TLS, SASL and ACLs; plain connections if left out. process, docker: Aftershock makes certificates "
-        "and passwords for each run, so give protocol, mechanism, client_certificates and acls only",
-    )
+    security: ClusterSecurity = Field(ClusterSecurity(), description="TLS, SASL and ACLs; plain if left out")
     allow_faults: bool = Field(
         False, description="attached: allow faults of brokers; the run also needs --i-own-this-cluster"
     )

@@ -264,10 +264,8 @@ def create_layout(deploying: Deployment, release: Release) -> ClusterState:
         controllers, combined = {}, more
     endpoints = on_this_host(clients, combined, peers)
     created = deployment.write_cluster(deploying, release, endpoints, controllers=controllers)
-    for broker, port in zip(created.brokers, combined, strict=False):
-        broker.controller_port = port
-    for broker, port in zip(created.brokers, peers, strict=False):
-        broker.behind = [port]
+    for i, broker in enumerate(created.brokers):
+        broker.controller_port, broker.behind = (combined[i] if combined else None), peers[i : i + 1]
     created.save(run.cluster)
     return created
 
