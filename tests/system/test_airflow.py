@@ -107,7 +107,7 @@ def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_inval
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     dags = found["dags"]
-    assert found["errors"] == [] and len(dags) == len(shipped()) + 4
+    assert found["errors"] == [] and len(dags) == len(shipped()) + 5
     assert dags["resilience.nightly"]["schedule"] == "30 2 * * *"
     assert dags["resilience.clean-run"]["schedule"] == "0 0 * * *"
     assert dags["resilience.my_typo"]["leaves"] == ["invalid"]
