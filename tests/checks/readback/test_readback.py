@@ -236,7 +236,7 @@ def test_offset_commits_are_read_back_with_the_end_of_their_transaction(
     consumer.close()
     run = Run.create(tmp_path, RUN_ID)
     run.ledger.mkdir(exist_ok=True)
-    read_commit_log(run, what, cluster.bootstrap)
+    read_commit_log(run, what, cluster.bootstrap, None)
     rows = pq.read_table(run.ledger / "commit_log.parquet", schema=COMMIT_LOG).to_pylist()
     assert [(r["group"], r["topic"], r["partition"], r["offset"], r["transaction"]) for r in rows] == [
         ("billing", "inputs", 1, 7, None),
