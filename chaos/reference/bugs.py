@@ -65,5 +65,5 @@ def _section(scenario: Scenario, bug: Bug) -> str:
     parts += [f"- Source: {source}" for source in bug.sources]
     if m := bug.measured:
         fixed = f", {m.fixed} of {m.runs} with the fixed one" if m.fixed is not None else ""
-        parts += [f"- Measured on {m.on}, Kafka {m.kafka}: {m.affected} of {m.runs} with the affected one{fixed}"]
+        parts += [f"- Measured on {m.day}, Kafka {m.kafka}: {m.affected} of {m.runs} with the affected one{fixed}"]
     return "\n".join(parts) + "\n"

@@ -19,7 +19,7 @@ class Measured(Strict):
     runs: int = Field(ge=1, description="conclusive runs of each variant")
     affected: int = Field(ge=0, description="runs of the affected variant that show the bug")
     fixed: int | None = Field(None, ge=0, description="runs of the fixed variant that break its contract")
-    on: str = Field(pattern=r"^\d{4}-\d\d-\d\d$", description="the day of the last run")
+    day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$", description="the day of the last run")
 
 
 class Bug(Strict):

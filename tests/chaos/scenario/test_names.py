@@ -66,7 +66,7 @@ OTHER_TEXTS = {
     "ClusterDowngrade": {"name", "to"},
     "ClusterFinalize": {"name", "features"},
     "Bug": {"id", "affected", "fixed", "sources"},
-    "Measured": {"kafka", "on"},
+    "Measured": {"kafka", "day"},
     "WireDrop": {"name", "client"},
     "WireDelay": {"name", "client"},
     "WireCut": {"name", "client"},
