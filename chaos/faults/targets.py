@@ -203,7 +203,7 @@ def all_silent(nodes: Iterable[int], world: World) -> bool:
 
 
 def access_to(node: int, world: World) -> Access | None:
-    """Return how to log in to a node: dedicated controllers of a secured cluster have a listener of their own."""
+    """Return how to log in to a node: dedicated controllers of a secured cluster have a separate listener."""
     return world.cluster.state.access(node) if node >= FIRST_CONTROLLER else world.access
 
 

@@ -2,7 +2,7 @@
 
 python -m tests.support.kubectl RUN_DIR ARGUMENT...
 
-The pod whose name ends with -N is the broker N. It knows the calls of the shipped examples only, and refuses others:
+The pod with a name that ends with -N is the broker N. It knows the calls of the shipped examples only, refuses others:
 
 - `exec POD -c kafka -- sh -c SCRIPT`: sends the signal of the script, which it does not run: the script looks for
   brokers in its container, and here it would find those of all runs. A killed broker starts again, as by a kubelet.

@@ -143,7 +143,7 @@ def format_storage(
     cluster_id: str,
     more: Sequence[str] = (),
 ) -> None:
-    """Fill `directory` with storage formatted for a node with these settings, whose log directory is `data`.
+    """Fill `directory` with storage formatted for a node with these settings, of which log.dirs is `data`.
 
     levels: of features, where they differ from those of the release. more: options of kafka-storage.sh. Raises
     `ClusterError` with the output of Kafka.

@@ -1,4 +1,4 @@
-"""The clocks of the nodes of one run: each node that preloads `chaos.preload` has a control file of its own."""
+"""The clocks of the nodes of one run: each node that preloads `chaos.preload` has its control file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NodeClocks(StartedCluster):
     def set_clock(self, node: int, skew: Skew) -> None:
         """Change the clock of a node, and record that the cluster is not as it was. Raises `ClusterError`."""
         if not self.state.clocks:
-            raise ClusterError("the cluster was made without clocks of its own, so that of no node can be changed")
+            raise ClusterError("the cluster was made without clocks that can be set, so that of no node can be changed")
         with self._lock:
             self.state.skewed = True
             self.state.save(self.run.cluster)
@@ -32,7 +32,7 @@ class NodeClocks(StartedCluster):
         return clock.ahead_s(control_file(self.run, node)) if self.state.clocks else 0.0
 
     def clock_environment(self, node: int) -> dict[str, str]:
-        """Return the environment variables that give a node a clock of its own; none if the cluster has no clocks."""
+        """Return the environment variables that give a node its clock; none if the cluster has no clocks."""
         if not self.state.clocks:
             return {}
         clock.create(control_file(self.run, node))  # a node may be added later

@@ -250,7 +250,7 @@ def create_layout(deploying: Deployment, release: Release) -> ClusterState:
     run, spec = deploying.run, deploying.spec
     if spec.switch:
         return _create_behind_switch(deploying, release)
-    secured = spec.brokers if spec.security.secured else 0  # brokers then have a listener of their own for each other
+    secured = spec.brokers if spec.security.secured else 0  # brokers then have a separate listener for each other
     ports = deployment.choose_ports(spec, more=secured + (1 if spec.zookeeper else spec.controllers or spec.brokers))
     clients, peers = ports[: spec.brokers], ports[spec.brokers : spec.brokers + secured]
     more = ports[spec.brokers + secured :]

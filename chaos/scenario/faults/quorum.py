@@ -87,7 +87,7 @@ def voter_problems(voters: int, faults: Sequence[FaultSpec]) -> Iterator[str]:
 
 
 def _healed_before(fault: FaultSpec, faults: Sequence[FaultSpec]) -> set[str]:
-    """Return the faults for whose heal a fault waits, directly or through others."""
+    """Return the faults with a heal that a fault waits for, directly or through others."""
     by_name, found, seen = {f.name: f for f in faults}, set[str](), {fault.name}
     while (after := fault.when.awaited) is not None and after.fault in by_name and after.fault not in seen:
         seen.add(after.fault)

@@ -59,7 +59,7 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
 def _judged(sends: Columns) -> Mask:
     """Return which sends to judge: acknowledged ones of known end, and unknown ones of aborted transactions.
 
-    An unknown send whose record was sent again is left out, because its copy may be that of the other send.
+    An unknown send of a record that was sent again is left out, because its copy may be that of the other send.
     """
     acknowledged = (sends["outcome"] == OK) & np.isin(sends["end"], (COMMITTED, ABORTED))
     unknown: Mask = (sends["outcome"] == UNKNOWN) & (sends["end"] == ABORTED)
