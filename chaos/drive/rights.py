@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.cluster.api import Cluster
 from chaos.cluster.secured.settings import client_principal
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError
 from chaos.kafka import acls
 from chaos.kafka.acls import Right, rights
 from chaos.kafka.client import Kafka
@@ -39,12 +39,11 @@ def grant(cluster: Cluster, scenario: Scenario) -> None:
     def missing() -> list[int]:
         return [b for b in cluster.broker_ids if not needed <= (acls.listed(kafka, b, principal) or set())]
 
+    def unknown() -> str:
+        return f"broker {', '.join(map(str, missing()))} does not know the rights of the clients"
+
     try:
         acls.grant(kafka, principal, needed)
-        wait_until(lambda: not missing(), TIMEOUT_S, "", every_s=0.1)
-    except WaitTimeout:
-        raise ClusterError(
-            f"broker {', '.join(map(str, missing()))} does not know the rights of the clients after {TIMEOUT_S:g} s"
-        ) from None
+        wait_until(lambda: not missing(), TIMEOUT_S, unknown, every_s=0.1, error=ClusterError)
     finally:
         kafka.close()

@@ -123,7 +123,7 @@ class ControllerIsolate(CutFault[specs.ControllerIsolate], spec=specs.Controller
         """Ask the controllers themselves: brokers may still follow the one that is cut off."""
         beliefs = {}
         for node, address in world.cluster.state.controller_addresses.items():
-            link = BrokerConnection(*address, world.cluster.state.access(node))
+            link = BrokerConnection(*address, targets.access_to(node, world))
             beliefs[node] = ask_controller(node, link, targets.SILENCE_S)
             link.close()
         epochs = {node: belief.epoch for node, belief in beliefs.items() if belief and belief.epoch is not None}

@@ -1,4 +1,4 @@
-"""Faults of a secured cluster: of the rights of clients, of their credentials, and of the brokers' certificates."""
+"""Faults of a secured cluster: changes of the rights of clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 from chaos.clients.roster import ClientState
 from chaos.cluster.secured.credentials import Secured
 from chaos.cluster.secured.settings import client_principal
-from chaos.errors import ClusterError, FaultError, WaitTimeout
+from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import Fault, World
 from chaos.kafka import acls
 from chaos.kafka.access import Access
@@ -35,10 +35,8 @@ class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
     """The sends without success before the injection, by producer of the topic."""
 
     def _inject(self, world: World) -> str:
-        allowed = self._allowed(world)
-        missing = [broker for broker, operations in allowed.items() if self._operation not in (operations or ())]
-        if missing:
-            raise FaultError(f"broker {missing[0]} does not allow clients to {self._operation} {self.resolved} before")
+        if denying := self._denying(world):
+            raise FaultError(f"broker {denying[0]} does not allow clients to {self._operation} {self.resolved} before")
         self._before = {c.client: (c, refused(c)) for c in self._producers(world)}
         self.begun = True
         acls.withdraw(world.kafka, client_principal(secured_of(world).spec), [self._right])
@@ -60,16 +58,11 @@ class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
         """Give the right back, and wait until every broker allows it again."""
         acls.grant(world.kafka, client_principal(secured_of(world).spec), [self._right])
 
-        def missing() -> list[int]:
-            return [b for b, operations in self._allowed(world).items() if self._operation not in (operations or ())]
+        def still_denied() -> str:
+            brokers = ", ".join(map(str, self._denying(world)))
+            return f"broker {brokers} still denies clients to {self._operation} {self.resolved} after the right is back"
 
-        try:
-            wait_until(lambda: not missing(), HEAL_S, "", every_s=0.1)
-        except WaitTimeout:
-            brokers = ", ".join(map(str, missing()))
-            raise ClusterError(
-                f"broker {brokers} still denies clients to {self._operation} {self.resolved} after {HEAL_S:g} s"
-            ) from None
+        wait_until(lambda: not self._denying(world), HEAL_S, still_denied, every_s=0.1, error=ClusterError)
         return f"every broker allows clients to {self._operation} {self.resolved} again"
 
     @property
@@ -87,6 +80,10 @@ class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
             return {broker: acls.allowed(kafka, broker, self.resolved) for broker in world.cluster.broker_ids}
         finally:
             kafka.close()
+
+    def _denying(self, world: World) -> list[int]:
+        """Return the brokers that do not allow the operation, or do not answer."""
+        return [b for b, operations in self._allowed(world).items() if self._operation not in (operations or ())]
 
     def _producers(self, world: World) -> list[ClientState]:
         names = [p.name for p in world.scenario.producers if p.topic == self.resolved]

@@ -268,7 +268,7 @@ def protocol_of(broker: int, world: World) -> str:
 
 def supported(node: int, world: World) -> Support | None:
     """Return what a node supports; None without an answer."""
-    return features.support(BrokerConnection(*world.cluster.address(node), world.cluster.state.access(node)))
+    return features.support(BrokerConnection(*world.cluster.address(node), targets.access_to(node, world)))
 
 
 def answered(node: int, world: World) -> Support:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -84,11 +84,7 @@ def withdraw(kafka: Kafka, principal: str, withdrawn: Iterable[Right]) -> None:
 
 def withdraw_all(kafka: Kafka, principal: str) -> None:
     """Take all rights from a principal. Raises `ClusterError`."""
-    everything = {
-        **{"resource_type_filter": _ANY, "resource_name_filter": None, "pattern_type_filter": _ANY},
-        **{"principal_filter": principal, "host_filter": None, "operation": _ANY, "permission_type": _ANY},
-    }
-    message = request(DeleteAclsRequest[_VERSION], filters=[everything])
+    message = request(DeleteAclsRequest[_VERSION], filters=[_all_of(principal, _ANY)])
     AdminRequest(f"take all rights from {principal}", message, any_broker).apply(kafka)
 
 
@@ -97,11 +93,7 @@ def listed(kafka: Kafka, broker: int, principal: str) -> set[Right] | None:
 
     Brokers learn about a change one after the other.
     """
-    fields = {
-        **{"resource_type_filter": _ANY, "resource_name_filter": None, "pattern_type_filter": _ANY},
-        **{"principal_filter": principal, "host_filter": None, "operation": _ANY, "permission_type": _ALLOW},
-    }
-    answer = kafka.ask(broker, request(DescribeAclsRequest[_VERSION], **fields))
+    answer = kafka.ask(broker, request(DescribeAclsRequest[_VERSION], **_all_of(principal, _ALLOW)))
     if answer is None or answer.error_code:
         return None
     resources = {number: name for name, number in _RESOURCES.items()}
@@ -116,6 +108,14 @@ def listed(kafka: Kafka, broker: int, principal: str) -> set[Right] | None:
         for found in answer.resources
         for acl in found.acls
         if found.resource_type in resources and acl.operation in operations
+    }
+
+
+def _all_of(principal: str, permission: int) -> dict[str, Any]:
+    """Return the filter for all ACLs of a principal with this permission."""
+    return {
+        **{"resource_type_filter": _ANY, "resource_name_filter": None, "pattern_type_filter": _ANY},
+        **{"principal_filter": principal, "host_filter": None, "operation": _ANY, "permission_type": permission},
     }
 
 

@@ -16,10 +16,16 @@ from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
 from chaos.run.events import now_us
 
-DESCRIBE_QUORUM = messages.request(
-    DescribeQuorumRequest[0],
-    topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
-)
+
+def describe_request(version: int) -> Any:
+    """Return the request that describes the quorum. Version 2, of Kafka 3.9, has the directories of the replicas."""
+    partitions = [{"partition_index": 0}]
+    return messages.request(
+        DescribeQuorumRequest[version], topics=[{"topic_name": "__cluster_metadata", "partitions": partitions}]
+    )
+
+
+DESCRIBE_QUORUM = describe_request(0)
 
 
 @dataclass(frozen=True)

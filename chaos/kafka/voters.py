@@ -11,18 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.admin import DescribeQuorumRequest
-
-from chaos.kafka.admin import AdminRequest
+from chaos.kafka.admin import AdminRequest, any_broker
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request
-from chaos.kafka.quorum import described
+from chaos.kafka.quorum import describe_request, described
 from chaos.kafka.schemas import AddRaftVoterRequest, RemoveRaftVoterRequest
 
-_DESCRIBE = request(
-    DescribeQuorumRequest[2],
-    topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
-)
+_DESCRIBE = describe_request(2)
 _TIMEOUT_MS = 10_000
 _DUPLICATE_VOTER, _VOTER_NOT_FOUND = 126, 127
 
@@ -72,15 +67,10 @@ def add(kafka: Kafka, node: int, directory: UUID, listener: str, address: str) -
         voter_directory_id=directory,
         listeners=[{"name": listener, "host": host, "port": int(port)}],
     )
-    AdminRequest(f"add the voter {node}", message, _any_broker, frozenset({_DUPLICATE_VOTER})).apply(kafka)
+    AdminRequest(f"add the voter {node}", message, any_broker, frozenset({_DUPLICATE_VOTER})).apply(kafka)
 
 
 def remove(kafka: Kafka, node: int, directory: UUID) -> None:
     """Make a voter an observer. One that is no voter counts as removed. Raises `ClusterError`."""
     message = request(RemoveRaftVoterRequest[0], cluster_id=None, voter_id=node, voter_directory_id=directory)
-    AdminRequest(f"remove the voter {node}", message, _any_broker, frozenset({_VOTER_NOT_FOUND})).apply(kafka)
-
-
-def _any_broker(kafka: Kafka) -> int | None:
-    metadata = kafka.metadata()
-    return metadata.controller if metadata else None
+    AdminRequest(f"remove the voter {node}", message, any_broker, frozenset({_VOTER_NOT_FOUND})).apply(kafka)

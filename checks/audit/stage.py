@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import COUNTS_SINCE, INPUTS_SINCE
 from chaos.run.directory import Run
-from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
@@ -85,8 +84,7 @@ class _Audit:
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
         self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
-        skewed = bool(clock_faults(scenario.faults))
-        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"), skewed)
+        commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"), scenario.skewed)
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -214,8 +212,7 @@ class _Audit:
 
         In other topics, retention deletes nothing in time: what it deletes there is lost.
         """
-        skewed = bool(clock_faults(self.scenario.faults))
-        return self.scenario.retained(self.run_us // 1000) if skewed else frozenset()
+        return self.scenario.retained(self.run_us // 1000) if self.scenario.skewed else frozenset()
 
     def _shares(self) -> Shares:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chaos.cluster.secured.credentials import Secured
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError
 from chaos.kafka import scram
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
@@ -36,11 +36,8 @@ def create(secured: Secured, bootstrap: str, brokers: Iterable[tuple[str, int]])
         missing[:] = [at for at in missing if not login_works(*at, _ANSWER_S, access)]
         return not missing
 
-    try:
-        wait_until(accepted, TIMEOUT_S, "", every_s=0.05)
-    except WaitTimeout:
+    def refused() -> str:
         host, port = missing[0]
-        raise ClusterError(
-            f"{host}:{port} does not take the {mechanism} credentials of the clients after {TIMEOUT_S:g} s; "
-            "see the logs of the brokers"
-        ) from None
+        return f"{host}:{port} does not take the {mechanism} credentials of the clients; see the logs of the brokers"
+
+    wait_until(accepted, TIMEOUT_S, refused, every_s=0.05, error=ClusterError)

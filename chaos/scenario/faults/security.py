@@ -1,4 +1,4 @@
-"""Faults of a secured cluster: of the rights of clients, of their credentials, and of the brokers' certificates."""
+"""Faults of a secured cluster: changes of the rights of clients."""
 
 from __future__ import annotations
 
