@@ -59,6 +59,12 @@ class HistoryError(AftershockError):
     exit_code = USAGE
 
 
+class MetricsError(AftershockError):
+    """Metrics cannot be written or pushed."""
+
+    exit_code = USAGE
+
+
 class FaultError(AftershockError):
     """A fault could not be injected or healed."""
 

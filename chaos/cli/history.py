@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaos.cli.options import RUNS_DIR, RunsDir
+from chaos.cli.metrics import metrics
+from chaos.cli.options import RUNS_DIR, RunsDir, Url
 from chaos.errors import AftershockError, HistoryError, RunDirError
 from chaos.processes.python_module import run_module
 from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
@@ -28,17 +29,8 @@ _MARKS = {
 }
 _BARS = "▁▂▃▄▅▆▇█"
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--history",
-        metavar="URL",
-        envvar="AFTERSHOCK_HISTORY",
-        help="The database: postgresql://… or sqlite:////…; history.sqlite in the folder of the runs when left out.",
-    ),
-]
-
 history = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+history.command("metrics", epilog="Example: python -m chaos history metrics --to http://pushgateway:9091")(metrics)
 
 
 @history.callback(epilog="Example: python -m chaos history --scenario leader-kill --html trends.html")

@@ -40,3 +40,21 @@ RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]
 Anomaly = Annotated[str | None, typer.Option(help="The kind of anomaly that decides, such as lost_write.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metrics",
+        metavar="FILE.prom|URL",
+        envvar="AFTERSHOCK_METRICS",
+        help="Publish metrics to a textfile of node_exporter or a Pushgateway. Repeatable.",
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="URL",
+        envvar="AFTERSHOCK_HISTORY",
+        help="The database: postgresql://… or sqlite:////…; history.sqlite in the folder of the runs when left out.",
+    ),
+]

@@ -31,6 +31,7 @@ def run(
     variant: opt.Variant = "",
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     spark_master: opt.Master = None,
+    metrics: opt.Metrics = None,
     as_json: opt.Json = False,
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
@@ -38,10 +39,12 @@ def run(
     A scenario with variants runs once for each of them, with the same seed, and ends with their comparison.
     """
     from chaos.drive import stages, variants
+    from chaos.history.recording import check_metrics
     from chaos.lab.judge import check_master
     from chaos.lab.lab import drive_and_judge, recorded, run_variants
 
     check_master(spark_master)
+    check_metrics(metrics)
     request = stages.ScenarioRequest(
         scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
     )
@@ -49,13 +52,13 @@ def run(
         whole = variants.prepare(request, runs_dir)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")
-            with recorded(whole.by_variant.values(), runs_dir, view.problem):
+            with recorded(whole.by_variant.values(), runs_dir, view.problem, metrics):
                 run_variants(whole, view, lambda name: view.say(f"variant {name}"), spark_master)
         raise typer.Exit(print_comparison(whole.run, as_json))
     prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {prepared.path}")
-        with recorded([prepared], runs_dir, view.problem):
+        with recorded([prepared], runs_dir, view.problem, metrics):
             code = drive_and_judge(prepared, view, spark_master)
     print_result(prepared, as_json)
     raise typer.Exit(code)

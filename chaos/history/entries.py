@@ -14,7 +14,7 @@ from chaos.run.result import Metric, RunSummary, count_anomalies, describe_anoma
 from chaos.scenario.resolve import Resolved, read
 from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 
-_MAX_DEPTH = 3
+MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
 _NOT_SETUP = {"title", "description", "expect", "promised_differs", "limits", "schedule", "seed", "variants"}
 
@@ -124,7 +124,7 @@ def _clients(resolved: Resolved, versions: dict[str, str]) -> str:
 
 def find_runs(folder: Path) -> Iterator[Run]:
     """Yield the judged run directories below a folder, or the folder itself if it is one, by depth and path."""
-    for depth in range(_MAX_DEPTH + 1):
+    for depth in range(MAX_DEPTH + 1):
         for path in sorted(folder.glob("/".join(["*"] * depth + ["result.json"]))):
             if (path.parent / "resolved.json").is_file():  # an A/B directory has a result, but only its sides are runs
                 yield Run(path.parent.absolute())

@@ -79,6 +79,11 @@ class Store:
                 for row in map(dict, db.execute(runs).mappings())
             ]
 
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each run by its key: equal digests mean that nothing was added or judged again."""
+        with self._transaction() as db:
+            return {key: digest for key, digest in db.execute(select(RUN.c.key, RUN.c.digest))}
+
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """Open a transaction, with the tables at the newest revision."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -230,12 +230,17 @@ def compare(run: Run, *, show: bool = False) -> Comparison:
 
 
 @contextlib.contextmanager
-def recorded(runs: Iterable[Run], runs_dir: Path, on_problem: Callable[[str], None]) -> Iterator[None]:
-    """Add runs to the history when the block ends, also if a run broke off; not if it could not start (exit code 2)."""
+def recorded(
+    runs: Iterable[Run], runs_dir: Path, on_problem: Callable[[str], None], metrics: Sequence[str] | None = None
+) -> Iterator[None]:
+    """Add runs to the history when the block ends, also if a run broke off; not if it could not start (exit code 2).
+
+    metrics: where the metrics of the history are published then; see `chaos.history.recording`.
+    """
     try:
         yield
     except AftershockError as e:
         if e.exit_code == INCONCLUSIVE:
-            record(runs, runs_dir, on_problem)
+            record(runs, runs_dir, on_problem, metrics)
         raise
-    record(runs, runs_dir, on_problem)
+    record(runs, runs_dir, on_problem, metrics)
