@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 
 MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
+_COUNTED = re.compile(r"([a-z_]+(?: [a-z_]+)?) ([\d,]+)")
+"""One part of the text of `describe_anomalies`."""
 _NOT_SETUP = {"title", "description", "expect", "promised_differs", "limits", "schedule", "seed", "variants"}
 
 
@@ -44,6 +47,15 @@ class Entry:
     run_dir: str
     command: str
     times: tuple[Metric, ...] = field(default=(), repr=False)
+
+    @property
+    def anomalies(self) -> dict[str, int] | None:
+        """The counts in `seen` by name; None if the anomalies are not known."""
+        if self.seen == describe_anomalies({}):
+            return {}
+        parts = [_COUNTED.fullmatch(part) for part in self.seen.split(", ")]
+        found = {part[1]: int(part[2].replace(",", "")) for part in parts if part}
+        return found if len(found) == len(parts) else None
 
 
 def read_entry(run: Run) -> Entry | None:

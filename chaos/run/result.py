@@ -6,7 +6,6 @@ replays read; they also accept the `result.json` of earlier versions.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -34,15 +33,6 @@ def anomaly_name(check: str, split: str) -> str:
 def describe_anomalies(counts: Mapping[str, int], none: str = "none") -> str:
     """Return `lost_write 812, duplicate_delivery legal 40`, or `none` if there is no anomaly."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or none
-
-
-def parse_anomalies(text: str) -> dict[str, int] | None:
-    """Return the counts of a text of `describe_anomalies`, with the default for `none`; None if it is another text."""
-    parts = (
-        [] if text == "none" else [re.fullmatch(r"([a-z_]+(?: [a-z_]+)?) ([\d,]+)", part) for part in text.split(", ")]
-    )
-    found = {part[1]: int(part[2].replace(",", "")) for part in parts if part}
-    return found if len(found) == len(parts) else None
 
 
 class ResultFile(BaseModel):

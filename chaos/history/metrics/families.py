@@ -10,7 +10,7 @@ from typing import get_args
 from chaos.anomalies import METRICS
 from chaos.history.entries import Entry
 from chaos.history.trends import TREND_STATS, trends
-from chaos.run.result import Verdict, parse_anomalies
+from chaos.run.result import Verdict
 
 Test = tuple[str, str]
 """Scenario and variant (or empty). The runs of a test have one last run, whatever its set-up."""
@@ -143,12 +143,12 @@ def _last_runs(tests: Mapping[Test, list[Entry]]) -> list[Family]:
 
 
 def _anomalies(runs: Sequence[Entry]) -> dict[str, int]:
-    last = parse_anomalies(runs[-1].seen)
+    last = runs[-1].anomalies
     if last is None:
         return {}
     if runs[-1].verdict == "inconclusive":
         return last
-    earlier = {name for run in runs for name in parse_anomalies(run.seen) or ()}
+    earlier = {name for run in runs for name in run.anomalies or ()}
     return {name: last.get(name, 0) for name in sorted(earlier)}
 
 

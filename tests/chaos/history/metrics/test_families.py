@@ -10,7 +10,7 @@ from chaos.anomalies import ANOMALIES
 from chaos.history.metrics import families as families_module
 from chaos.history.metrics.exposition import openmetrics_text, textfile_text
 from chaos.history.metrics.families import history_families, run_families, state_family, up_family
-from chaos.run.result import Metric, anomaly_name, describe_anomalies, parse_anomalies
+from chaos.run.result import Metric, anomaly_name, describe_anomalies
 from tests.chaos.history.metrics.entries import ENTRY, later
 
 
@@ -118,7 +118,7 @@ def test_odd_names_survive_both_formats():
 
 @pytest.mark.parametrize("text", ["not known", "", "lost_write", "lost_write x", "lost_write 1; dirty_read 2"])
 def test_a_text_that_is_no_list_of_anomalies_is_not_zero_anomalies(text):
-    assert parse_anomalies(text) is None
+    assert replace(ENTRY, seen=text).anomalies is None
 
 
 def test_every_anomaly_is_read_back_from_its_text():
@@ -127,8 +127,8 @@ def test_every_anomaly_is_read_back_from_its_text():
         for n, (check, anomaly) in enumerate(ANOMALIES.items())
         for split in anomaly.splits or ("",)
     }
-    assert parse_anomalies(describe_anomalies(counts)) == counts
-    assert parse_anomalies(describe_anomalies({})) == {}
+    assert replace(ENTRY, seen=describe_anomalies(counts)).anomalies == counts
+    assert replace(ENTRY, seen=describe_anomalies({})).anomalies == {}
 
 
 def test_metrics_without_a_meaning_here_are_left_out():
