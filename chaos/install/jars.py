@@ -18,7 +18,7 @@ from chaos.install.cache import Progress, cache_dir, cached, silent
 from chaos.install.java import JAVA_ENVIRONMENT, find_java
 from chaos.install.tool import run_tool
 
-KNOWN_GOOD = ("2.8.2", "3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1")
+KNOWN_GOOD = ("2.8.2", "3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
 """One release of each line that resolves and runs, for messages."""
 TIMEOUT_S = 900  # for a slow network; without a network, Ivy gives up in seconds
 

@@ -1,7 +1,7 @@
 """Questions to a Kafka cluster, answered as plain data.
 
 A question without an answer in time returns None, or leaves out the part that is missing: while faults take brokers
-down, that is an observation and no error. The request versions are supported by Kafka 2.8 to 4.3 (KIP-896).
+down, that is an observation and no error. The request versions are supported by Kafka 2.8 to 4.4 (KIP-896).
 """
 
 from __future__ import annotations

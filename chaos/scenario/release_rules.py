@@ -18,7 +18,7 @@ from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, Cl
 from chaos.scenario.hints import nearest
 from chaos.scenario.setup import Setup
 
-LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(4))]
+LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(5))]
 """The lines of releases that exist from the oldest on."""
 CONTROLLERS = 0
 """Stands for all dedicated controllers, which change their release if all brokers are targets."""

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs, bench_runtimes
+from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs, bench_runtimes, bench_verdicts
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cli": bench_cli.measure,
@@ -19,13 +19,19 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "proxy": bench_proxy.measure,
     "runs": bench_runs.measure,
     "runtimes": bench_runtimes.measure,
+    "verdicts": bench_verdicts.measure,
+    "verdicts-alone": bench_verdicts.measure_alone,
 }
+LONG = {"verdicts-alone"}
+"""Benches of more than half an hour, which run only when they are named."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", metavar="BENCH", help=f"one of {', '.join(BENCHES)}; all when left out")
-    chosen = parser.parse_args().only or list(BENCHES)
+    parser.add_argument(
+        "only", nargs="*", metavar="BENCH", help=f"one of {', '.join(BENCHES)}; all but {', '.join(LONG)} when left out"
+    )
+    chosen = parser.parse_args().only or [name for name in BENCHES if name not in LONG]
     if unknown := set(chosen) - set(BENCHES):
         parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     console = Console()

@@ -63,7 +63,7 @@ def test_a_possible_change_is_accepted(cluster: str, faults: list[str], releases
     [
         ("kafka: 3.9.2", [f"{UP}, to: 3.9.2"], "faults[0].to: the brokers run 3.9.2 already"),
         ("kafka: 3.9.2", [f"{UP}, to: 3.4.1"], "3.4.1 is older than 3.9.2, which brokers run; use cluster.downgrade"),
-        ("kafka: 4.3.1", [f"{UP}, to: 5.0.0"], "Kafka 5.0.0 is not known; choose a release of 2.8 to 4.3"),
+        ("kafka: 4.3.1", [f"{UP}, to: 5.0.0"], "Kafka 5.0.0 is not known; choose a release of 2.8 to 4.4"),
         ("kafka: 3.9.2", [f"{UP}, to: 3.10.0"], "Kafka 3.10.0 is not known"),
         ("kafka: 3.9.2, metadata: zookeeper", [f"{UP}, to: 4.0.2"], "faults[0].to: 4.0.2 has no ZooKeeper mode"),
         ("kafka: 3.2.3", [f"{UP}, to: 4.0.2"], "or a cluster with metadata: kraft from 3.3 on"),
