@@ -50,6 +50,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "client-check": ("client_check", "Start a client program on a broker, and judge it by the contract of clients."),
     "java": ("machine", "Find Java 17 or newer, or install it."),
     "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
+    "serve": ("pages", "Open the web pages over all runs on this machine, until Ctrl-C."),
+    "report": ("pages", "Write the web pages over all runs into a folder for a static host."),
     "incident": ("incident", "Write a scenario from the logs of an incident."),
 }
 """The commands in the order of the help: name, module of this package, and summary."""

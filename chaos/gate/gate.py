@@ -12,10 +12,11 @@ from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load
+from chaos.history.recording import record_part
 from chaos.incident import trials
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
-from chaos.run.directory import new_run_id, write_atomically
+from chaos.run.directory import Run, new_run_id, write_atomically
 from chaos.run.gate_result import CellRun, GateResult
 from chaos.run.result import describe_anomalies
 from chaos.scenario.resolve import new_seed
@@ -98,6 +99,12 @@ def run_missing(judge: GateJudge, folder: GateFolder, listener: ProgressListener
     with trials.TrialLab(folder.path, listener, workers=jobs) as lab:
         for done, (run, stored) in enumerate(runner.run_all(lab, planned, folder, jobs), 1):
             listener.say(f"{done} of {len(planned)}, {run.cell.key.name}, {run.n}: {_describe(stored)}")
+            if stored.ran:
+                key = run.cell.key
+                scenario, _, side = key.scenario.partition("/")
+                variant = " ".join(filter(None, [side, "" if key.settings == "default" else key.settings]))
+                directory = Run(folder.path / run.cell.run_id(run.n))
+                record_part(directory, folder.path.parent, scenario, variant, listener.say)
 
 
 def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:

@@ -7,6 +7,7 @@
 - `store` writes entries to SQLite (`history.sqlite` in the folder of the runs) or PostgreSQL, by URL. `tables` has the
   schema and `migrations` its revisions. Table names begin with `aftershock_`, so that other programs can share the
   database.
+- `listing` reads pages of the recorded runs, for the web pages.
 - `trends` compares the last run of each test with the runs before it.
 - `recording` is called by `run`, `catalogue` and the DAGs after each run. If the database is unavailable, they write
   one line and keep the result. Run `python -m chaos history import RUNS_DIR` later to add the missing runs.

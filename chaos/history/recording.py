@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from chaos.errors import AftershockError
@@ -58,6 +59,19 @@ def record(
             _publish(runs, runs_dir, targets, "off" if off else "recorded" if recorded else "unreachable")
     except (AftershockError, OSError) as e:
         say(f"the metrics are not up to date: {e}")
+
+
+def record_part(run: Run, runs_dir: Path, scenario: str, variant: str, say: Callable[[str], None]) -> None:
+    """Add a run of a gate or a proof under the name of its scenario, as `record`; its own file has a generated name."""
+    if os.environ.get(VARIABLE) == OFF:
+        return
+    try:
+        if (entry := read_entry(run)) is not None:
+            from chaos.history.store import Store
+
+            Store(database_url(runs_dir)).add(replace(entry, scenario=scenario, variant=variant))
+    except (AftershockError, OSError) as e:
+        say(f"{run.run_id} is not in the history, but its results are safe: {e}")
 
 
 def add_runs(runs: Iterable[Run], url: str) -> Counter[str]:

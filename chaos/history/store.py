@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from chaos.errors import HistoryError
 from chaos.history.entries import Entry
+from chaos.history.listing import Listing, RunFilter, list_runs, recorded_dirs
 from chaos.history.tables import METRIC, RUN, VERSION_TABLE
 from chaos.run.result import Metric
 
@@ -83,6 +84,16 @@ class Store:
         """Return the digest of each run by its key: equal digests mean that nothing was added or judged again."""
         with self._transaction() as db:
             return {key: digest for key, digest in db.execute(select(RUN.c.key, RUN.c.digest))}
+
+    def page(self, wanted: RunFilter, limit: int, offset: int = 0) -> Listing:
+        """Return a page of the runs that match, the latest first."""
+        with self._transaction() as db:
+            return list_runs(db, wanted, limit, offset)
+
+    def run_dirs(self) -> list[str]:
+        """Return the run directories of all runs."""
+        with self._transaction() as db:
+            return recorded_dirs(db)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from chaos.history.recording import record_part
 from chaos.incident.kept_runs import remove_run
 from chaos.incident.trials import TrialLab
 from chaos.lab.lab import DrivenRun
@@ -151,6 +152,9 @@ class Crew:
                 self.folder.store(stored)
                 runs = self.folder.runs()
                 following = self.follow_up.tasks(runs)
+            variant = f"{one.faults.id} with {one.change}" if one.change else one.faults.id
+            title = f"prove {self.follow_up.application.title}"
+            record_part(finished.run, self.folder.path.parent, title, variant, self.listener.say)
             self.report(stored)
             if one.faults.id == BASELINE and len(_unknown(runs)) > 1:
                 queue.stop()  # without faults nothing works, so no other run can show anything

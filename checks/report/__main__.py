@@ -9,6 +9,8 @@
     corpus FOLDER    write the files of the score of the corpus next to its corpus.json
     corpus-table FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
+    trend-text FOLDER    print it, with links to reports relative to the folder
+    look -            print the style sheet of all pages, and the digests of their scripts, as JSON
 
 Exit codes: that of the verdict for `compare`, else 0; 2 with a message on standard error if the page cannot be written.
 """
@@ -66,10 +68,17 @@ def _make(page: str, path: Path) -> int:
         from checks.report import corpus
 
         (corpus.write if page == "corpus" else corpus.show)(path)
+    elif page == "look":
+        from checks.report import pages
+
+        sys.stdout.write(pages.look())
     else:
         from checks.report import trend
 
-        trend.write(path, sys.stdin.read())
+        if page == "trend-text":
+            sys.stdout.write(trend.page(trend.read(sys.stdin.read()), path / "trends.html"))
+        else:
+            trend.write(path, sys.stdin.read())
     return PASS
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from checks.report.text import Clock
 
 EPOCH = Clock(0)
 _FOLDER = Path(__file__).parent / "page"
+SCRIPTS = (("page.js",), ("page.js", "timeline.js"), ("page.js", "trend.js"), ("page.js", "gate.js"))
+"""The scripts of each kind of page. A server of these pages allows no others."""
 
 
 def render_page(
@@ -30,18 +33,28 @@ def render_page(
     **values: Any,
 ) -> str:
     """Render a page with its style sheets and scripts in one file, and return valid UTF-8 text."""
+    assert not scripts or scripts in SCRIPTS, scripts
     script = _joined(scripts)
     values |= {
         "style": Markup(_joined(styles)),  # our own files, here and below
         "script": Markup(script),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "script_hash": _digest(script),
     }
     return _environment(clock).get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
+
+
+def look() -> str:
+    """Return the style sheet of all pages and the digests of their scripts as JSON."""
+    return json.dumps({"style": _joined(("report.css",)), "scripts": [_digest(_joined(names)) for names in SCRIPTS]})
 
 
 def render_text(template: str, **values: Any) -> str:
     """Render a template that is not HTML, without escaping, and return the text."""
     return _environment(EPOCH).get_template(template).render(values)
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _joined(names: tuple[str, ...]) -> str:

@@ -50,11 +50,15 @@ class Shown:
 
 def write(path: Path, trends_json: str) -> None:
     """Write the page. Raises `UsageError` if the text is not the output of `history --json`."""
+    write_atomically(path, page(read(trends_json), path))
+
+
+def read(trends_json: str) -> Trends:
+    """Return the trends of the output of `history --json`. Raises `UsageError` if the text is something else."""
     try:
-        trends = Trends.model_validate_json(trends_json)
+        return Trends.model_validate_json(trends_json)
     except ValidationError as e:
         raise UsageError(f"standard input is not the output of `history --json` ({e.error_count()} errors)") from None
-    write_atomically(path, page(trends, path))
 
 
 def page(trends: Trends, path: Path) -> str:

@@ -10,12 +10,22 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs, bench_runtimes, bench_verdicts
+from tests.bench import (
+    bench_cli,
+    bench_clients,
+    bench_cluster,
+    bench_pages,
+    bench_proxy,
+    bench_runs,
+    bench_runtimes,
+    bench_verdicts,
+)
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cli": bench_cli.measure,
     "cluster": bench_cluster.measure,
     "clients": bench_clients.measure_here,
+    "pages": bench_pages.measure,
     "proxy": bench_proxy.measure,
     "runs": bench_runs.measure,
     "runtimes": bench_runtimes.measure,

@@ -71,10 +71,10 @@ class Browser:
         os.close(self._write)
         shutil.rmtree(self._profile, ignore_errors=True)
 
-    def open(self, path: Path) -> None:
-        """Load a file and wait until it has loaded."""
+    def open(self, path: Path | str) -> None:
+        """Load a file or a URL and wait until it has loaded."""
         self._loaded = False
-        self.call("Page.navigate", {"url": path.as_uri()})
+        self.call("Page.navigate", {"url": path.as_uri() if isinstance(path, Path) else path})
         deadline = time.monotonic() + 60
         while not self._loaded:
             assert time.monotonic() < deadline, f"{path} did not load"

@@ -1,0 +1,18 @@
+"""Web pages over a folder of runs: all runs, trends, gates, proofs, and one run with its report, live or judged.
+
+    history, run directories ── index ──► lists ─┐
+    report.html of a run ── beside ──────────────┼──► site ──► app ──► `serve`, or the plugin of Airflow
+    events.jsonl ── live ────────────────────────┘        └──► export: a folder of files
+
+- `folder` finds run directories, and decides which files may be read: no path leaves the folder of the runs.
+- `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
+- `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
+- Reports, trends and the pages of gates and proofs are drawn by `checks.report`, in a child process. `drawing` asks it
+  for the style sheet and the digests of its scripts.
+
+All links are relative, so the pages work below any path and from disk. A page whose source is missing or damaged says
+what happened and what to do next, with the same navigation. The pages only read; nothing in a run directory changes.
+
+Scripts: a content security policy allows only the scripts of this release, by digest. A report of another release has
+another digest and is shown without its script, as in the artifact view of a CI server.
+"""

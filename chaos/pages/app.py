@@ -1,0 +1,227 @@
+"""The pages over HTTP, read-only: an ASGI application for `serve` and for the plugin of Airflow."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+
+from chaos.errors import AftershockError
+from chaos.history.listing import RunFilter
+from chaos.incident.bundle import SUFFIX, pack
+from chaos.pages.drawing import look, script_digest
+from chaos.pages.folder import REPORT
+from chaos.pages.problem import PageError
+from chaos.pages.site import Site
+from chaos.pages.templates import page_scripts
+from chaos.run.directory import Run
+
+RunDirOf = Callable[[str, str, str, int], str | None]
+"""Returns the run directory of a DAG run or a task instance (DAG, run, task or empty, map index); None for none yet."""
+HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+_PACKING = threading.Semaphore(1)
+log = logging.getLogger(__name__)
+
+
+def create_app(site: Site, dependencies: Sequence[Any] = ()) -> FastAPI:
+    """Return the application. dependencies: of FastAPI, for each request; they refuse users without access."""
+    app = FastAPI(title="Aftershock", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(dependencies))
+    app.middleware("http")(_with_headers)
+    app.exception_handler(PageError)(partial(_problem, site))
+    app.exception_handler(HTTPException)(partial(_http_problem, site))
+    app.exception_handler(RequestValidationError)(partial(_invalid, site))
+    app.exception_handler(Exception)(partial(_crash, site))
+    _add_lists(app, site)
+    _add_runs(app, site)
+    return app
+
+
+def _add_lists(app: FastAPI, site: Site) -> None:
+    @app.get("/", include_in_schema=False)
+    @app.get("/index.html")
+    def runs(
+        scenario: str = "", verdict: str = "", kafka: str = "", since: str = "", until: str = "", page: str = "1"
+    ) -> HTMLResponse:
+        wanted = RunFilter(
+            scenario=scenario,
+            verdict=verdict,
+            kafka=kafka,
+            since_us=_day(since, "From"),
+            until_us=_day(until, "To", days=1),
+        )
+        if not page.isdecimal() or not int(page[:9]) >= 1:
+            raise PageError(400, "No such page", f"{page[:40]!r} is not the number of a page.")
+        values = {"scenario": scenario, "verdict": verdict, "kafka": kafka, "since": since, "until": until}
+        query = {name: value for name, value in values.items() if value}
+        return HTMLResponse(
+            site.runs(wanted, int(page[:9]), pager=lambda number: f"index.html?{urlencode({**query, 'page': number})}")
+        )
+
+    @app.get("/gates.html")
+    def gates() -> HTMLResponse:
+        return HTMLResponse(site.gates())
+
+    @app.get("/proofs.html")
+    def proofs() -> HTMLResponse:
+        return HTMLResponse(site.proofs())
+
+    @app.get("/runs/trends.html")
+    def trends() -> HTMLResponse:
+        return HTMLResponse(site.trends())
+
+
+def _add_runs(app: FastAPI, site: Site) -> None:
+    @app.get("/runs/{path:path}/live.json")
+    def live(path: str) -> JSONResponse:
+        return JSONResponse(site.live(site.folder.directory(path)).model_dump(mode="json"))
+
+    @app.get("/runs/{path:path}/bundle")
+    def bundle(path: str) -> FileResponse:
+        found = site.folder.directory(path)
+        if found.kind != "run":
+            raise PageError(404, "No bundle", f"{path} is a {found.kind}; only a run has a bundle.")
+        return _bundle(Run(site.folder.path / found.path))
+
+    @app.get("/runs/{path:path}")
+    def file(path: str) -> Response:
+        if path.endswith("/" + REPORT) or path == REPORT:
+            found = site.folder.directory(path.removesuffix(REPORT).rstrip("/"))
+            if not (site.folder.path / path).is_file():
+                return HTMLResponse(site.without_report(found))
+        served = site.folder.file(path)
+        if served.is_report:
+            return HTMLResponse(site.report(served))
+        return FileResponse(served.path, media_type=served.type)
+
+
+def add_dag_runs(app: FastAPI, site: Site, run_dir_of: RunDirOf, dependencies: Sequence[Any]) -> None:
+    """Add the pages that Airflow shows on a DAG run and on a task: the report of the run that it made."""
+
+    @app.get("/of/{dag_id}/{run_id:path}/task/{task_id}/{map_index}", dependencies=list(dependencies))
+    def of_task(request: Request, dag_id: str, run_id: str, task_id: str, map_index: int) -> Response:
+        return _report_of(request, site, run_dir_of(dag_id, run_id, task_id, map_index))
+
+    @app.get("/of/{dag_id}/{run_id:path}/", dependencies=list(dependencies))
+    def of_run(request: Request, dag_id: str, run_id: str) -> Response:
+        return _report_of(request, site, run_dir_of(dag_id, run_id, "", -1))
+
+
+def _report_of(request: Request, site: Site, run_dir: str | None) -> Response:
+    if run_dir is None:
+        raise PageError(
+            404, "No run yet", "This DAG run has made no run directory yet.", "Open this page again when deploy runs."
+        )
+    path, root = Path(run_dir), site.folder.path
+    if not path.is_relative_to(root):
+        raise PageError(
+            404,
+            "Not in the folder of the runs",
+            f"The run is in {run_dir}, and these pages serve {root}.",
+            "Use the default runs_dir, or set AFTERSHOCK_RUNS of the API server to its folder.",
+        )
+    found = site.folder.directory(path.relative_to(root).as_posix())
+    return RedirectResponse(f"{_root(request)}runs/{_quoted(found.path)}/{REPORT}", status_code=303)
+
+
+def _bundle(run: Run) -> FileResponse:
+    """Pack a run into a temporary file, which is removed after it was sent. One at a time: a run may be large."""
+    if not run.result.is_file():
+        raise PageError(409, "No bundle yet", f"{run.run_id} has no result yet.", "Wait for its verdict.")
+    with _PACKING, tempfile.NamedTemporaryFile(prefix="aftershock-", suffix=SUFFIX, delete=False) as file:
+        path = Path(file.name)
+        try:
+            pack(run, path)
+        except (AftershockError, OSError) as e:
+            path.unlink(missing_ok=True)
+            raise PageError(500, "The bundle cannot be packed", f"{e}.") from None
+    name = f"{run.run_id}{SUFFIX}"
+    return FileResponse(path, media_type="application/gzip", filename=name, background=BackgroundTask(path.unlink))
+
+
+def _day(text: str, label: str, days: int = 0) -> int | None:
+    """Return the begin of a day, UTC, plus days, in microseconds; None for an empty text. Raises `PageError`."""
+    if not text:
+        return None
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=days)
+    except (ValueError, OverflowError):
+        raise PageError(400, "No such day", f"{label}: {text[:40]!r} is not a day such as 2026-11-25.") from None
+    return int(day.timestamp()) * 1_000_000
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
+    response: Response = await call_next(request)
+    for name, value in {**HEADERS, "Content-Security-Policy": _policy()}.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _policy() -> str:
+    """Return the content security policy: only the scripts of this release run, and only these pages frame a page."""
+    try:
+        digests = [*look().scripts, *map(script_digest, page_scripts())]
+    except PageError:
+        digests = []
+    scripts = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    return (
+        f"default-src 'none'; style-src 'self' 'unsafe-inline'; script-src {scripts}; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+    )
+
+
+def _root(request: Request) -> str:
+    """Return the path at which the application is mounted, with a slash at its end."""
+    return str(request.scope.get("root_path", "")).rstrip("/") + "/"
+
+
+def _quoted(path: str) -> str:
+    from chaos.pages.templates import address
+
+    return address(path)
+
+
+def _up(request: Request) -> str:
+    """Return the relative path from a request to the root of the pages."""
+    path = request.url.path.removeprefix(_root(request).rstrip("/"))
+    return "../" * max(0, path.count("/") - 1)
+
+
+def _page(site: Site, request: Request, error: PageError) -> HTMLResponse:
+    return HTMLResponse(site.problem(error, _up(request)), status_code=error.status)
+
+
+def _problem(site: Site, request: Request, error: Exception) -> Response:
+    assert isinstance(error, PageError)
+    return _page(site, request, error)
+
+
+def _http_problem(site: Site, request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code in (401, 403):
+        text = "Log in to Airflow, then open this page again." if error.status_code == 401 else "You have no access."
+        return JSONResponse({"detail": text}, error.status_code, headers=error.headers)
+    titles = {404: "Not found", 405: "Not allowed"}
+    title = titles.get(error.status_code, "The page cannot be shown")
+    return _page(site, request, PageError(error.status_code, title, f"{request.url.path[:200]}: {error.detail}."))
+
+
+def _invalid(site: Site, request: Request, error: Exception) -> Response:
+    return _page(site, request, PageError(400, "Not understood", f"{request.url.path[:200]} has an invalid value."))
+
+
+def _crash(site: Site, request: Request, error: Exception) -> Response:
+    log.error("the page %s failed", request.url.path, exc_info=error)
+    text = f"An error inside the pages ({type(error).__name__}). Nothing in the runs has changed."
+    return _page(site, request, PageError(500, "The page cannot be shown", text, "The log has the details."))

@@ -1,0 +1,93 @@
+"""The bar of a report: navigation, the files beside the report, and a summary of the ledger.
+
+It is inserted into `report.html` when the page is served; the file does not change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from chaos.ledger.schemas import SCHEMA_VERSION
+from chaos.ledger.seal import SEAL, Seal
+from chaos.pages.folder import FILES, REPORT
+from chaos.run.directory import Run
+
+_HEADER_END = re.compile(r"</header\s*>", re.IGNORECASE)
+_BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
+_LABELS = {
+    "result.json": "result",
+    "junit.xml": "JUnit",
+    "scenario.yaml": "scenario",
+    "resolved.json": "resolved scenario",
+    "events.jsonl": "events",
+    "gate.json": "gate.json",
+    "proof.json": "proof.json",
+    "clients.json": "clients.json",
+    "corpus.json": "corpus.json",
+    "summary.md": "summary",
+    "card.md": "card",
+}
+
+
+@dataclass(frozen=True)
+class LedgerTable:
+    """A sealed table of the ledger. torn: files with bytes after their last complete batch."""
+
+    name: str
+    rows: int
+    parts: int
+    torn: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The tables of a ledger, or why there are none."""
+
+    tables: list[LedgerTable]
+    text: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables."""
+        return sum(table.rows for table in self.tables)
+
+
+def files_beside(directory: Path) -> list[tuple[str, str]]:
+    """Return name and label of each file beside a report that exists and is served."""
+    names = [name for name in FILES if name != REPORT and (directory / name).is_file()]
+    return [(name, _LABELS[name]) for name in names]
+
+
+def data_docs(directory: Path) -> str:
+    """Return the path of the Data Docs relative to the directory; empty if there are none."""
+    pages = sorted((directory / "gx").glob("**/index.html"), key=lambda path: (len(path.parts), path))
+    return pages[0].relative_to(directory).as_posix() if pages else ""
+
+
+def ledger_of(run: Run) -> Ledger:
+    """Return the sealed tables of a run."""
+    path = run.ledger / SEAL
+    if not path.is_file():
+        return Ledger([], "The ledger is not sealed: the run was driven no further, or still is.")
+    try:
+        seal = Seal.model_validate_json(path.read_bytes())
+    except (ValidationError, OSError):
+        return Ledger([], f"{SEAL} is damaged.")
+    if seal.schema_version > SCHEMA_VERSION:
+        return Ledger([], f"A newer Aftershock wrote this ledger (version {seal.schema_version}); update this one.")
+    tables = [
+        LedgerTable(name, table.rows, len(table.parts), len(table.torn))
+        for name, table in sorted(seal.tables.items())
+        if table.rows or table.torn
+    ]
+    return Ledger(tables)
+
+
+def insert(page: str, bar: str) -> str:
+    """Return a page with the bar after its header, or at the begin of its body; unchanged if it has neither."""
+    match = _HEADER_END.search(page) or _BODY.search(page)
+    return page if match is None else page[: match.end()] + bar + page[match.end() :]

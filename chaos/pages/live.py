@@ -1,0 +1,160 @@
+"""A run while it is driven and judged, from its events: stage, rates, lag, faults and problems."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from chaos.run.directory import Run
+from chaos.run.events import Event, now_us, read_events
+
+SERIES = 240
+"""Number of the latest progress events that are drawn: about two minutes."""
+STAGES = {
+    "deploy": "starting the brokers",
+    "drive": "driving",
+    "clients": "starting the clients",
+    "judge": "waiting for Spark",
+    "load": "producing, consuming, breaking",
+    "heal": "healing the cluster",
+    "drain": "waiting for consumers to reach the end",
+    "stop": "stopping the clients",
+    "seal": "sealing the ledger",
+    "commit_log": "reading the log of offset commits back",
+    "readback": "reading the log back",
+    "audit": "auditing every record",
+    "validate": "checking the findings against the contract",
+    "report": "writing the report",
+    "destroy": "ending the brokers",
+}
+"""Stages in their order, for people."""
+State = Literal["waiting", "running", "ended", "broke off"]
+
+
+class LiveStage(BaseModel):
+    """One stage. seconds: its length so far, or in all."""
+
+    name: str
+    text: str
+    state: Literal["begin", "end", "failed"]
+    seconds: float
+    detail: str = ""
+
+
+class LiveFault(BaseModel):
+    """One fault: the last phase, its outcome as text, and the time of each phase in microseconds."""
+
+    name: str
+    phase: str
+    words: str
+    at_us: dict[str, int]
+
+
+class Point(BaseModel):
+    """One progress event. behind: acknowledged records that each reader has not got yet, by reader."""
+
+    at_us: int
+    acked: int
+    acked_per_s: float
+    delivered_per_s: float
+    delivered: dict[str, int]
+    behind: dict[str, int]
+
+
+class Live(BaseModel):
+    """The run now. quiet_s: seconds since the last event; a long audit writes none."""
+
+    run_id: str
+    state: State
+    text: str
+    now_us: int
+    began_us: int | None = None
+    quiet_s: float = 0
+    stages: list[LiveStage] = []
+    faults: list[LiveFault] = []
+    points: list[Point] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    verdict: str = ""
+    sentence: str = ""
+    has_report: bool = False
+
+
+def read_live(run: Run) -> Live:
+    """Return what the events of a run say now. Lines that are half-written or damaged are left out."""
+    events = [e for e in read_events(run) if isinstance(e, dict) and isinstance(e.get("at_us"), int)]
+    now = now_us()
+    live = Live(run_id=run.run_id, state="waiting", text="prepared, not started", now_us=now)
+    live.has_report = run.report.is_file()
+    if not events:
+        return live
+    live.began_us, live.quiet_s = events[0]["at_us"], max(0.0, (now - events[-1]["at_us"]) / 1e6)
+    live.stages = _stages(events, now)
+    live.faults = _faults(events)
+    live.points = [p for e in events if e.get("kind") == "progress" and (p := _point(e)) is not None][-SERIES:]
+    live.notes = [_text(e.get("words")) for e in events if e.get("kind") == "note"][-20:]
+    live.problems = [_text(e.get("words")) for e in events if e.get("kind") == "problem"][-20:]
+    last = next((e for e in reversed(events) if e.get("kind") == "verdict"), None)
+    if last is not None:
+        live.verdict, live.sentence = _text(last.get("verdict")), _text(last.get("sentence"))
+    live.state, live.text = _state(live, run)
+    return live
+
+
+def _state(live: Live, run: Run) -> tuple[State, str]:
+    if run.result.exists():
+        return "ended", "judged"
+    going = [stage for stage in live.stages if stage.state == "begin"]
+    if going:
+        return "running", going[-1].text
+    failed = [stage for stage in live.stages if stage.state == "failed"]
+    if failed:
+        return "broke off", f"{failed[0].text}: failed"
+    if any(stage.name == "destroy" for stage in live.stages):
+        return "broke off", "its brokers were ended before a verdict"
+    return "running", "between two stages"
+
+
+def _stages(events: list[Event], now: int) -> list[LiveStage]:
+    """Return the stages in the order of their first begin; of a repeated stage, the last execution."""
+    stages: dict[str, LiveStage] = {}
+    for e in events:
+        name, state = _text(e.get("stage")), e.get("state")
+        if e.get("kind") != "stage" or state not in ("begin", "end", "failed"):
+            continue
+        seconds = e.get("seconds")
+        length = float(seconds) if isinstance(seconds, int | float) else max(0.0, (now - e["at_us"]) / 1e6)
+        text = STAGES.get(name, name)
+        stages[name] = LiveStage(name=name, text=text, state=state, seconds=length, detail=_text(e.get("detail")))
+    return list(stages.values())
+
+
+def _faults(events: list[Event]) -> list[LiveFault]:
+    faults: dict[str, LiveFault] = {}
+    for e in events:
+        if e.get("kind") != "fault":
+            continue
+        name, phase = _text(e.get("fault")), _text(e.get("phase"))
+        before = faults.get(name)
+        at = {**(before.at_us if before else {}), phase: e["at_us"]}
+        faults[name] = LiveFault(name=name, phase=phase, words=_text(e.get("words")), at_us=at)
+    return list(faults.values())
+
+
+def _point(e: Event) -> Point | None:
+    try:
+        return Point(
+            at_us=e["at_us"],
+            acked=e["acked"],
+            acked_per_s=e["acked_per_s"],
+            delivered_per_s=e["delivered_per_s"],
+            delivered=e["delivered"],
+            behind=e.get("behind", {}),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value[:2000] if isinstance(value, str) else ""

@@ -1,0 +1,71 @@
+"""The state of a run from its events, complete, cut off or damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.pages.live import STAGES, read_live
+from chaos.run.directory import Run
+from chaos.run.events import now_us
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path, "run-1")
+
+
+def stage(name: str, state: str, at_us: int = 1, **more: Any) -> dict[str, Any]:
+    return {"at_us": at_us, "kind": "stage", "stage": name, "state": state, **more}
+
+
+def write(run: Run, *events: Any) -> None:
+    run.events.write_text("".join(json.dumps(e) + "\n" for e in events))
+
+
+def test_the_innermost_stage_that_is_going_on_is_the_text(run: Run) -> None:
+    began = now_us() - 5_000_000
+    write(run, stage("deploy", "begin"), stage("deploy", "end", seconds=3.5), stage("drive", "begin", began))
+    assert read_live(run).text == STAGES["drive"]
+    write(run, stage("drive", "begin", began), stage("clients", "begin", began), stage("judge", "begin", began))
+    live = read_live(run)
+    assert (live.state, live.text) == ("running", "waiting for Spark")
+    assert 4 < live.stages[-1].seconds < 60 and 4 < live.quiet_s < 60
+
+
+def test_rates_lag_faults_and_problems_are_read(run: Run) -> None:
+    progress = {
+        "at_us": 5,
+        "kind": "progress",
+        "acked": 100,
+        "delivered": {"billing": 90},
+        "acked_per_s": 50,
+        "delivered_per_s": 45,
+        "behind": {"billing": 10},
+    }
+    fault = {"kind": "fault", "fault": "kill", "words": "killed"}
+    phases = [{**fault, "at_us": 6, "phase": "injected"}, {**fault, "at_us": 9, "phase": "proven", "words": "moved"}]
+    write(run, progress, {**progress, "acked": "many"}, *phases, {"at_us": 7, "kind": "problem", "words": "slow"})
+    live = read_live(run)
+    assert [(p.acked, p.behind) for p in live.points] == [(100, {"billing": 10})]
+    assert (live.faults[0].phase, live.faults[0].words) == ("proven", "moved")
+    assert live.faults[0].at_us == {"injected": 6, "proven": 9} and live.problems == ["slow"]
+
+
+def test_a_failed_stage_breaks_the_run_off_and_a_result_ends_it(run: Run) -> None:
+    write(run, stage("deploy", "begin"), stage("deploy", "failed", seconds=1, detail="no Java"))
+    live = read_live(run)
+    assert live.state == "broke off" and live.stages[0].detail == "no Java"
+    run.result.write_text("{}")
+    assert (read_live(run).state, read_live(run).has_report) == ("ended", False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "{", "null\n[1]\n7\n", '{"kind": "stage"}\n', '{"at_us": "x"}\n', "\x00\xff", '{"at_us": 1}\n']
+)
+def test_damaged_events_are_left_out(run: Run, text: str) -> None:
+    run.events.write_bytes(text.encode("latin-1"))
+    assert read_live(run).stages == []
