@@ -17,7 +17,7 @@ from chaos.scenario.clients import Entry
 from chaos.scenario.faults.admin import Reassign, ResetOffsets, ResetShareOffsets
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ClientFault, ConsumerLeave, TaskManagerKill
-from chaos.scenario.faults.network import FrameFault, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFault
+from chaos.scenario.faults.wire import FrameFault, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFault
 from chaos.scenario.model import Scenario
 
 PREFIX = "fault."

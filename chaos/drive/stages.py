@@ -127,7 +127,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             if scenario.shares:
                 _set_up_share_groups(Kafka(cluster.bootstrap, access=access), scenario.shares)
             if scenario.proxied:
-                proxy.start_proxy(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
+                addresses = {broker: cluster.address(broker) for broker in cluster.broker_ids}
+                proxy.start_proxy(run, addresses, owner, sessions=scenario.reads_sessions)
         except BaseException:
             if lender is None:
                 cluster.destroy()

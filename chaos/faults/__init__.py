@@ -33,6 +33,7 @@ from chaos.faults import (  # noqa: F401
     slow_consumers,
     task_managers,
     upgrades,
+    wire,
 )
 from chaos.faults.base import FAULTS
 

@@ -30,6 +30,8 @@ LEFT_OUT = {
     ),
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
     "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
+    "wire.hold": "an order of requests that one bug needs; slow-link is its like",
+    "wire.error": "an error without a reason is no fault of a broker that the promises are about",
     "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
     "client.quota": "a quota changes times, and no promise about records",
     "taskmanager.kill": "of Flink",

@@ -15,7 +15,7 @@ from chaos.reference.markdown import anchor, code, sentence, table
 from chaos.reference.scenarios import link, scenarios
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.brokers import Cycle
-from chaos.scenario.faults.network import WireFault
+from chaos.scenario.faults.wire import WireFault
 from chaos.scenario.triggers import Acked, Delivered, Heal, Target, Trigger
 
 ATTACHED = "attached"

@@ -34,18 +34,35 @@ Of each frame the proxy reads the length, and then the API key, version, correla
 the correlation id of an answer. It passes the rest on in the pieces in which it arrives. It holds only the answers
 listed above until they are complete.
 
-A rule names frames (brokers, API, client id, requests or answers) and an act:
+A rule names frames (brokers, API, client id, requests or answers, a topic or partition that the request names) and an
+act:
 
 | act     | effect                                                                                                  |
 |---------|---------------------------------------------------------------------------------------------------------|
 | `drop`  | The frame disappears; the connection stays open.                                                        |
 | `delay` | The frame waits, with everything behind it on the same connection and direction (TCP keeps the order).  |
+| `hold`  | As `delay`, until a frame of another set has passed, at any broker, and at most for a time.            |
 | `cut`   | The connection closes instead of passing the frame on.                                                  |
+| `error` | A request gets an answer with an error code from the proxy, in its turn, and does not reach the broker; |
+|         | or an answer of the broker gets the code, for the partitions of the rule.                               |
 | `slow`  | Every byte on the link to the broker takes longer: half of `latency_s` in each direction, and a         |
 |         | bandwidth that all connections to the broker share.                                                     |
 
 The first rule that matches decides. Each rule counts the frames that it hits; after `count` hits it matches no more.
 When a rule is removed, the frames that it holds pass at once and in order.
+
+For a rule with a topic or an error the proxy reads whole requests of the kind that the rule names. It knows the
+topics of topic ids from answers to Metadata that it passes on. If rules select Fetch requests by topic, it reads all
+of them from the start of the run (`sessions`), because a request of a fetch session (KIP-227) names only what changes.
+The topics of a request that it cannot decode, or that it passed before the rule was there, are unknown: no rule with a
+topic matches it or its answer. An answer to which an error makes no difference is no hit; a Produce request with acks=0
+gets no answer, and passes.
+
+A frame that a rule holds waits for one that passes later than it was held. A frame that another rule hits, or that
+waits itself, frees none. A held frame counts as `released` only if the other one let it pass, before its time was over.
+A held request passes also after its client has closed the connection (`outlived` counts such connections): the proxy
+then keeps the connection to the broker until the broker has answered, at most 10 s, so that the broker certainly
+handles it.
 
 ## Switch
 
@@ -65,8 +82,9 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 | order                                    | answer                                                     |
 |------------------------------------------|------------------------------------------------------------|
 | `{"do": "add", "item": {…}}`             | `{"id": 1}`; the item is a `Rule` or a `Cut`               |
-| `{"do": "hits", "id": 1}`                | `{"hits": 7}`: frames (rules), or pieces of data (cuts)    |
-| `{"do": "remove", "id": 1}`              | `{"hits": 7}`                                              |
+| `{"do": "hits", "id": 1}`                | `{"hits": 7, "released": 0, "outlived": 0}`: frames        |
+|                                          | (rules), or pieces of data (cuts)                          |
+| `{"do": "remove", "id": 1}`              | the same                                                   |
 | `{"do": "status"}`                       | `{"active": […], "ports": […]}`, with the Fetch requests   |
 |                                          | by client at each port of the proxy                        |
 

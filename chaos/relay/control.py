@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -24,9 +24,24 @@ READY_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
 
 
-def start_proxy(run: Run, brokers: Mapping[int, Address], owner: ProcessId | None) -> None:
-    """Start the proxy of a run in front of these brokers. Raises `ClusterError`."""
-    _start(run, "proxy", {broker: {"clients": address} for broker, address in brokers.items()}, owner)
+@dataclass(frozen=True)
+class Hits:
+    """The counts of a rule or cut."""
+
+    hits: int
+    """Frames that the rule matched, or pieces of data that the cut held."""
+    released: int
+    """Frames that the rule held until another one had passed."""
+    outlived: int
+    """Connections with frames that the rule held, and that reached the broker after their client had gone."""
+
+
+def start_proxy(run: Run, brokers: Mapping[int, Address], owner: ProcessId | None, sessions: bool = False) -> None:
+    """Start the proxy of a run in front of these brokers. Raises `ClusterError`.
+
+    sessions: whether it reads every Fetch request, for rules that select them by topic.
+    """
+    _start(run, "proxy", {broker: {"clients": address} for broker, address in brokers.items()}, owner, sessions)
 
 
 def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple[Spawned, Endpoints]:
@@ -39,11 +54,19 @@ def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple
     return spawned, {int(node): {name: (at[0], at[1]) for name, at in of.items()} for node, of in raw.items()}
 
 
-def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None) -> Spawned:
+def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None, sessions: bool = False) -> Spawned:
     for name in (socket_name(role), address_name(role)):
         (run.path / name).unlink(missing_ok=True)
     log = run.logs / f"{role}.log"
-    argv = [sys.executable, "-m", "chaos.relay.server", str(run.path), role, json.dumps(brokers)]
+    argv = [
+        sys.executable,
+        "-m",
+        "chaos.relay.server",
+        str(run.path),
+        role,
+        json.dumps(brokers),
+        *["sessions"] * sessions,
+    ]
     spawned = spawn(argv, run=run, role=role, owner=owner, log=log)
 
     def ready() -> bool:
@@ -94,11 +117,15 @@ class Control:
 
     def hits(self, number: int) -> int:
         """Return how many frames a rule matched, or how many pieces of data a cut held."""
-        return int(self._ask({"do": "hits", "id": number})["hits"])
+        return self.counts(number).hits
 
-    def remove(self, number: int) -> int:
-        """Take a rule or cut out of force, if it is still in force; what it held passes. Returns its hits."""
-        return int(self._ask({"do": "remove", "id": number})["hits"])
+    def counts(self, number: int) -> Hits:
+        """Return the counts of a rule or cut."""
+        return Hits(**self._ask({"do": "hits", "id": number}))
+
+    def remove(self, number: int) -> Hits:
+        """Take a rule or cut out of force, if it is still in force; what it held passes. Returns its counts."""
+        return Hits(**self._ask({"do": "remove", "id": number}))
 
     def status(self) -> dict[str, Any]:
         """Return the rules or cuts in force (`active`), and the ids of the brokers' clients by port (`ports`)."""

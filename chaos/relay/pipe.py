@@ -80,7 +80,8 @@ class Pipe(asyncio.Protocol):
         """Write data to the receiver: at `release` (event loop time), and behind everything that is queued."""
         receiver = self.opposite.source
         if receiver and not self._queue and not self._blocked and (not release or release <= self._loop.time()):
-            receiver.write(data)
+            if not receiver.is_closing():
+                receiver.write(data)
             return
         self._queue.append(_Held(release, data, rule))
         self._queued_bytes += len(data)
@@ -97,12 +98,13 @@ class Pipe(asyncio.Protocol):
         self._blocked = False
         self.drain()
 
-    def release(self, rule: int) -> None:
-        """Write what a rule holds."""
-        for held in self._queue:
-            if held.rule == rule:
-                held.release = 0.0
+    def release(self, rule: int) -> bool:
+        """Write what a rule holds. Returns whether there was anything."""
+        found = [held for held in self._queue if held.rule == rule]
+        for held in found:
+            held.release = 0.0
         self.drain()
+        return bool(found)
 
     def drain(self) -> None:
         """Write the queued data that may pass now. Close the connection behind the last data of an ended source."""
@@ -117,12 +119,14 @@ class Pipe(asyncio.Protocol):
             self._queued_bytes -= len(held.data)
             if not receiver.is_closing():
                 receiver.write(held.data)
+                if self._ended and held.rule:
+                    self._connection.outlived(self, held.rule)
         if self._queued_bytes <= QUEUE_BYTES:
             self._resume_reading("queue")
         if self._queue:
             self._timer = self._loop.call_at(self._queue[0].release, self.drain)
         elif self._ended:
-            self._connection.close()
+            self._connection.drained(self)
 
     def queued(self) -> list[bytes | memoryview]:
         """Return the queued pieces of data."""
@@ -179,6 +183,13 @@ class Connection:
     def apply(self, removed: int | None) -> None:
         """Apply a change of the rules or cuts in force. `removed` is the id of the one that ended, if any."""
         raise NotImplementedError
+
+    def outlived(self, pipe: Pipe, rule: int) -> None:
+        """Note that data which a rule held was passed on after its sender had closed the connection."""
+
+    def drained(self, pipe: Pipe) -> None:
+        """Continue when everything has passed that a side sent before it closed the connection."""
+        self.close()
 
     def connected(self, pipe: Pipe) -> None:
         """Continue when a side is connected; the client's is the first."""

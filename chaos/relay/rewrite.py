@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.admin import DescribeClusterResponse
@@ -10,15 +10,18 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
+from chaos.relay.contents import TOPIC_APIS, TopicIds
 from chaos.relay.frames import LENGTH_BYTES
 
 
 @dataclass
 class Addresses:
-    """The proxy's address for each broker (`fronts`), and the hosts of the brokers themselves."""
+    """The proxy's address for each broker (`fronts`), the hosts of the brokers themselves, and the ids of topics."""
 
     fronts: dict[int, tuple[str, int]]
     hosts: frozenset[bytes]
+    topic_ids: TopicIds = field(default_factory=dict)
+    """What answers to Metadata have said about the ids of topics."""
 
 
 _RESPONSES: dict[int, Any] = {
@@ -28,9 +31,14 @@ _RESPONSES: dict[int, Any] = {
     ApiKey.Produce: ProduceResponse,
     ApiKey.ApiVersions: ApiVersionsResponse,
 }
-_LAST_VERSION = {**{int(api): response.max_version for api, response in _RESPONSES.items()}, int(ApiKey.Fetch): 15}
+_LAST_VERSION = {
+    **{api: request.max_version for api, request in TOPIC_APIS.items()},
+    **{int(api): response.max_version for api, response in _RESPONSES.items()},
+    int(ApiKey.Fetch): 15,
+}
 _NOT_OFFERED = frozenset({int(ApiKey.ShareFetch), int(ApiKey.ShareAcknowledge)})
 _PRODUCE_WITH_ENDPOINTS = 10
+_METADATA_WITH_IDS = 10
 _UNSUPPORTED_VERSION = 35
 
 
@@ -53,7 +61,10 @@ def rewritten(frame: bytes, api: int, version: int, addresses: Addresses) -> byt
         answer = response.decode(memoryview(frame)[LENGTH_BYTES:], version=version, header=True)
         if api == ApiKey.ApiVersions:
             _limit_versions(answer)
-        elif not _replace(answer, api, version, addresses):
+            return bytes(answer.encode(header=True, framed=True))
+        if api == ApiKey.Metadata and version >= _METADATA_WITH_IDS:
+            addresses.topic_ids.update((topic.topic_id, topic.name) for topic in answer.topics if topic.name)
+        if not _replace(answer, api, version, addresses):
             return frame
         return bytes(answer.encode(header=True, framed=True))
     except Exception as e:  # noqa: BLE001 - the decoder raises errors of many types

@@ -37,6 +37,10 @@ class Active(Generic[T]):
     item: T
     hits: int = 0
     """Frames that the rule matched, or pieces of data that the cut held."""
+    released: int = 0
+    """Frames that the rule held until another one had passed."""
+    outlived: int = 0
+    """Frames that the rule held, and that reached the broker after their client had closed the connection."""
 
 
 @dataclass

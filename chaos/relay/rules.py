@@ -2,66 +2,173 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal, Self
 
 from kafka.protocol.api_key import ApiKey
 
+from chaos.relay.contents import TOPIC_APIS, Names
+from chaos.relay.refusals import ERROR_APIS
 from chaos.relay.roles import Active, Book
 
-Act = Literal["drop", "delay", "cut", "slow"]
+Act = Literal["drop", "delay", "cut", "slow", "hold", "error"]
 Side = Literal["request", "response"]
 APIS: dict[str, int] = {key.name: int(key) for key in ApiKey}
 """The API keys by the names in Kafka's protocol guide."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """An act for the frames that match. None and `*` match every frame."""
+class Frames:
+    """A set of frames. None and `*` match every frame."""
 
-    act: Act
-    brokers: tuple[int, ...]
+    brokers: tuple[int, ...] | None = None
     api: str | None = None
     client: str = "*"
     """Shell pattern for the client id, such as `shop/*`."""
     side: Side = "request"
-    count: int | None = None
-    """Number of frames, at all brokers together, after which the rule matches no more."""
-    delay_s: float = 0.0
-    latency_s: float = 0.0
-    """Latency of the link, added to a round trip."""
-    bandwidth: float | None = None
-    """Bandwidth of the link in bytes per second, for each direction."""
+    topic: str | None = None
+    """A topic that the request names."""
+    partition: int | None = None
+    """A partition of the topic that the request names."""
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in APIS:
             raise ValueError(f"there is no api {self.api!r}")
+        if self.topic is not None and (self.api is None or APIS[self.api] not in TOPIC_APIS):
+            raise ValueError(f"{self.api or 'a request of any kind'} is not read for topics")
+        if self.partition is not None and self.topic is None:
+            raise ValueError("a partition without a topic")
+
+    def may_match(self, broker: int, api: int, client: str) -> bool:
+        """Return whether frames of a request match, apart from their side, and from the topics that it names."""
+        if self.brokers is not None and broker not in self.brokers:
+            return False
+        return (self.api is None or APIS[self.api] == api) and fnmatchcase(client, self.client)
+
+    def named(self, names: Names | None) -> bool:
+        """Return whether a request that names these partitions (None: unknown) names those of the set."""
+        if self.topic is None:
+            return True
+        return any(t == self.topic and self.partition in (None, number) for t, number in names or ())
+
+    def match(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> bool:
+        """Return whether a frame is in the set. `names`: the partitions that its request names, None if unknown."""
+        return side == self.side and self.may_match(broker, api, client) and self.named(names)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An act for the frames that match."""
+
+    act: Act
+    frames: Frames
+    count: int | None = None
+    """Number of frames, at all brokers together, after which the rule matches no more."""
+    delay_s: float = 0.0
+    """Time for which a frame is delayed, or at most held."""
+    latency_s: float = 0.0
+    """Latency of the link, added to a round trip."""
+    bandwidth: float | None = None
+    """Bandwidth of the link in bytes per second, for each direction."""
+    until: Frames | None = None
+    """The frames for which those of a `hold` wait."""
+    error: int = 0
+    """The error code in answers."""
+
+    def __post_init__(self) -> None:
         if min(self.delay_s, self.latency_s) < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
             raise ValueError("a delay or latency is negative, or a bandwidth is not positive")
+        if (self.act == "hold") != (self.until is not None):
+            raise ValueError("a hold needs `until`, and no other act takes it")
+        if (self.act == "error") != (self.error != 0):
+            raise ValueError("an error needs a code, and no other act takes one")
+        if self.act == "error" and (self.frames.api is None or APIS[self.frames.api] not in ERROR_APIS):
+            raise ValueError(f"{self.frames.api or 'a request of any kind'} cannot be answered with an error")
+
+    @classmethod
+    def parse(cls, item: dict[str, Any]) -> Self:
+        """Read a rule from an order. Raises `TypeError`, `ValueError`, `KeyError`."""
+        until = item.get("until")
+        return cls(**{**item, "frames": _frames(item["frames"]), "until": _frames(until) if until else None})
+
+    def reads(self, broker: int, api: int, client: str) -> bool:
+        """Return whether the rule needs the contents of such a request."""
+        if self.act == "error" and self.frames.side == "request" and self.frames.may_match(broker, api, client):
+            return True
+        sets = (self.frames, self.until) if self.until else (self.frames,)
+        return any(frames.topic is not None and frames.may_match(broker, api, client) for frames in sets)
+
+
+def _frames(item: dict[str, Any]) -> Frames:
+    brokers = item.get("brokers")
+    return Frames(**{**item, "brokers": None if brokers is None else tuple(brokers)})
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A frame that a rule holds until another one has passed."""
+
+    until: float
+    """The time (of the event loop) at which it passes in any case."""
+    release: Callable[[int], bool]
+    """Let what the rule with this id holds pass. Returns whether there was anything."""
 
 
 @dataclass
 class RuleBook(Book[Rule]):
-    """The rules in force, and the use of the links that they slow down."""
+    """The rules in force, the frames that wait for others, and the use of the links that are slowed down."""
 
+    sessions: bool = False
+    """Whether to read all Fetch requests, so that the partitions of each session are known from its begin on."""
     _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
     """Time at which the last byte leaves a link with limited bandwidth, by rule and direction."""
+    _waiting: dict[int, list[Waiting]] = field(default_factory=dict)
+    """The held frames, by the id of their rule."""
 
-    def hit(self, broker: int, side: Side, api: int, client: str) -> Active[Rule] | None:
+    def reads(self, broker: int, api: int, client: str) -> bool:
+        """Return whether a rule needs the contents of such a request."""
+        return (self.sessions and api == ApiKey.Fetch) or any(
+            active.item.reads(broker, api, client) for active in self.active.values()
+        )
+
+    def hit(self, broker: int, side: Side, api: int, client: str, names: Names | None = None) -> Active[Rule] | None:
         """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
         for active in self.active.values():
             rule = active.item
-            if rule.act == "slow" or broker not in rule.brokers or rule.side != side:
+            if rule.act == "slow" or (rule.count is not None and active.hits >= rule.count):
                 continue
-            if rule.count is not None and active.hits >= rule.count:
-                continue
-            if rule.api is not None and APIS[rule.api] != api:
-                continue
-            if fnmatchcase(client, rule.client):
+            if rule.frames.match(broker, side, api, client, names):
                 active.hits += 1
                 return active
         return None
+
+    def remove(self, number: int) -> bool:
+        """Take a rule out of force. Returns whether it was in force."""
+        self._waiting.pop(number, None)
+        return super().remove(number)
+
+    def hold(self, active: Active[Rule], waiting: Waiting) -> None:
+        """Keep a frame that a rule holds."""
+        self._waiting.setdefault(active.id, []).append(waiting)
+
+    def awaits(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> list[Active[Rule]]:
+        """Return the rules that hold frames until such a one has passed."""
+        return list(self._awaiting(broker, side, api, client, names))
+
+    def _awaiting(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> Iterator[Active[Rule]]:
+        for number in self._waiting:
+            active = self.active.get(number)
+            if active and active.item.until and active.item.until.match(broker, side, api, client, names):
+                yield active
+
+    def passed(self, awaiting: list[Active[Rule]], now: float) -> None:
+        """Let the frames pass that these rules hold, since what they wait for has passed, and count them."""
+        for active in awaiting:
+            held = [waiting for waiting in self._waiting.pop(active.id, ()) if waiting.until > now]
+            there = {release for release in {waiting.release for waiting in held} if release(active.id)}
+            active.released += sum(waiting.release in there for waiting in held)
 
     def transit(self, broker: int, side: Side, size: int, begin: float) -> tuple[float, int]:
         """Send `size` bytes over the link to a broker at time `begin`, and count the hit of each `slow` rule.
@@ -71,7 +178,7 @@ class RuleBook(Book[Rule]):
         slowed_by = 0
         for active in self.active.values():
             rule = active.item
-            if rule.act != "slow" or broker not in rule.brokers:
+            if rule.act != "slow" or broker not in (rule.frames.brokers or ()):
                 continue
             active.hits += 1
             slowed_by = active.id

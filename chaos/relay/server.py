@@ -1,7 +1,8 @@
 """The process of the relay: a port for each listener of each broker, and the control socket.
 
-    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}'
+    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions]
 
+With `sessions`, the proxy reads every Fetch request, so that rules can select them by topic.
 When it is ready, it writes its own addresses: `switch.json` in the same form, `proxy.json` as `{"1": [HOST, PORT], …}`.
 """
 
@@ -28,14 +29,14 @@ from chaos.run.directory import write_atomically
 class Server:
     """The ports of a relay, with the rules or cuts that its control connections add."""
 
-    def __init__(self, role: Role, brokers: Endpoints) -> None:
+    def __init__(self, role: Role, brokers: Endpoints, sessions: bool = False) -> None:
         """Open a port for each listener. Connections wait until `listen`."""
         self.ports = [Port(b, name, *at) for b, listeners in brokers.items() for name, at in listeners.items()]
         self._sockets = [socket.create_server((HOST, 0), backlog=512) for _ in self.ports]
         self.addresses: dict[int, dict[Listener, Address]] = {broker: {} for broker in brokers}
         for port, listening in zip(self.ports, self._sockets, strict=True):
             self.addresses[port.broker][port.listener] = (HOST, listening.getsockname()[1])
-        self._policy = POLICIES[role](brokers, self.addresses)
+        self._policy = POLICIES[role](brokers, self.addresses, sessions)
         self._servers: list[asyncio.Server] = []  # keeps them from the garbage collector, which would close them
 
     async def listen(self) -> None:
@@ -74,7 +75,7 @@ class Server:
             active = added[order["id"]]
             if order["do"] == "remove":
                 self.remove(active.id)
-            return {"hits": active.hits}
+            return {"hits": active.hits, "released": active.released, "outlived": active.outlived}
         if order["do"] == "status":
             ports = [
                 {"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients), "fetches": p.fetches}
@@ -95,10 +96,10 @@ class Server:
                 connection.apply(removed)
 
 
-async def serve(run_dir: Path, role: Role, brokers: Endpoints) -> None:
+async def serve(run_dir: Path, role: Role, brokers: Endpoints, sessions: bool = False) -> None:
     """Serve until the process ends."""
     os.chdir(run_dir)  # the path of a Unix socket is limited to some 100 characters
-    server = Server(role, brokers)
+    server = Server(role, brokers, sessions)
     await server.listen()
     control = await asyncio.start_unix_server(server.control, socket_name(role))
     own = {b: at["clients"] for b, at in server.addresses.items()} if role == "proxy" else server.addresses
@@ -108,10 +109,10 @@ async def serve(run_dir: Path, role: Role, brokers: Endpoints) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the relay."""
-    _, run_dir, role, brokers = argv
+    _, run_dir, role, brokers, *options = argv
     raw: dict[str, dict[Listener, list[Any]]] = json.loads(brokers)
     endpoints = {int(b): {name: (at[0], at[1]) for name, at in of.items()} for b, of in raw.items()}
-    uvloop.run(serve(Path(run_dir), "proxy" if role == "proxy" else "switch", endpoints))
+    uvloop.run(serve(Path(run_dir), "proxy" if role == "proxy" else "switch", endpoints, "sessions" in options))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.clocks import ClockFault
-from chaos.scenario.faults.network import WireFault
 from chaos.scenario.faults.upgrades import ReleaseChange
+from chaos.scenario.faults.wire import FrameFault, WireFault, promise_problems
 from chaos.scenario.hints import nearest
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
@@ -82,6 +82,7 @@ class Scenario(Setup):
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
         problems += clock_problems(self, self.faults, self.expect, run_s)
+        problems += promise_problems(self.faults, self.expect)
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -116,6 +117,12 @@ class Scenario(Setup):
         """Whether clients reach the brokers only through the wire proxy."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
         return self.cluster.proxy or racks or any(isinstance(fault, WireFault) for fault in self.faults)
+
+    @property
+    def reads_sessions(self) -> bool:
+        """Whether the proxy has to know the partitions of Fetch requests, which name only what changes."""
+        sets = [frames for f in self.faults if isinstance(f, FrameFault) for frames in f.sets]
+        return any(frames.api == "Fetch" and frames.names != (None, None) for frames in sets)
 
     @property
     def switched(self) -> bool:

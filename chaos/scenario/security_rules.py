@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from chaos.cluster.settings import SCRAM_SINCE, line_of
 from chaos.kafka.security import Security
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.network import WireFault
+from chaos.scenario.faults.wire import WireFault
 from chaos.scenario.setup import Setup
 
 WHERE = "cluster.security"

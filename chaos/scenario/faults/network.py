@@ -1,23 +1,15 @@
-"""Faults of the network between brokers, between brokers and clients, and of the connections of clients (wire.*)."""
+"""Faults of the network between brokers, and between brokers and clients. `wire` has those of single connections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from chaos.scenario.faults.base import BROKER_TARGETS, ONE_BROKER, Direction, FaultSpec
+from chaos.scenario.faults.base import ONE_BROKER, Direction, FaultSpec
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Target
-from chaos.units import Duration, Size
-
-RecordApi = Literal["Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "OffsetForLeaderEpoch"]
-OffsetApi = Literal["OffsetCommit", "OffsetFetch", "FindCoordinator"]
-MemberApi = Literal["JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
-TransactionApi = Literal["InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"]
-Api = Literal[RecordApi, OffsetApi, MemberApi, TransactionApi]
-ClientPattern = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class CutFault(FaultSpec):
@@ -64,53 +56,3 @@ class BrokerDisconnect(FaultSpec):
 
     needs = frozenset({"disconnect"})
     kind: Literal["broker.disconnect"]
-
-
-class WireFault(FaultSpec):
-    """A fault of a broker's connections with clients. It leaves the broker itself alone."""
-
-    breaks_brokers = False
-
-
-class FrameFault(WireFault):
-    """A fault of single requests or responses."""
-
-    targets = BROKER_TARGETS
-
-    api: Api | None = Field(None, description="the kind of request by its Kafka name; any if left out")
-    client: ClientPattern = Field("*", description="client ids, such as billing/1 or shop/*")
-    side: Literal["request", "response"] = Field("request", description="the request, or its response")
-    count: int | None = Field(None, ge=1, description="only the first ones, this many; all if left out")
-
-
-class WireDrop(FrameFault):
-    """Drop requests or responses while the connection stays open; healed by letting them pass."""
-
-    kind: Literal["wire.drop"]
-
-
-class WireDelay(FrameFault):
-    """Delay requests or responses, and everything after them on the connection; healed by sending them on."""
-
-    kind: Literal["wire.delay"]
-    delay: Duration = Field(gt=0, description="delay of each")
-
-
-class WireCut(FrameFault):
-    """Close the connection instead of forwarding a request or a response; healed by letting them pass."""
-
-    kind: Literal["wire.cut"]
-
-
-class WireSlow(WireFault):
-    """Slow the connections of all clients to a broker down; healed by full speed."""
-
-    kind: Literal["wire.slow"]
-    latency: Duration = Field(0.0, description="added to each round trip")
-    bandwidth: Size | None = Field(None, gt=0, description="bytes per second in each direction; no limit if left out")
-
-    @model_validator(mode="after")
-    def _at_least_one(self) -> Self:
-        if not self.latency and self.bandwidth is None:
-            raise ValueError("give latency, bandwidth or both")
-        return self

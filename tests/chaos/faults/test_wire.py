@@ -1,18 +1,27 @@
 """Faults of the wire: their rules in the proxy, their proofs, and their heals."""
 
+import re
+from importlib.resources import files
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
+from chaos.clients.confluent.outcomes import COMMITS, SENDS
 from chaos.errors import ClusterError, FaultError, ScenarioError
 from chaos.faults import FAULTS
+from chaos.relay.control import Hits
+from chaos.relay.rules import Frames, Rule
+from chaos.scenario.faults.wire_errors import CODES, ERRORS, OPEN
 from chaos.scenario.load import parse
+from chaos.scenario.runtimes import RUNTIMES
 
 SCENARIO = """
 title: t
 topics: [{{name: orders}}]
 producers: [{{name: shop, topic: orders}}]
 faults: [{{name: f, target: {{broker: 2}}, when: {{at: 1s}}, {0}}}]
+expect: {{}}
 """
 
 
@@ -21,11 +30,17 @@ def fault(text):
     return FAULTS[spec.kind](spec)
 
 
+JAVA_TABLE = re.compile(r"Set<Errors> ([A-Z_]+) =\s*EnumSet\.of\((.*?)\);", re.S)
+HOLD = "kind: wire.hold, api: EndTxn, until: {api: Produce, side: response, topic: orders}, at_most: 20s"
+ERROR = "kind: wire.error, api: Produce, partition: orders/0, error: NOT_LEADER_OR_FOLLOWER"
+
+
 class Proxy:
     """A proxy that keeps its rules, or refuses them."""
 
     def __init__(self, refuses=False):
         self.rules, self.removed, self.matched, self.refuses = [], [], 0, refuses
+        self.released = self.outlived = 0
 
     def add(self, rule):
         if self.refuses:
@@ -33,12 +48,12 @@ class Proxy:
         self.rules.append(rule)
         return len(self.rules)
 
-    def hits(self, rule):
-        return self.matched
+    def counts(self, rule):
+        return Hits(self.matched, self.released, self.outlived)
 
     def remove(self, rule):
         self.removed.append(rule)
-        return self.matched
+        return self.counts(rule)
 
 
 def world(proxy):
@@ -52,14 +67,7 @@ def test_the_rule_has_the_parameters_of_the_scenario():
         "from now on the first 3 Produce responses of shop/* at broker 2 are lost with their connection"
     )
     (rule,) = proxy.rules
-    assert (rule.act, rule.brokers, rule.api, rule.client, rule.side, rule.count) == (
-        "cut",
-        (2,),
-        "Produce",
-        "shop/*",
-        "response",
-        3,
-    )
+    assert rule == Rule("cut", Frames((2,), "Produce", "shop/*", "response"), 3)
 
 
 def test_a_rule_without_hits_is_no_proof():
@@ -72,7 +80,7 @@ def test_a_rule_without_hits_is_no_proof():
     assert delay.proof(world(proxy)) == "4 requests at broker 2 were delayed so far"
 
 
-@pytest.mark.parametrize("text", ["kind: wire.drop", "kind: wire.delay, delay: 1s", "kind: wire.cut"])
+@pytest.mark.parametrize("text", ["kind: wire.drop", "kind: wire.delay, delay: 1s", "kind: wire.cut", HOLD, ERROR])
 def test_a_heal_is_idempotent_and_a_failed_injection_leaves_nothing_to_heal(text):
     proxy, broken = Proxy(), Proxy(refuses=True)
     injected = fault(text)
@@ -83,6 +91,70 @@ def test_a_heal_is_idempotent_and_a_failed_injection_leaves_nothing_to_heal(text
     with pytest.raises(ClusterError):
         failed.inject(world(broken))
     assert failed.heal(world(broken)) == "nothing to heal"
+
+
+def test_a_hold_is_proven_when_a_frame_passed_after_the_other_one():
+    proxy = Proxy()
+    hold = fault(HOLD)
+    assert hold.inject(world(proxy)) == (
+        "from now on EndTxn requests at broker 2 are held until one of the Produce responses for orders has passed"
+    )
+    until = Frames(None, "Produce", side="response", topic="orders")
+    assert proxy.rules == [Rule("hold", Frames((2,), "EndTxn"), delay_s=20, until=until)]
+    proxy.matched = 2
+    assert hold.proof(world(proxy)) is None, "a frame that is held, or passed when its time was over, is no proof"
+    proxy.released = proxy.outlived = 1
+    assert hold.proof(world(proxy)) == (
+        "2 EndTxn requests at broker 2 were held so far, 1 of them until one of the Produce responses for orders had "
+        "passed; 1 connections had outlived their clients by then"
+    )
+    assert hold.heal(world(proxy)).endswith("; 2 frames were hit in all, 1 connections outlived their clients")
+
+
+@pytest.mark.parametrize(
+    ("side", "result"),
+    [
+        ("request", "answered with NOT_LEADER_OR_FOLLOWER and not passed on"),
+        ("response", "changed to NOT_LEADER_OR_FOLLOWER, after the broker had carried the requests out"),
+    ],
+)
+def test_an_error_names_its_partition_and_says_whether_the_broker_did_it(side, result):
+    proxy = Proxy()
+    error = fault(f"{ERROR}, side: {side}, count: 2")
+    frames = f"Produce {side}s for orders/0 at broker 2"
+    assert error.inject(world(proxy)) == f"from now on the first 2 {frames} are {result}"
+    assert proxy.rules == [Rule("error", Frames((2,), "Produce", "*", side, "orders", 0), 2, error=6)]
+    assert error.proof(world(proxy)) is None
+    proxy.matched = 2
+    assert error.proof(world(proxy)) == f"2 {frames} were {result} so far"
+
+
+def test_every_error_has_a_number_and_a_changed_answer_only_those_that_a_refusal_has():
+    assert {name for names in [*ERRORS.values(), *OPEN.values()] for name in names} == set(CODES)
+    assert all(set(names) <= set(ERRORS[api]) for api, names in OPEN.items())
+
+
+@pytest.mark.parametrize("runtime", [name for name, traits in RUNTIMES.items() if traits.sends])
+def test_no_client_takes_an_invented_error_for_more_than_it_says(runtime):
+    traits = RUNTIMES[runtime]
+    refused = {name: refusal.needs for name, refusal in traits.sends.items()}
+    assert not set(OPEN["Produce"]) & set(refused), "the record may be in the log"
+    assert not set(OPEN["OffsetCommit"]) & set(traits.commits)
+    assert all(refused.get(name, {"attempt"}) for name in ERRORS["Produce"]), "an earlier attempt may have succeeded"
+
+
+def test_confluent_and_java_take_an_invented_error_for_no_more_than_it_says():
+    names = {"NOT_LEADER_OR_FOLLOWER": "NOT_LEADER_FOR_PARTITION", "KAFKA_STORAGE_ERROR": "KAFKA_STORAGE_ERROR"}
+    refused = {KafkaError(code).name(): needs for code, (needs, _) in SENDS.items()}
+    assert not {names.get(name, name) for name in OPEN["Produce"]} & set(refused)
+    assert not set(OPEN["OffsetCommit"]) & {KafkaError(code).name() for code in COMMITS}
+    assert all(refused.get(name, {"attempt"}) == {"attempt"} for name in ERRORS["Produce"])
+    java = (files("chaos.clients.java") / "src/aftershock/Outcomes.java").read_text()
+    tables = {name: set(re.findall(r"Errors\.([A-Z_]+)", body)) for name, body in JAVA_TABLE.findall(java)}
+    assert {"NEVER", "BY_LIMITS", "BY_RIGHTS", "REFUSED", "COMMIT_REFUSED"} == set(tables)
+    assert not set(OPEN["Produce"]) & set.union(*tables.values())
+    assert not set(OPEN["OffsetCommit"]) & tables["COMMIT_REFUSED"]
+    assert not set(ERRORS["Produce"]) & (tables["NEVER"] | tables["BY_LIMITS"] | tables["BY_RIGHTS"])
 
 
 def test_an_injection_needs_a_proxy():
@@ -102,6 +174,22 @@ def test_an_injection_needs_a_proxy():
         ("kind: wire.slow", "give latency, bandwidth or both"),
         ("kind: wire.slow, bandwidth: 0", "bandwidth"),
         ("kind: wire.cut, target: {member: shop/1}", "target"),
+        ("kind: wire.drop, api: Produce, topic: bills", "topic: 'bills' is not one of the topics"),
+        ("kind: wire.drop, api: Produce, partition: orders/9", "orders has partitions 0 to"),
+        ("kind: wire.drop, api: Produce, partition: orders", "partition"),
+        ("kind: wire.drop, topic: orders", "requests of any kind are not read for it; give an api that names topics"),
+        ("kind: wire.drop, api: Heartbeat, topic: orders", "Heartbeat requests are not read for it"),
+        ("kind: wire.drop, api: Produce, topic: orders, partition: orders/0", "give topic or partition, not both"),
+        ("kind: wire.hold, api: Produce", "until"),
+        ("kind: wire.hold, api: Produce, until: {client: shop/*}", "until: give the api"),
+        ("kind: wire.hold, api: Produce, until: {api: Fetch, topic: bills}", "until.topic: 'bills'"),
+        ("kind: wire.hold, api: Produce, until: {api: Fetch}, at_most: 0s", "at_most"),
+        ("kind: wire.error, api: Produce", "error"),
+        ("kind: wire.error, error: NOT_COORDINATOR", "api: give a kind of request that can be answered with an error"),
+        ("kind: wire.error, api: Metadata, error: LEADER_NOT_AVAILABLE", "api: give a kind of request"),
+        ("kind: wire.error, api: Produce, error: NOT_LEADER", r"did you mean NOT_LEADER_OR_FOLLOWER\?"),
+        ("kind: wire.error, api: Produce, error: NOT_COORDINATOR", "a request Produce takes one of"),
+        ("kind: wire.error, api: Produce, side: response, error: NOT_ENOUGH_REPLICAS", "the response to Produce takes"),
     ],
 )
 def test_invalid_parameters_are_refused_at_load_in_one_line(text, message):
@@ -109,6 +197,32 @@ def test_invalid_parameters_are_refused_at_load_in_one_line(text, message):
     with pytest.raises(ScenarioError, match=message) as refused:
         parse(template.format(text), "t.yaml")
     assert str(refused.value).strip().count("\n") == 1, "a heading, and one line for the problem"
+
+
+def test_records_without_an_answer_cannot_be_refused():
+    text = SCENARIO.replace("topic: orders}}]", "topic: orders, config: {{acks: 0, enable.idempotence: false}}}}]")
+    with pytest.raises(ScenarioError, match=r"faults\[0\].client: shop has acks 0, and no broker answers its records"):
+        parse(text.format(ERROR), "t.yaml")
+    assert parse(text.format(f"{ERROR}, client: till/*"), "t.yaml").faults
+    assert parse(text.format(f"{ERROR}, side: response"), "t.yaml").faults
+
+
+def test_nothing_is_promised_when_errors_are_invented():
+    with pytest.raises(ScenarioError, match=r"faults\[0\]: wire.error answers in place of the broker"):
+        parse(SCENARIO.format(ERROR).replace("expect: {}", "expect: promised"), "t.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("kind: wire.drop, api: Fetch, topic: orders", True),
+        ("kind: wire.drop, api: Fetch", False),
+        ("kind: wire.drop, api: Produce, topic: orders", False),
+        ("kind: wire.hold, api: Produce, until: {api: Fetch, partition: orders/0}", True),
+    ],
+)
+def test_the_proxy_follows_fetch_sessions_only_if_a_fault_selects_them_by_topic(text, reads):
+    assert parse(SCENARIO.format(text), "t.yaml").reads_sessions == reads
 
 
 ATTACHED = """

@@ -12,7 +12,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
@@ -26,7 +29,7 @@ from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
 from chaos.relay import control
 from chaos.relay.control import Proxy
-from chaos.relay.rules import Rule
+from chaos.relay.rules import Frames, Rule
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.wait import wait_until
@@ -35,6 +38,8 @@ pytestmark = pytest.mark.kafka
 
 TOPIC = "orders"
 FIRST = TopicPartition(TOPIC, 0)
+NOT_LEADER, TIMED_OUT = 6, 7
+OBSERVER = "aftershock-observer"
 ASK = messages.metadata()
 
 
@@ -49,7 +54,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
             future.result(30)
         del client  # its connections bypass the proxy
         wait_until(lambda: not own_connections(deployed), 30, "this process keeps a direct connection open")
-        control.start_proxy(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
+        addresses = {b: deployed.address(b) for b in deployed.broker_ids}
+        control.start_proxy(run, addresses, ProcessId.current(), sessions=True)
         yield deployed
     finally:
         end_run(run.path)
@@ -137,28 +143,97 @@ def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
 
 def test_a_dropped_answer_makes_the_producer_write_twice(cluster, proxy):
     before = end_offset(cluster)
-    rule = proxy.add(Rule("drop", (leader(cluster),), "Produce", "shop/*", "response", count=1))
+    rule = proxy.add(Rule("drop", Frames((leader(cluster),), "Produce", "shop/*", "response"), count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     began = time.monotonic()
     sending.produce(TOPIC, b"x", partition=0)
     assert sending.flush(20) == 0
     assert time.monotonic() - began > 0.9, "the producer did not wait for the answer"
-    assert proxy.remove(rule) == 1
+    assert proxy.remove(rule).hits == 1
     assert end_offset(cluster) == before + 2, "the retry was not written"
 
 
 def test_a_dropped_request_is_not_written(cluster, proxy):
     before = end_offset(cluster)
-    rule = proxy.add(Rule("drop", (leader(cluster),), "Produce", "shop/*", "request", count=1))
+    rule = proxy.add(Rule("drop", Frames((leader(cluster),), "Produce", "shop/*"), count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     sending.produce(TOPIC, b"x", partition=0)
     assert sending.flush(20) == 0
-    assert proxy.remove(rule) == 1
+    assert proxy.remove(rule).hits == 1
     assert end_offset(cluster) == before + 1
 
 
+@pytest.mark.parametrize(
+    ("side", "error", "written"), [("request", NOT_LEADER, 1), ("response", NOT_LEADER, 2), ("response", TIMED_OUT, 2)]
+)
+def test_a_producer_sends_again_after_an_error_and_only_an_answered_request_is_written(
+    cluster, proxy, side, error, written
+):
+    before = end_offset(cluster)
+    frames = Frames((1, 2), "Produce", "shop/*", side, TOPIC, 0)
+    rule = proxy.add(Rule("error", frames, count=1, error=error))
+    sending = producer(proxy)
+    sending.produce("moving", b"other topic")
+    assert sending.flush(20) == 0 and proxy.hits(rule) == 0
+    sending.produce(TOPIC, b"x", partition=0)
+    assert sending.flush(20) == 0
+    assert proxy.remove(rule).hits == 1
+    assert end_offset(cluster) == before + written
+
+
+@pytest.mark.parametrize("library", ["confluent", "kafka-python"])
+def test_a_fetch_is_found_by_its_topic_whether_it_names_an_id_or_belongs_to_a_session(cluster, proxy, library):
+    """librdkafka sends topic ids, and kafka-python only what changes in its session."""
+    sending, got = producer(proxy), []
+    where = {"bootstrap.servers": proxy.bootstrap} if library == "confluent" else {}
+    sending.produce(TOPIC, b"first", partition=0)
+    assert sending.flush(20) == 0
+    reading = (
+        Consumer({**where, "group.id": "g", "client.id": "reader/1"})
+        if where
+        else KafkaConsumer(bootstrap_servers=proxy.bootstrap, client_id="reader/1")
+    )
+    at = end_offset(cluster) - 1
+    if where:
+        reading.assign([Position(TOPIC, 0, at)])
+        poll = lambda: [m.value() for m in reading.consume(10, 0.2)]  # noqa: E731
+    else:
+        reading.assign([KafkaPartition(TOPIC, 0)])
+        reading.seek(KafkaPartition(TOPIC, 0), at)
+        poll = lambda: [m.value for of in reading.poll(200).values() for m in of]  # noqa: E731
+    wait_until(lambda: got.extend(poll()) or got == [b"first"], 20, "the first record was not read")
+    other = proxy.add(Rule("error", Frames((1, 2), "Fetch", "reader/*", topic=TOPIC, partition=1), error=NOT_LEADER))
+    rule = proxy.add(Rule("error", Frames((1, 2), "Fetch", "reader/*", topic=TOPIC, partition=0), error=NOT_LEADER))
+    wait_until(lambda: poll() or proxy.hits(rule), 20, "no fetch was answered with the error")
+    sending.produce(TOPIC, b"second", partition=0)
+    assert sending.flush(20) == 0
+    assert not [value for _ in range(5) for value in poll()], "a refused fetch delivers nothing"
+    assert proxy.hits(other) == 0
+    proxy.remove(rule)
+    wait_until(lambda: got.extend(poll()) or got == [b"first", b"second"], 30, "the second record was not read")
+    reading.close()
+
+
+def test_a_held_request_is_written_after_its_client_has_gone_and_another_request_has_passed(cluster, proxy, link):
+    before = end_offset(cluster)
+    held = Rule(
+        "hold", Frames((1, 2), "Produce", "shop/*"), 1, delay_s=600, until=Frames(api="Metadata", client=OBSERVER)
+    )
+    rule = proxy.add(held)
+    sending = producer(proxy, **{"socket.timeout.ms": 1000, "message.timeout.ms": 2000})
+    sending.produce(TOPIC, b"late", partition=0)
+    wait_until(lambda: proxy.hits(rule), 20, "nothing was held")
+    sending.purge()
+    del sending  # closes its connections
+    assert end_offset(cluster) == before
+    link.ask(ASK, 10)
+    wait_until(lambda: end_offset(cluster) == before + 1, 20, "the held request was not written")
+    counts = proxy.remove(rule)
+    assert (counts.hits, counts.released, counts.outlived) == (1, 1, 1)
+
+
 def test_a_cut_answer_closes_the_connection_and_the_next_one_works(cluster, proxy, link):
-    rule = proxy.add(Rule("cut", (1,), "Metadata", side="response", count=1))
+    rule = proxy.add(Rule("cut", Frames((1,), "Metadata", side="response"), count=1))
     with pytest.raises(ConnectionResetError):
         link.ask(ASK, 10)
     link.ask(ASK, 10)
@@ -175,14 +250,14 @@ def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_a_delayed_frame_arrives_late_once(proxy, link, side):
-    rule = proxy.add(Rule("delay", (1,), "Metadata", side=side, count=1, delay_s=0.6))
+    rule = proxy.add(Rule("delay", Frames((1,), "Metadata", side=side), count=1, delay_s=0.6))
     assert took_s(link) > 0.55
     assert took_s(link) < 0.3
     assert proxy.hits(rule) == 1
 
 
 def test_held_frames_pass_when_the_rule_is_removed(proxy, link):
-    rule = proxy.add(Rule("delay", (1,), "Metadata", delay_s=600))
+    rule = proxy.add(Rule("delay", Frames((1,), "Metadata"), delay_s=600))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(link.ask, ASK, 20)
         wait_until(lambda: proxy.hits(rule) == 1, 5, "the request did not reach the proxy")
@@ -193,7 +268,7 @@ def test_held_frames_pass_when_the_rule_is_removed(proxy, link):
 
 def test_rules_end_with_the_control_connection_that_added_them(cluster, link):
     with Proxy(cluster.run) as other:
-        other.add(Rule("drop", (1,)))
+        other.add(Rule("drop", Frames((1,))))
         with pytest.raises(TimeoutError):
             link.ask(ASK, 0.5)
     wait_until(lambda: answers(link), 5, "the rule is still there")
@@ -208,22 +283,22 @@ def answers(link: BrokerConnection) -> bool:
 
 
 def test_a_rule_for_one_client_does_not_affect_others(proxy, link):
-    rule = proxy.add(Rule("drop", (1,), client="shop/*"))
+    rule = proxy.add(Rule("drop", Frames((1,), client="shop/*")))
     assert took_s(link) < 1
     assert proxy.hits(rule) == 0
 
 
 def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link):
-    slow = proxy.add(Rule("slow", (1,), latency_s=0.4))
+    slow = proxy.add(Rule("slow", Frames((1,)), latency_s=0.4))
     assert 0.38 < took_s(link) < 0.8
     proxy.remove(slow)
     assert took_s(link) < 0.3
     large = messages.metadata([f"{'x' * 240}{n}" for n in range(100)])
-    narrow = proxy.add(Rule("slow", (1,), bandwidth=50_000))
+    narrow = proxy.add(Rule("slow", Frames((1,)), bandwidth=50_000))
     began = time.monotonic()
     link.ask(large, 10)
     assert 0.9 < time.monotonic() - began < 2.5, "24 kB in each direction"
-    assert proxy.remove(narrow) > 1
+    assert proxy.remove(narrow).hits > 1
 
 
 def test_the_proof_of_a_slow_link_is_a_longer_round_trip(cluster, proxy):
@@ -272,6 +347,6 @@ def test_a_proxy_that_ends_during_the_run_is_reported(cluster):
         with pytest.raises(ClusterError, match=r"wire proxy ended in the middle of the run.*proxy\.log"):
             proxy.check()
         with pytest.raises(ClusterError, match="wire proxy ended"):
-            proxy.add(Rule("drop", (1,)))
+            proxy.add(Rule("drop", Frames((1,))))
     with pytest.raises(ClusterError, match="is gone"):
         Proxy(cluster.run)

@@ -41,7 +41,7 @@ async def proxy_before(broker):
 
 
 def add(server, added, **rule):
-    return server.obey({"do": "add", "item": {"brokers": [1], **rule}}, added)["id"]
+    return server.obey({"do": "add", "item": {"frames": {"brokers": [1]}, **rule}}, added)["id"]
 
 
 def test_data_of_a_client_that_closed_still_reaches_the_broker():

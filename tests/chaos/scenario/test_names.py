@@ -32,6 +32,14 @@ faults:
   - {name: d, kind: coordinator.kill, target: {coordinator_of: GROUP-a}, when: {acked: 1}}
   - {name: e, kind: consumer.crash, target: {member: billing/1}, when: {delivered: {consumer: billing, records: 1}}}
   - {name: f, kind: consumer.seek, target: {member: billing/1}, offsets: {TOPIC-b/0: 1}, when: {acked: 1}}
+  - {name: g, kind: wire.drop, api: Fetch, topic: TOPIC-a, target: {broker: 1}, when: {acked: 1}}
+  - name: h
+    kind: wire.hold
+    api: Produce
+    partition: TOPIC-a/1
+    until: {api: Fetch, topic: TOPIC-b}
+    target: {broker: 1}
+    when: {acked: 1}
 expect: {groups: {GROUP-a: {rebalances: 0}}}
 """
 
@@ -70,6 +78,9 @@ OTHER_TEXTS = {
     "WireDrop": {"name", "client"},
     "WireDelay": {"name", "client"},
     "WireCut": {"name", "client"},
+    "WireHold": {"name", "client"},
+    "WireError": {"name", "client", "error"},
+    "FrameSet": {"client"},
 }
 FAULT_TEXTS = {"name"}
 
@@ -81,8 +92,8 @@ def everywhere():
 def test_every_name_gets_the_prefix():
     text = prefixed(everywhere(), "run9.").model_dump_json()
     plain = everywhere().model_dump_json()
-    assert plain.count("TOPIC-") == 16 and plain.count("GROUP-") == 6
-    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 16
+    assert plain.count("TOPIC-") == 19 and plain.count("GROUP-") == 6
+    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 19
     assert text.count("run9.GROUP-") == text.count("GROUP-") == 6
     assert text.replace("run9.", "") == plain, "nothing else changed"
 
