@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.history import Url
-from chaos.cli.options import RUNS_DIR
+from chaos.cli.options import RUNS_DIR, Url
 from chaos.errors import UsageError
 
 EXAMPLES = {"serve": "serve runs --port 8000", "report": "report runs --export site"}

@@ -103,7 +103,7 @@ def _mended(options: Options) -> Callable[[Mapping[str, Scalar]], application.Ap
 
 def open_proof(judge: ProofJudge, request: ProofRequest) -> Proof:
     """Make the folder of a proof, or open that which is continued. Raises `UsageError`."""
-    budget_s = _budget_s(request.budget)
+    budget_s = parse_budget(request.budget)
     earlier = against.read(request.against) if request.against else None
     app = judge.application
     digest, sets = folder.digest_of(app.files), [faults.id for faults in judge.plan.sets]
@@ -117,7 +117,7 @@ def open_proof(judge: ProofJudge, request: ProofRequest) -> Proof:
     return Proof(judge, ProofFolder.create(path, planned), budget_s, earlier)
 
 
-def _budget_s(text: str | None) -> float | None:
+def parse_budget(text: str | None) -> float | None:
     """Return the seconds of a budget; None for none. Raises `UsageError` for one that allows no run."""
     if text is None:
         return None

@@ -73,3 +73,45 @@ class CorpusResult(_Data):
     made_us: int
     repeat: int
     cases: list[CaseScore]
+
+
+UnaidedAnswer = Literal["found", "not found", "not applicable", "could not tell"]
+"""found: a run of the proof broke a promise by an anomaly of the bug. not applicable: no application of a proof has the
+bug. could not tell: the proof has no conclusive run with a fault."""
+
+
+class UnaidedCase(_Data):
+    """What a proof without a hint found of one bug.
+
+    why: why it is not applicable. sets: the sets of faults that were tried, of `planned`. detection_s: seconds from the
+    start of the proof to the verdict that showed the bug. seen: the bug's anomalies of which the contract says nothing,
+    or which it allows. others: other broken promises. proof: its page, relative to the folder of the corpus, or empty.
+    """
+
+    name: str
+    title: str
+    bug: str
+    shows: list[str]
+    answer: UnaidedAnswer
+    why: str = ""
+    runs: int = 0
+    sets: int = 0
+    planned: int = 0
+    seconds: float = 0
+    found_by: str = ""
+    detection_s: float | None = None
+    seen: list[str] = []
+    others: list[str] = []
+    proof: str = ""
+
+
+class UnaidedResult(_Data):
+    """`unaided.json`: proofs of the applications of published bugs. budget_s: seconds of each proof."""
+
+    format: int = FORMAT
+    sentence: str
+    command: str
+    machine: Machine
+    made_us: int
+    budget_s: float
+    cases: list[UnaidedCase]

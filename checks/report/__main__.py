@@ -8,6 +8,8 @@
     clients-table FOLDER    print it
     corpus FOLDER    write the files of the score of the corpus next to its corpus.json
     corpus-table FOLDER    print it
+    unaided FOLDER    write the summary of proofs of the corpus next to its unaided.json
+    unaided-table FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
     trend-text FOLDER    print it, with links to reports relative to the folder
     look -            print the style sheet of all pages, and the digests of their scripts, as JSON
@@ -68,6 +70,10 @@ def _make(page: str, path: Path) -> int:
         from checks.report import corpus
 
         (corpus.write if page == "corpus" else corpus.show)(path)
+    elif page in ("unaided", "unaided-table"):
+        from checks.report import unaided
+
+        (unaided.write if page == "unaided" else unaided.show)(path)
     elif page == "look":
         from checks.report import pages
 
