@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,18 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from chaos.errors import ResolveError
+from chaos.install import ecj
 from chaos.install.archive import archive_flags, class_archive
 from chaos.install.cache import Progress, cached
-from chaos.install.jars import resolve
 from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
 from chaos.install.tool import run_tool
 
 SOURCES = Path(__file__).parent / "java" / "src" / "aftershock"
 """The programs of the Java client, and what all programs in Java share."""
-ECJ = ("org.eclipse.jdt", "ecj", "3.45.0")
-LEVEL = "17"
-"""Version of Java that the sources are written in, and the class files are for."""
-COMPILE_S = 120
 CHECK_S = 60
 TRAIN_S = 180
 _FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
@@ -90,7 +84,7 @@ class JavaPrograms:
                 argv = [*more, *flags, "-cp", self._class_path(classes), self.training, empty]
                 done = _run(argv, TRAIN_S)
             if done.returncode:
-                raise ResolveError(_last(done))
+                raise ResolveError(ecj.first_error(done))
 
         archive = class_archive(
             f"{self.library}-{self.release}",
@@ -113,19 +107,18 @@ class JavaPrograms:
 
     def _compile(self, target: Path, on_progress: Progress) -> None:
         """Compile the programs against a release into `classes.jar`, and check that they run."""
-        compiler = next(resolve(*ECJ, on_progress).glob("ecj-*.jar"))
+        jar = ecj.compiler(on_progress)
         on_progress(f"compiling the clients for {self.library} {self.release}, once")
-        # -17 and not --release 17, which needs a file that a runtime without compiler lacks
-        argv = ["-jar", str(compiler), f"-{LEVEL}", "-nowarn", "-proc:none", "-encoding", "UTF-8"]
-        found = os.pathsep.join(map(str, (*self.more_jars, *sorted(self.jars.glob("*.jar")))))
         output = target / "classes"
-        done = _run([*argv, "-cp", found, "-d", str(output), *map(str, self.sources)], COMPILE_S)
+        done = ecj.compile_java(jar, self.sources, [*self.more_jars, *sorted(self.jars.glob("*.jar"))], output)
         if done.returncode:
-            raise ResolveError(f"the clients do not compile against {self.library} {self.release}: {_last(done)}")
-        _pack(output, target / "classes.jar")
+            why = ecj.first_error(done)
+            raise ResolveError(f"the clients do not compile against {self.library} {self.release}: {why}")
+        ecj.pack(output, target / "classes.jar")
         done = _run(["-cp", self._class_path(target / "classes.jar"), self.main], CHECK_S)
         if done.returncode or done.stdout.strip() != self.release:
-            raise ResolveError(f"{self.library} {self.release} was installed, but does not run here: {_last(done)}")
+            why = ecj.first_error(done)
+            raise ResolveError(f"{self.library} {self.release} was installed, but does not run here: {why}")
 
 
 @cache
@@ -135,28 +128,13 @@ def _java() -> Java:
 
 def digest(sources: Sequence[Path]) -> str:
     """Return a digest of the sources and of what compiles them."""
-    content = hashlib.sha256(" ".join((*ECJ, LEVEL)).encode())
+    content = hashlib.sha256(" ".join((*ecj.ECJ, ecj.LEVEL)).encode())
     for path in (path for folder in sources for path in sorted(folder.glob("*.java"))):
         content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()[:12]
-
-
-def _pack(folder: Path, jar: Path) -> None:
-    """Move the files of a folder into a jar: one file, which the cache can check."""
-    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
-        for path in sorted(folder.rglob("*.class")):
-            packed.write(path, path.relative_to(folder))
-    shutil.rmtree(folder)
 
 
 def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     java = _java().path
     late = f"{java} did not end within {timeout_s:g} s; try again"
     return run_tool([str(java), *arguments], JAVA_ENVIRONMENT, timeout_s, late)
-
-
-def _last(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line of an output that says most: the first error, or else the last line."""
-    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
-    return (errors[:1] or lines[-1:] or ["no output"])[0][:300]

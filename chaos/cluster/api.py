@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.cluster.clocks import SetClock
+from chaos.cluster.disks import LimitDisk, SlowDisk
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -259,17 +260,6 @@ class CutLog(Protocol):
 
 
 @runtime_checkable
-class LimitDisk(Protocol):
-    """Limit on the growth of a broker's files."""
-
-    def limit_disk(self, broker: int, partition: TopicPartition, free_bytes: int) -> int:
-        """Limit file size to the log of the partition plus `free_bytes`; return the limit in bytes."""
-
-    def unlimit_disk(self, broker: int) -> None:
-        """Remove the limit; do nothing if the broker is gone or has no limit."""
-
-
-@runtime_checkable
 class ChangeRelease(Protocol):
     """Another release of Kafka, or other settings, for single brokers."""
 
@@ -307,6 +297,7 @@ CAPABILITIES: dict[str, type] = {
     "limit_disk": LimitDisk,
     "change_release": ChangeRelease,
     "set_clock": SetClock,
+    "slow_disk": SlowDisk,
 }
 
 

@@ -121,8 +121,7 @@ class ClusterSpec:
 
     - `config` overrides any broker setting that the driver does not own. `listeners`, such as
       `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
-    - `cpus`, `memory_bytes` and `disk_bytes` limit each broker, if the driver can (None: no limit).
-    - `metadata` is the metadata mode (None: the default of `choose_metadata`).
+    - `cpus`, `memory_bytes` and `disk_bytes` limit each broker (None: no limit). `metadata`: None for the default.
     - `racks` are the racks of the brokers in turn: the first one of broker 1, and so on. Consumers may then read from
       followers (KIP-392).
     - `features` are levels at which the storage is formatted, where they differ from those of the release.
@@ -131,8 +130,8 @@ class ClusterSpec:
     - `security`: TLS, SASL and ACLs, see `chaos.cluster.secured`.
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
-    - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
-    - `clocks`: the process driver must be able to change the clocks of nodes, see `chaos.preload`.
+    - `switch`, `clocks`, `disks`: the process driver must be able to cut links (`chaos.cluster.process.driver`), to
+      change the clocks of nodes, or to slow their disks (`chaos.preload`).
     """
 
     brokers: int = 3
@@ -152,6 +151,7 @@ class ClusterSpec:
     existing: Existing | None = None
     switch: bool = False
     clocks: bool = False
+    disks: bool = False
 
     @property
     def zookeeper(self) -> bool:

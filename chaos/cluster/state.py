@@ -104,6 +104,8 @@ class ClusterState(BaseModel):
     refinalized: bool = False  # a run changed finalized features, or settings that depend on the release
     clocks: bool = False  # nodes have control files of their clocks, see chaos.preload
     skewed: bool = False  # a run changed the clock of a node, so files may have times of the future
+    disks: bool = False  # nodes have control files of their disks, see chaos.preload
+    slow: bool = False  # the disk of a node is slow now
     brokers: list[NodeState]
     controllers: list[NodeState] = []  # dedicated ones; empty: every broker is a controller too, or ZooKeeper
     voters: list[int] = []  # the first ones of a dynamic quorum; empty: a static quorum, or ZooKeeper
@@ -131,8 +133,9 @@ class ClusterState(BaseModel):
 
     @property
     def as_deployed(self) -> bool:
-        """Whether every node has the release that was deployed, with its features, and had the right time."""
-        return not self.refinalized and not self.skewed and all(node.kafka == self.kafka for node in self.nodes)
+        """Whether every node has the deployed release with its features and a fast disk, and had the right time."""
+        changed = self.refinalized or self.skewed or self.slow
+        return not changed and all(node.kafka == self.kafka for node in self.nodes)
 
     @property
     def platform_security(self) -> Security | None:

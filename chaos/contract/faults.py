@@ -52,7 +52,7 @@ def of_class(faults: Iterable[FaultSpec], *names: str) -> list[FaultSpec]:
 def of_data(scenario: Scenario) -> list[FaultSpec]:
     """Return the faults without those of dedicated controllers: clients and data go on without them."""
     dedicated = bool(scenario.cluster.controllers)
-    return [fault for fault in scenario.faults if not (dedicated and fault.hits_controllers)]
+    return [fault for fault in scenario.faults if not (dedicated and fault.target.picks_controllers)]
 
 
 def topic_of(fault: FaultSpec) -> str | None:

@@ -196,6 +196,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         existing=existing,
         switch=scenario.switched,
         clocks=scenario.skewed,
+        disks=scenario.slowed,
     )
 
 

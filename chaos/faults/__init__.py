@@ -31,6 +31,7 @@ from chaos.faults import (  # noqa: F401
     security,
     share_groups,
     slow_consumers,
+    slow_disks,
     task_managers,
     upgrades,
     wire,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LimitDisk, LogTail, Throttle, Wipe, able
+from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LogTail, Throttle, Wipe, able
+from chaos.cluster.disks import LimitDisk
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import World

@@ -106,6 +106,19 @@ def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config
     AdminRequest(f"create {name}", message, any_broker, frozenset({_TOPIC_EXISTS})).apply(kafka)
 
 
+def create_topic_at(kafka: Kafka, name: str, broker: int, config: Mapping[str, str]) -> None:
+    """Create a topic with one partition, of which one broker has the only replica, unless the topic exists."""
+    topic = {
+        "name": name,
+        "num_partitions": -1,  # as the assignments say
+        "replication_factor": -1,
+        "assignments": [{"partition_index": 0, "broker_ids": [broker]}],
+        "configs": [{"name": key, "value": value} for key, value in config.items()],
+    }
+    message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
+    AdminRequest(f"create {name}", message, any_broker, frozenset({_TOPIC_EXISTS})).apply(kafka)
+
+
 def accepts_changes(kafka: Kafka, timeout_s: float) -> bool:
     """Return whether an active controller checks a request for a new topic in time; the topic is not created."""
     topic = {"name": _CHECKED, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}

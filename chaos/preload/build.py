@@ -1,4 +1,4 @@
-"""The compilation of a library to preload, and the environment variables that load it."""
+"""The compilation of libraries to preload, and the environment variables that load them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.errors import MachineError, ResolveError
@@ -20,13 +21,21 @@ _LIBRARIES = ("-ldl", "-lpthread")
 _SOURCES = Path(__file__).parent
 
 
+@dataclass(frozen=True)
+class Preload:
+    """A library that a process loads before all others, and the environment variables that the library reads."""
+
+    library: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+
 def compiled(name: str, on_progress: Progress = silent) -> Path:
     """Return the shared object of `<name>.c`. It is compiled once, and loaded once as a check.
 
     Raises `MachineError` without Linux or a C compiler, `ResolveError` if it does not compile or load.
     """
     if sys.platform != "linux":
-        raise MachineError(f"a {name} can be changed for single processes on Linux only; run the scenario there")
+        raise MachineError(f"the {name} of single processes can be changed on Linux only; run the scenario there")
     if any(character in str(cache_dir()) for character in " :\t\n"):
         raise MachineError(
             f"a library in {cache_dir()} cannot be preloaded, because LD_PRELOAD separates paths by spaces and colons; "
@@ -39,10 +48,14 @@ def compiled(name: str, on_progress: Progress = silent) -> Path:
     return cached(folder, lambda target: _compile(source, target, on_progress), waiting, on_progress) / f"{name}.so"
 
 
-def preloading(library: Path) -> dict[str, str]:
-    """Return the environment variables of a process that loads a library before those that it would load anyway."""
+def environment(*preloads: Preload) -> dict[str, str]:
+    """Return the environment variables of a process that loads libraries before those that it would load anyway."""
+    if not preloads:
+        return {}
     before = os.environ.get(PRELOAD)
-    return {PRELOAD: f"{library}:{before}" if before else str(library)}
+    libraries = [*(str(preload.library) for preload in preloads), *([before] if before else [])]
+    variables = {key: value for preload in preloads for key, value in preload.variables.items()}
+    return {**variables, PRELOAD: ":".join(libraries)}
 
 
 def _compile(source: Path, target: Path, on_progress: Progress) -> None:

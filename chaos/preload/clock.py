@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.install.cache import Progress, silent
-from chaos.preload.build import compiled, preloading
+from chaos.preload.build import Preload, compiled
 
 CONTROL = "AFTERSHOCK_CLOCK"
 _VERSION = struct.Struct("=Q")
@@ -54,6 +54,6 @@ def ahead_s(path: Path) -> float:
     return float(offset_ns + (time.time_ns() - since_ns) * drift) / SECOND_NS
 
 
-def environment(path: Path, on_progress: Progress = silent) -> dict[str, str]:
-    """Return the environment variables of a process that has the clock of a control file. Raises as `compiled`."""
-    return {**preloading(compiled("clock", on_progress)), CONTROL: str(path)}
+def preload(path: Path, on_progress: Progress = silent) -> Preload:
+    """Return what gives a process the clock of a control file. Raises as `compiled`."""
+    return Preload(compiled("clock", on_progress), {CONTROL: str(path)})

@@ -23,6 +23,7 @@ LEFT_OUT = {
     "broker.oom": "only containers have a limited memory",
     "broker.disconnect": "only containers can be detached from a network; leader-isolated is its like",
     "disk.fill": "only containers have a limited disk; leader-disk-full is its like",
+    "disk.slow": "changes times; leader-gray is its like",
     "link.cut": "one link of those that leader-isolated cuts",
     **dict.fromkeys(
         ["controller.isolate", "quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"],

@@ -134,6 +134,11 @@ class Scenario(Setup):
         """Whether a fault changes clocks of nodes, which they need to be started for."""
         return any(isinstance(fault, ClockFault) for fault in self.faults)
 
+    @property
+    def slowed(self) -> bool:
+        """Whether a fault slows disks of nodes, which they need to be started for."""
+        return any("slow_disk" in fault.needs for fault in self.faults)
+
     def partitions_at_end(self) -> dict[str, int]:
         """Return the number of partitions that each topic has after all faults, at least."""
         partitions = {t.name: t.partitions for t in self.topics}

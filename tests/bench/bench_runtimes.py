@@ -32,15 +32,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.clients.jvm import ECJ, LEVEL
 from chaos.clients.protocol import AssignConsumerSpec, ClientSpec, CommitSpec, GroupConsumerSpec, ProducerSpec
 from chaos.clients.runtime import Installed, prepare
 from chaos.clients.sarama.runtime import GO as SARAMA
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import silent
+from chaos.install.ecj import compile_java, compiler
 from chaos.install.go import find_go
-from chaos.install.jars import kafka_client_jars, resolve
+from chaos.install.jars import kafka_client_jars
 from chaos.install.java import find_java
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.record import HEADER_BYTES
@@ -69,10 +69,7 @@ Bare = Callable[..., list[str]]
 def java_bare(folder: Path) -> Bare:
     """Compile the bare loops of kafka-clients."""
     java, jars = str(find_java().path), kafka_client_jars(NEWEST_JAVA, silent)
-    compiler = next(resolve(*ECJ, silent).glob("ecj-*.jar"))
-    found = ":".join(map(str, sorted(jars.glob("*.jar"))))
-    argv = [java, "-jar", str(compiler), f"-{LEVEL}", "-cp", found, "-d", str(folder), str(BARE / "Bare.java")]
-    subprocess.run(argv, check=True)
+    compile_java(compiler(silent), [BARE / "Bare.java"], sorted(jars.glob("*.jar")), folder).check_returncode()
     ours = prepare(Client(runtime="java"), silent).programs["producer"]
     flags = ours[1 : ours.index("-cp")]
     command = [java, *flags, f"-Dvalue.size={VALUE_SIZE}", "-cp", f"{folder}:{jars}/*", "Bare"]

@@ -64,9 +64,9 @@ def cluster_id(run: Run, broker: int) -> str:
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 
-def job(run: Run, node: int, heap_bytes: int, env: Mapping[str, str] | None = None) -> Job:
-    """Return the JVM job of a node. env: environment variables that the node has besides those of every JVM."""
-    return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes, env=env or {})
+def job(run: Run, node: int, heap_bytes: int, env: Mapping[str, str] | None = None, flags: tuple[str, ...] = ()) -> Job:
+    """Return the JVM job of a node. env, flags: what the node has besides those of every JVM."""
+    return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes, flags, env or {})
 
 
 class StartingNode(ABC):

@@ -53,7 +53,7 @@ def give_back(cluster: Cluster) -> None:
     Raises `ClusterError` if the cluster is unhealthy, or is no longer what was deployed.
     """
     if not cluster.state.as_deployed:
-        raise ClusterError("the run changed the release, the features or the clocks of the brokers")
+        raise ClusterError("the run changed the release, the features, the clocks or the disks of the brokers")
     secured = cluster.state.secured
     if secured is not None and secured.spec.acls:
         kafka = Kafka(cluster.bootstrap, access=cluster.state.access())

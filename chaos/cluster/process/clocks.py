@@ -8,6 +8,7 @@ from chaos.cluster.brokers import startup
 from chaos.cluster.deployment import StartedCluster
 from chaos.errors import ClusterError
 from chaos.preload import clock
+from chaos.preload.build import Preload
 from chaos.preload.clock import Skew
 from chaos.run.directory import Run
 
@@ -31,12 +32,12 @@ class NodeClocks(StartedCluster):
         """Return how many seconds the clock of a node is ahead now, as it was set."""
         return clock.ahead_s(control_file(self.run, node)) if self.state.clocks else 0.0
 
-    def clock_environment(self, node: int) -> dict[str, str]:
-        """Return the environment variables that give a node its clock; none if the cluster has no clocks."""
+    def clock_preloads(self, node: int) -> list[Preload]:
+        """Return what gives a node its clock; nothing if the cluster has no clocks."""
         if not self.state.clocks:
-            return {}
+            return []
         clock.create(control_file(self.run, node))  # a node may be added later
-        return clock.environment(control_file(self.run, node))
+        return [clock.preload(control_file(self.run, node))]
 
 
 def control_file(run: Run, node: int) -> Path:

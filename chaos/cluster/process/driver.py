@@ -16,8 +16,8 @@ from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
-from chaos.cluster.process import partition_log, zookeeper
-from chaos.cluster.process.clocks import NodeClocks
+from chaos.cluster.process import partition_log, preloads, zookeeper
+from chaos.cluster.process.preloads import Preloads
 from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
@@ -25,7 +25,6 @@ from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress
 from chaos.kafka.partition import TopicPartition
-from chaos.preload.build import compiled
 from chaos.processes import process
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
@@ -38,7 +37,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
-class ProcessCluster(ReleaseChanges, NodeClocks):
+class ProcessCluster(ReleaseChanges, Preloads):
     """The brokers of one run, each a JVM on this machine.
 
     All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
@@ -55,8 +54,7 @@ class ProcessCluster(ReleaseChanges, NodeClocks):
     @classmethod
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
         spec = deployment.spec
-        if spec.clocks:
-            compiled("clock", on_progress)
+        preloads.prepare(spec, on_progress)
         release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper, spec.features)
         on_progress(f"starting {spec.describe()}{' with ZooKeeper' * spec.zookeeper}")
         return partial(cls._create, deployment, release)
@@ -64,9 +62,7 @@ class ProcessCluster(ReleaseChanges, NodeClocks):
     @classmethod
     def _create(cls, deployment: Deployment, release: Release) -> Self:
         cluster = cls(deployment.run, create_layout(deployment, release), release)
-        if deployment.spec.clocks:
-            cluster.state.clocks = True
-            cluster.state.save(cluster.run.cluster)
+        cluster._note_preloads(deployment.spec)
         cluster._start_zookeeper()
         return cluster
 
@@ -94,9 +90,8 @@ class ProcessCluster(ReleaseChanges, NodeClocks):
             self.state.save(self.run.cluster)
 
     def _start(self, broker: int) -> Callable[[], str | None]:
-        job = startup.job(self.run, broker, self.state.heap_bytes, self.clock_environment(broker))
         self._note_log_start(broker)
-        spawned = jvm.start(self._release_of(broker), job, self.run, self.state.owner)
+        spawned = jvm.start(self._release_of(broker), self._job(broker), self.run, self.state.owner)
         self._set_process(broker, "starting", spawned)
         return partial(_exit_reason, spawned.popen)
 

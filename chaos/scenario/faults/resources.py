@@ -1,13 +1,19 @@
-"""Faults of a broker's CPU, memory and disk. The faults of disks come first: they need no container."""
+"""Faults of the CPU, the memory and the disk of a node. The faults of disks come first: they need no container."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from chaos.scenario.faults.base import FaultSpec
-from chaos.units import Size
+from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
+from chaos.scenario.setup import Setup
+from chaos.scenario.triggers import CONTROLLER_TARGETS
+from chaos.units import Duration, Size, format_duration
+
+LEAST_DELAY_S, MOST_DELAY_S = 0.02, 5.0
+"""Least delay of a disk that a loaded machine does not look like, and the longest that can be proven in time."""
 
 
 class BrokerWipe(FaultSpec):
@@ -37,6 +43,44 @@ class DiskLimit(FaultSpec):
     needs = frozenset({"limit_disk", "start"})
     kind: Literal["disk.limit"]
     free: Size = Field(0, description="bytes by which the log may still grow")
+
+
+class DiskSlow(FaultSpec):
+    """Let the writes of nodes to their data take longer, or their flushes; healed by the former speed.
+
+    The thread that writes or flushes waits before the file changes. Each write counts, whatever its size. Reads, and
+    indexes that are mapped into memory, are as fast as ever.
+    """
+
+    targets = BROKER_TARGETS | CONTROLLER_TARGETS
+    hits_controllers = True
+    needs = frozenset({"slow_disk"})
+    kind: Literal["disk.slow"]
+    write: Duration | None = Field(None, description="additional time of each write, such as 50ms")
+    fsync: Duration | None = Field(None, description="additional time of each fsync and msync, such as 200ms")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the delays can be proven."""
+        yield from super().problems(setup, where)
+        given = {key: value for key, value in (("write", self.write), ("fsync", self.fsync)) if value is not None}
+        if not given:
+            yield f"{where}: a slow disk delays something; give write, fsync, or both, such as write: 50ms"
+        for key, value in given.items():
+            if value < LEAST_DELAY_S:
+                yield (
+                    f"{where}.{key}: {format_duration(value)} cannot be told from the delays of a loaded machine; "
+                    f"give {format_duration(LEAST_DELAY_S)} or more"
+                )
+            if value > MOST_DELAY_S:
+                yield (
+                    f"{where}.{key}: a disk that takes {format_duration(value)} hangs, and cannot be observed in time; "
+                    f"give {format_duration(MOST_DELAY_S)} or less, or use broker.pause"
+                )
+        if given and self.fsync is None and self.target.picks_controllers and setup.cluster.controllers:
+            yield (
+                f"{where}.write: a dedicated controller reports how long it flushes its log, not how long it writes; "
+                "give fsync too"
+            )
 
 
 class BrokerThrottle(FaultSpec):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import threading
 from collections.abc import Iterator
 
@@ -20,7 +21,6 @@ from chaos.cluster.api import (
     FillDisk,
     Isolate,
     Kill,
-    LimitDisk,
     Pause,
     Start,
     Stop,
@@ -30,10 +30,12 @@ from chaos.cluster.api import (
 )
 from chaos.cluster.brokers.clock_reading import read_clock
 from chaos.cluster.clocks import SetClock
+from chaos.cluster.disks import LimitDisk
 from chaos.cluster.drivers import capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.faults import targets
+from chaos.faults import FAULTS, targets
+from chaos.faults.base import World
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
@@ -42,6 +44,7 @@ from chaos.preload.clock import RIGHT, Skew
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
+from chaos.scenario.faults import SPECS
 from chaos.wait import wait_until
 from tests.support import secured
 from tests.support.engines import needs_engine
@@ -86,7 +89,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             stack.callback(theirs.cluster.destroy)
             deployed: Cluster = theirs.attach(run)
         else:
-            spec = ClusterSpec(3, kafka, config=QUICK, clocks=name == "process", **LIMITS.get(name, {}))
+            processes = name == "process"
+            spec = ClusterSpec(3, kafka, config=QUICK, clocks=processes, disks=processes, **LIMITS.get(name, {}))
             deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda message: None)
         stack.callback(deployed.destroy)
         admin = AdminClient(settings(deployed))
@@ -411,6 +415,26 @@ def test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart
         can.set_clock(1, RIGHT)
     assert ahead_s() == pytest.approx(0, abs=NEAR_S)
     assert not driver(cluster.state.driver).attach(cluster.run).state.as_deployed
+
+
+def test_a_slow_disk_shows_in_the_times_that_the_broker_reports_until_its_heal(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "slow_disk")
+    delays, target = {"write": "50ms", "fsync": "100ms"}, {"target": {"broker": 1}, "when": {"at": 0}}
+    spec = SPECS["disk.slow"].model_validate({"name": "slow", "kind": "disk.slow", **delays, **target})
+    world = World(None, cluster, None, None, kafka, random.Random(1))  # type: ignore[arg-type]
+    slow = FAULTS["disk.slow"](spec)
+    able(cluster, SetClock).set_clock(1, Skew(600))
+    try:
+        slow.inject(world)
+        wait_until(lambda: slow.proof(world), SEEN_S, "the broker reports no slow writes")
+        assert driver(cluster.state.driver).attach(cluster.run).state.slow
+        able(cluster, Kill).kill_broker(1)
+        able(cluster, Start).start_broker(1)
+        wait_until(lambda: slow.proof(world), SEEN_S, "the broker reports no slow writes after its restart")
+    finally:
+        able(cluster, SetClock).set_clock(1, RIGHT)
+        assert "is as fast as before: broker 1 took" in slow.heal(world)
+    assert not cluster.state.slow
 
 
 def test_a_lost_log_tail_is_replicated_again(cluster: Cluster, kafka: Kafka) -> None:

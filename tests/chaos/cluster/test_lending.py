@@ -27,8 +27,12 @@ def state(releases: list[str], **changes: object) -> ClusterState:
         (state(["3.9.2"] * 3, refinalized=True), False),
         (state(["3.9.2"] * 3, clocks=True), True),
         (state(["3.9.2"] * 3, clocks=True, skewed=True), False),
+        (state(["3.9.2"] * 3, disks=True, slow=True), False),
     ],
-    ids=["deployed", "one broker was upgraded", "all were", "with other features", "with clocks", "with a wrong clock"],
+    ids=[
+        *("deployed", "one broker was upgraded", "all were", "with other features"),
+        *("with clocks", "with a wrong clock", "with a slow disk"),
+    ],
 )
 def test_a_cluster_is_lent_on_only_as_it_was_deployed(
     monkeypatch: pytest.MonkeyPatch, found: ClusterState, lent: bool
@@ -39,5 +43,5 @@ def test_a_cluster_is_lent_on_only_as_it_was_deployed(
     if lent:
         lending.give_back(cluster)  # type: ignore[arg-type]
         return
-    with pytest.raises(ClusterError, match="the release, the features or the clocks"):
+    with pytest.raises(ClusterError, match="the release, the features, the clocks or the disks"):
         lending.give_back(cluster)  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ class Shown:
     def __init__(self, control: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SHOW],
-            env=clock.environment(control),
+            env=build.environment(clock.preload(control)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -107,9 +107,8 @@ def test_a_process_that_starts_later_has_the_clock_too(control: Path) -> None:
 @pytest.mark.parametrize("skew", [RIGHT, Skew(3600), Skew(-3600)])
 def test_a_wait_until_a_time_of_the_wrong_clock_keeps_its_length(control: Path, skew: Skew) -> None:
     clock.set_skew(control, skew)
-    done = subprocess.run(
-        [sys.executable, "-c", WAIT], env=clock.environment(control), capture_output=True, text=True, timeout=60
-    )
+    env = build.environment(clock.preload(control))
+    done = subprocess.run([sys.executable, "-c", WAIT], env=env, capture_output=True, text=True, timeout=60)
     assert 0.9 <= float(done.stdout) <= 1 + NEAR_S
 
 
@@ -124,17 +123,19 @@ def test_the_control_file_says_how_far_a_clock_is_ahead(control: Path) -> None:
 
 
 def test_a_process_without_its_control_file_ends_with_the_path(tmp_path: Path) -> None:
-    env = clock.environment(tmp_path / "missing")
+    env = build.environment(clock.preload(tmp_path / "missing"))
     done = subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 120
     assert f"{tmp_path / 'missing'}: No such file" in done.stderr
 
 
 def test_a_library_that_was_preloaded_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [build.Preload(Path("/clock.so"), {"A": "1"}), build.Preload(Path("/disk.so"), {"B": "2"})]
     monkeypatch.setenv("LD_PRELOAD", "/other.so")
-    assert build.preloading(Path("/clock.so")) == {"LD_PRELOAD": "/clock.so:/other.so"}
+    assert build.environment(*both) == {"LD_PRELOAD": "/clock.so:/disk.so:/other.so", "A": "1", "B": "2"}
+    assert build.environment() == {}
     monkeypatch.delenv("LD_PRELOAD")
-    assert build.preloading(Path("/clock.so")) == {"LD_PRELOAD": "/clock.so"}
+    assert build.environment(both[1]) == {"LD_PRELOAD": "/disk.so", "B": "2"}
 
 
 def test_a_machine_without_a_compiler_is_refused_with_what_to_install(

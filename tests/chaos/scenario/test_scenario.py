@@ -225,6 +225,7 @@ def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, messa
         fault(kind="broker.wipe"),
         fault(kind="log.truncate", target={"isr_of": "orders/0"}, records=100),
         fault(kind="disk.limit", free="1MiB"),
+        fault(kind="disk.slow", write="50ms"),
         fault(kind="clock.jump", by="+1h"),
         fault(kind="clock.skew", ahead="-1h", target={"controllers": "all"}),
         fault(kind="clock.drift", gains="+100ms"),
@@ -252,6 +253,39 @@ def test_faults_of_processes_are_refused_for_containers(spec):
 )
 def test_clocks_that_make_no_sense_are_refused(spec, message):
     assert message in refusal(small(faults=[spec], expect={}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (fault(kind="disk.slow"), "faults[0]: a slow disk delays something; give write, fsync, or both"),
+        (
+            fault(kind="disk.slow", write="0ms"),
+            "faults[0].write: 0s cannot be told from the delays of a loaded machine",
+        ),
+        (fault(kind="disk.slow", write="50ms", fsync=0.001), "faults[0].fsync: 1ms cannot be told"),
+        (fault(kind="disk.slow", write="-50ms"), "'-50ms' is not understood; write a number and one of us, ms"),
+        (fault(kind="disk.slow", fsync=-1), "-1 is not between 0 and 7 days"),
+        (fault(kind="disk.slow", fsync="6s"), "faults[0].fsync: a disk that takes 6s hangs"),
+        (fault(kind="disk.slow", write="50ms", target={"topic": "orders"}), "target topic does not fit this fault"),
+    ],
+)
+def test_slow_disks_that_make_no_sense_are_refused(spec, message):
+    assert message in refusal(small(faults=[spec], expect={}))
+
+
+def test_the_writes_of_a_dedicated_controller_are_slow_only_with_its_flushes():
+    writes = fault(kind="disk.slow", write="50ms", target={"controllers": "all"})
+    assert "faults[0].write: a dedicated controller reports" in refusal(
+        small(cluster={"brokers": 3, "controllers": 3}, faults=[writes])
+    )
+    parse(small(faults=[writes]), "mine.yaml")  # each broker is a controller too
+    parse(small(cluster={"brokers": 3, "controllers": 3}, faults=[writes | {"fsync": "50ms"}]), "mine.yaml")
+
+
+def test_only_a_scenario_with_a_fault_of_a_disk_gives_nodes_disks_that_can_be_slow():
+    assert not parse(small(faults=[fault(kind="clock.jump", by="-1h")]), "mine.yaml").slowed
+    assert parse(small(faults=[fault(kind="disk.slow", write="50ms")]), "mine.yaml").slowed
 
 
 def test_clocks_of_an_existing_cluster_cannot_be_changed():
