@@ -1,10 +1,13 @@
-"""Libraries that a process loads before all others, to change what the system tells it: a clock that is wrong.
+"""Libraries that a process loads before all others, to change what the system tells it or does for it.
 
-`clock.c` is compiled at first use into the user's cache, with the C compiler of the machine. A process loads it by
-LD_PRELOAD, which needs no privileges and concerns this process only. It finds its control file by an environment
-variable and maps it, so a change takes effect at once. Only nodes of a scenario with such a fault load it.
+`clock.c` gives it a clock that is wrong, `disk.c` a disk that is slow. They are compiled at first use into the user's
+cache, with the C compiler of the machine. A process loads them by LD_PRELOAD, which needs no privileges and concerns
+this process only. Each finds its control file by an environment variable and maps it, so a change takes effect at once.
+Only nodes of a scenario with such a fault load them.
 
-Why not libfaketime, measured with Java 17 on this project's machines:
+The disk, measured with Java 17 and Kafka 4.3.1 (strace of a broker): TRACE
+
+The clock: why not libfaketime, measured with Java 17 on this project's machines:
 
 | | without | `clock.c` | libfaketime 0.9.10 (wheel 3.0.1) |
 |---|---|---|---|
