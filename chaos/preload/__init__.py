@@ -5,7 +5,9 @@ cache, with the C compiler of the machine. A process loads them by LD_PRELOAD, w
 this process only. Each finds its control file by an environment variable and maps it, so a change takes effect at once.
 Only nodes of a scenario with such a fault load them.
 
-The disk, measured with Java 17 and Kafka 4.3.1 (strace of a broker): TRACE
+What a broker calls for its data, by strace with Java 17 and Kafka 4.3.1: `write` for logs and checkpoints, `fsync` for
+them and for directories, `msync` for indexes, which are mapped, and `ftruncate` for new indexes. `writev` is for
+sockets, and `fallocate` is not called. A flush of a segment is one `fsync` and two `msync`.
 
 The clock: why not libfaketime, measured with Java 17 on this project's machines:
 
