@@ -30,6 +30,15 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[docker": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),
+    "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-3": (
+        "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1"
+    ),
+    "chaos/cluster/test_slow_disks.py::test_the_node_itself_reports_that_its_disk_is_slow_and_that_it_is_fast_again": (
+        "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[slow-disk": (
+        "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1"
+    ),
     "chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-strimzi": (
         "chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-statefulset"
     ),

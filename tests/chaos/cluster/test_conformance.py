@@ -417,7 +417,7 @@ def test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart
     assert not driver(cluster.state.driver).attach(cluster.run).state.as_deployed
 
 
-def test_a_slow_disk_shows_in_the_times_that_the_broker_reports_until_its_heal(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_slow_disk_shows_in_the_times_that_the_broker_reports(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "slow_disk")
     delays, target = {"write": "50ms", "fsync": "100ms"}, {"target": {"broker": 1}, "when": {"at": 0}}
     spec = SPECS["disk.slow"].model_validate({"name": "slow", "kind": "disk.slow", **delays, **target})
