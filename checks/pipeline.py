@@ -162,7 +162,7 @@ def _bootstrap(run: Run) -> str:
 def _security(run: Run, resolved: Resolved) -> Security:
     """Return the way of the platform to the cluster: its own, or that of the scenario for an existing cluster."""
     made = read_json(run.cluster, "description of the cluster").get("secured")
-    return Security.model_validate(made["platform"]) if made else resolved.scenario.cluster.security
+    return Security.model_validate(made["platform"]) if made else resolved.scenario.cluster.security.given()
 
 
 def _answers(address: str) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from chaos.faults import (  # noqa: F401
     admin,
     brokers,
+    certificates,
     clocks,
     consumers,
     controllers,

@@ -1,21 +1,24 @@
-"""Faults of a secured cluster: changes of the rights of clients."""
+"""Faults of a secured cluster: changes of the rights and the credentials of clients."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from chaos.clients.roster import ClientState
-from chaos.cluster.secured.credentials import Secured
-from chaos.cluster.secured.settings import client_principal
+from chaos.cluster.secured.credentials import Secured, new_password
+from chaos.cluster.secured.settings import CLIENT, client_principal
 from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import Fault, World
-from chaos.kafka import acls
+from chaos.kafka import acls, scram
 from chaos.kafka.access import Access
 from chaos.kafka.acls import Operation, Right
 from chaos.kafka.client import Kafka
+from chaos.kafka.connection import login_refusal, login_works
 from chaos.scenario.faults import security as specs
 from chaos.wait import wait_until
 
+LOGIN_S = 5.0
 HEAL_S = 30.0
 """Time until every broker knows what the heal changed."""
 
@@ -93,6 +96,67 @@ class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
         """Return the count at the injection; 0 for an incarnation that was started later."""
         state, count = self._before.get(client.client, (client, 0))
         return count if state is client else 0
+
+
+class CredentialChange(Fault[specs.CredentialChange], spec=specs.CredentialChange):
+    """A changed password. Proof: every broker refuses a new login with the password that the clients have."""
+
+    _password: str
+    """The new password, which is in the memory of this process only."""
+
+    def _aim(self, world: World) -> None:
+        self.resolved = f"user {CLIENT}"
+
+    def _inject(self, world: World) -> str:
+        if refusing := self._refusing(world):
+            raise FaultError(f"broker {refusing[0]} does not take the password of the clients before the fault")
+        self._password, self.begun = new_password(), True
+        self._set(world, self._password)
+        return f"gave {self.resolved} another {self._mechanism(world)} password, which the clients do not have"
+
+    def _effect(self, world: World) -> str | None:
+        access, reasons = self._access(world), dict[str, None]()
+        for broker in world.cluster.broker_ids:
+            try:
+                reason = login_refusal(*world.cluster.address(broker), LOGIN_S, access)
+            except OSError:
+                return None
+            if reason is None:
+                return None
+            reasons[reason.rpartition(": ")[2]] = None
+        new = replace(access, password=self._password)
+        if not all(login_works(*world.cluster.address(b), LOGIN_S, new) for b in world.cluster.broker_ids):
+            return None
+        return f"every broker refuses a login with the password of the clients: {', '.join(reasons)}"
+
+    def _undo(self, world: World) -> str:
+        """Give the former password back, and wait until every broker takes it."""
+        self._set(world, self._access(world).password)
+
+        def still_refused() -> str:
+            brokers = ", ".join(map(str, self._refusing(world)))
+            return f"broker {brokers} still refuses the password of the clients after it is given back"
+
+        wait_until(lambda: not self._refusing(world), HEAL_S, still_refused, every_s=0.1, error=ClusterError)
+        return f"every broker takes the password of the clients for {self.resolved} again"
+
+    def _set(self, world: World, password: str) -> None:
+        scram.set_password(world.kafka, CLIENT, self._mechanism(world), password)
+
+    def _refusing(self, world: World) -> list[int]:
+        """Return the brokers that do not take the password of the clients, or do not answer."""
+        access = self._access(world)
+        return [b for b in world.cluster.broker_ids if not login_works(*world.cluster.address(b), LOGIN_S, access)]
+
+    @staticmethod
+    def _access(world: World) -> Access:
+        access = Access.of(secured_of(world).clients)
+        assert access is not None  # the specification demands SASL
+        return access
+
+    @staticmethod
+    def _mechanism(world: World) -> str:
+        return str(secured_of(world).spec.mechanism)
 
 
 def refused(client: ClientState) -> int:

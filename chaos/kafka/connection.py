@@ -155,6 +155,18 @@ def login_works(host: str, port: int, timeout_s: float, access: Access) -> bool:
     return True
 
 
+def login_refusal(host: str, port: int, timeout_s: float, access: Access) -> str | None:
+    """Return why a broker refuses a login, None if it takes it. Raises another `OSError` than `AccessRefused`."""
+    link = BrokerConnection(host, port, access)
+    try:
+        link.ask(messages.versions(), timeout_s)
+    except AccessRefused as e:
+        return str(e)
+    finally:
+        link.close()
+    return None
+
+
 def seconds_left(deadline: float) -> float:
     """Return the seconds until a time of `time.monotonic()`. Raises `TimeoutError` if it has passed."""
     seconds = deadline - time.monotonic()

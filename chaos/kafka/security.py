@@ -25,8 +25,8 @@ Secret = Annotated[str, BeforeValidator(_reference), WithJsonSchema({"type": "st
 """Reference to a secret: `env:NAME` or `file:PATH`."""
 
 
-class Security(BaseModel):
-    """Security settings of a cluster's listener. Certificates and keys are PEM files."""
+class SecurityFields(BaseModel):
+    """The settings of a connection, in any combination. Certificates and keys are PEM files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,6 +52,19 @@ class Security(BaseModel):
         """Whether connections are encrypted."""
         return self.protocol.endswith("SSL")
 
+    def absolute(self) -> Self:
+        """Return a copy with absolute paths, for processes with other working directories. Expands `~`."""
+        changed = {key: _absolute(path) for key in ("ca", "certificate", "key") if (path := getattr(self, key))}
+        for key in ("password", "key_password"):
+            kind, _, path = (getattr(self, key) or "").partition(":")
+            if kind == "file":
+                changed[key] = f"file:{_absolute(path)}"
+        return self.model_copy(update=changed)
+
+
+class Security(SecurityFields):
+    """Security settings of a cluster's listener, which are complete and fit each other."""
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         login, files = ("mechanism", "username", "password"), ("ca", "certificate", "key", "key_password")
@@ -66,21 +79,12 @@ class Security(BaseModel):
             raise ValueError("key_password needs a key")
         return self
 
-    def absolute(self) -> Security:
-        """Return a copy with absolute paths, for processes with other working directories. Expands `~`."""
-        changed = {key: _absolute(path) for key in ("ca", "certificate", "key") if (path := getattr(self, key))}
-        for key in ("password", "key_password"):
-            kind, _, path = (getattr(self, key) or "").partition(":")
-            if kind == "file":
-                changed[key] = f"file:{_absolute(path)}"
-        return self.model_copy(update=changed)
 
-
-class ClusterSecurity(Security):
+class ClusterSecurity(SecurityFields):
     """How clients connect to the cluster. An existing cluster has all fields but the last two.
 
     For a new cluster, give `protocol`, `mechanism`, `client_certificates` and `acls`: Aftershock makes certificates,
-    users and passwords for each run.
+    users and passwords for each run. `chaos.scenario.security_rules` checks what the driver needs.
     """
 
     client_certificates: bool = Field(
@@ -89,11 +93,6 @@ class ClusterSecurity(Security):
     acls: bool = Field(
         False, description="process, docker: brokers have an authorizer, and clients the rights that they need"
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """Check nothing: what has to be given depends on the driver (`chaos.scenario.security_rules`)."""
-        return self
 
     @property
     def secured(self) -> bool:

@@ -34,6 +34,10 @@ LEFT_OUT = {
     "wire.hold": "an order of requests that one bug needs; slow-link is its like",
     "wire.error": "an error without a reason is no fault of a broker that the promises are about",
     "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
+    **dict.fromkeys(
+        ["certificate.rotate", "certificate.expire", "credential.change"],
+        "needs a secured cluster; lost-answer cuts connections, too",
+    ),
     "client.quota": "a quota changes times, and no promise about records",
     "taskmanager.kill": "of Flink",
     **dict.fromkeys(

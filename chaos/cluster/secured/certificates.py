@@ -56,17 +56,22 @@ class Authority:
         """The certificate of the authority."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def name(self) -> str:
+        """The common name of the authority, which its certificates have as issuer."""
+        return common_name(self._certificate.subject)
+
     def issue(
         self, name: str, hosts: Iterable[str] = (), valid: datetime.timedelta = VALID
     ) -> tuple[bytes, bytes, int]:
         """Issue a certificate for a name and hosts; return it, its key, and its serial number.
 
-        valid: from now on; a negative time gives an expired certificate.
+        valid: from now on; a negative time, of less than a day, gives an expired certificate.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         builder = (
-            _blank(name, self._issuer, key.public_key(), now - _EARLIER, now + valid)
+            _blank(name, self.name, key.public_key(), now - _EARLIER, now + valid)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -78,9 +83,19 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem_of(key), certificate.serial_number
 
-    @property
-    def _issuer(self) -> str:
-        return str(self._certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+def common_name(name: x509.Name) -> str:
+    """Return the common name in the name of a subject or an issuer; empty without one."""
+    return next((str(found.value) for found in name.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+
+
+def hosts_of(store: Path) -> list[str]:
+    """Return the hosts for which the certificate in the store of a node is valid."""
+    pem = store.read_bytes()
+    certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return [*map(str, addresses), *names.get_values_for_type(x509.DNSName)]
 
 
 def write_secret(path: Path, content: bytes) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.cluster.secured.certificates import Authority, write_secret
+from chaos.cluster.secured.certificates import VALID, Authority, write_secret
 from chaos.cluster.secured.settings import (
     CA,
     CLIENT,
@@ -18,6 +19,7 @@ from chaos.cluster.secured.settings import (
     PLATFORM,
     PLATFORM_MECHANISM,
     STORE,
+    TRUSTED,
 )
 from chaos.kafka.security import ClusterSecurity, Security
 from chaos.run.directory import Run
@@ -44,11 +46,14 @@ def folder(run: Run) -> Path:
 def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: Iterable[str]) -> Secured:
     """Make the credentials of a cluster, and write those of each node to its working directory.
 
-    homes: the working directories by node ID. hosts: all names and addresses of nodes.
+    homes: the working directories by node ID. hosts: all names and addresses of nodes. The platform and the clients
+    trust the next authority from the start, as applications do whose trust stores were updated first.
     """
-    shared, authority = folder(run), Authority.create()
+    shared, authority, following = folder(run), Authority.create(), Authority.create("aftershock-next-ca")
     shared.mkdir(mode=0o700, parents=True)
     authority.save(shared / "ca.pem", shared / "ca.key")
+    following.save(shared / "next-ca.pem", shared / "next-ca.key")
+    write_secret(shared / TRUSTED, authority.pem + following.pem)
     for name in (PLATFORM, CLIENT):
         certificate, key, _ = authority.issue(name)
         write_secret(shared / f"{name}.pem", certificate)
@@ -69,9 +74,19 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
     )
 
 
-def write_store(path: Path, authority: Authority, hosts: Iterable[str]) -> int:
-    """Write a new key and certificate of a node; return the serial number of the certificate."""
-    certificate, key, serial = authority.issue(NODE, hosts)
+def authorities(run: Run) -> tuple[Authority, Authority]:
+    """Return the authority that issued the first certificates of a cluster, and the next one."""
+    shared = folder(run)
+    first, following = ((shared / f"{name}.pem", shared / f"{name}.key") for name in ("ca", "next-ca"))
+    return Authority.load(*first), Authority.load(*following)
+
+
+def write_store(path: Path, authority: Authority, hosts: Iterable[str], valid: timedelta = VALID) -> int:
+    """Write a new key and certificate of a node; return the serial number of the certificate.
+
+    valid: from now on, as in `Authority.issue`.
+    """
+    certificate, key, serial = authority.issue(NODE, hosts, valid)
     write_secret(path, key + certificate)
     return serial
 
@@ -92,7 +107,7 @@ def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | No
         return _certified(shared, name)
     fields: dict[str, object] = {"protocol": security.protocol}
     if security.tls:
-        fields["ca"] = str(shared / "ca.pem")
+        fields["ca"] = str(shared / TRUSTED)
     if security.sasl:
         fields |= {"mechanism": mechanism, "username": name, "password": f"file:{shared / f'{name}.password'}"}
     return Security.model_validate(fields)
@@ -100,4 +115,4 @@ def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | No
 
 def _certified(shared: Path, name: str) -> Security:
     certificate, key = str(shared / f"{name}.pem"), str(shared / f"{name}.key")
-    return Security(protocol="SSL", ca=str(shared / "ca.pem"), certificate=certificate, key=key)
+    return Security(protocol="SSL", ca=str(shared / TRUSTED), certificate=certificate, key=key)

@@ -1,4 +1,4 @@
-"""Faults of a secured cluster: changes of the rights of clients."""
+"""Faults of a secured cluster: changes of the rights and the credentials of clients."""
 
 from __future__ import annotations
 
@@ -29,3 +29,28 @@ class AclWithdraw(FaultSpec):
             yield f"{where}.target.topic: no producer writes to {topic}, so nothing would prove the fault"
         if self.operation == "read" and not any(topic in r.topics for r in [*setup.readers, *setup.shares]):
             yield f"{where}.target.topic: no consumer reads {topic}, so nothing would change"
+
+
+class CredentialChange(FaultSpec):
+    """Change the password of the clients on all brokers; healed by giving the former one back.
+
+    The clients keep the password that they have. Their connections live on until they log in again: after
+    `connections.max.reauth.ms` of the brokers, or when they connect.
+    """
+
+    targets = frozenset({"all_brokers"})
+    breaks_brokers = False
+    kind: Literal["credential.change"]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that brokers keep the password where it can be changed while they run."""
+        security = setup.cluster.security
+        if setup.attached:
+            yield f"{where}: {self.kind} changes a password that Aftershock made, and an existing cluster has its own"
+        elif not security.sasl:
+            yield f"{where}: {self.kind} needs cluster.security with SASL and a SCRAM mechanism; clients do not log in"
+        elif not (security.mechanism or "").startswith("SCRAM"):
+            yield (
+                f"{where}: {self.kind} needs a SCRAM mechanism, such as SCRAM-SHA-512: brokers read the passwords of "
+                f"{security.mechanism} only when they start"
+            )

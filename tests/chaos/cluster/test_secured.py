@@ -162,6 +162,9 @@ class Secrets:
         self._thread.join()
 
 
+SECRETS = 10
+"""Lines of keys and passwords: of two authorities, two users, one node before and after the rotation."""
+
 SCENARIO = """
 title: records over TLS and SCRAM while a right is taken
 cluster: {brokers: 1, security: {protocol: SASL_SSL, mechanism: SCRAM-SHA-512, acls: true}}
@@ -182,6 +185,8 @@ faults:
     target: {topic: orders}
     when: {acked: 200}
     heal: {when: {after: withdraw.proven + 500ms}}
+  - {name: rotate, kind: certificate.rotate, target: {broker: 1}, authority: other, when: {after: withdraw.healed}}
+  - {name: change, kind: credential.change, target: {all_brokers: true}, when: {after: rotate.proven}}
 """
 
 
@@ -193,11 +198,11 @@ def test_a_run_shows_its_secrets_nowhere_and_a_refused_send_has_failed(tmp_path:
         ended = chaos("run", file, "--json", "--runs-dir", runs)
     unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
-    assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["withdraw"]
+    assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["withdraw", "rotate", "change"]
     (run,) = (path for path in runs.iterdir() if path.is_dir())
     assert left_running(tmp_path) == [] and not (run / "brokers").exists()
     assert pack(Run(run), tmp_path / "run.tar.gz")
-    assert secrets.modes == {0o600} and len(secrets.texts) >= 5
+    assert secrets.modes == {0o600} and len(secrets.texts) >= SECRETS
     for secret in secrets.texts:
         assert files_with(tmp_path, secret) == []
         assert [line for line in watch.arguments if secret.encode() in line] == []

@@ -1,7 +1,8 @@
-"""Faults of rights, without brokers: the proof, a proof that must be missing, and the heal after half an injection."""
+"""Faults of rights and passwords, without brokers: proof, missing proof, and the heal after half an injection."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,3 +125,89 @@ def test_what_clients_may_not_do_cannot_be_taken(monkeypatch: pytest.MonkeyPatch
     fault, world, _ = made(secured=False)
     with pytest.raises(FaultError, match="no security that Aftershock set up"):
         fault.inject(world)
+
+
+CHANGE = """
+title: passwords
+cluster: {brokers: 2, security: {protocol: SASL_PLAINTEXT, mechanism: SCRAM-SHA-512}}
+topics: [{name: orders, replication_factor: 1}]
+producers: [{name: shop, topic: orders}]
+consumers: [{mode: assign, name: replay, topics: [orders]}]
+faults: [{name: change, kind: credential.change, target: {all_brokers: true}, when: {acked: 1}}]
+"""
+
+
+class Passwords:
+    """The password of the clients at each broker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.at, self.given, self.slow = {1: "first", 2: "first"}, list[str](), set[int]()
+        self.down = False
+        (tmp_path / "password").write_text("first")
+        clients = Security(
+            protocol="SASL_PLAINTEXT",
+            mechanism="SCRAM-SHA-512",
+            username="client",
+            password=f"file:{tmp_path}/password",
+        )
+        spec = ClusterSecurity(protocol="SASL_PLAINTEXT", mechanism="SCRAM-SHA-512")
+        state = SimpleNamespace(secured=SimpleNamespace(spec=spec, clients=clients))
+        cluster = SimpleNamespace(broker_ids=[1, 2], state=state, address=lambda b: ("h", b))
+        self.world: Any = SimpleNamespace(cluster=cluster, kafka=None)
+        self.fault: Any = FAULTS["credential.change"](parse(CHANGE, "t.yaml").faults[0])
+        monkeypatch.setattr(security.scram, "set_password", self._set)
+        monkeypatch.setattr(security, "login_refusal", self._refusal)
+        monkeypatch.setattr(security, "login_works", lambda *args: self._refusal(*args) is None)
+        monkeypatch.setattr(security, "HEAL_S", 0.3)
+
+    def _set(self, _: Any, user: str, mechanism: str, password: str) -> None:
+        assert (user, mechanism) == ("client", "SCRAM-SHA-512")
+        self.given.append(password)
+        self.at |= {broker: password for broker in self.at if broker not in self.slow}
+        if self.down:
+            raise ClusterError("no broker answers")
+
+    def _refusal(self, host: str, port: int, timeout_s: float, access: Any) -> str | None:
+        return None if access.password == self.at[port] else "SASL refused client at h: invalid credentials"
+
+
+def test_a_password_is_changed_when_every_broker_refuses_the_former(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    passwords = Passwords(monkeypatch, tmp_path)
+    fault, world = passwords.fault, passwords.world
+    assert fault.proof(world) is None and fault.heal(world) == "nothing to heal"
+    passwords.slow = {2}
+    outcome = fault.inject(world)
+    assert len(passwords.given[0]) >= 32 and passwords.given[0] not in outcome
+    assert fault.proof(world) is None, "broker 2 still takes the former password"
+    passwords.at[2] = "another"
+    assert fault.proof(world) is None, "broker 2 takes neither"
+    passwords.at[2] = passwords.given[0]
+    assert fault.proof(world) == ("every broker refuses a login with the password of the clients: invalid credentials")
+    assert passwords.given[0] not in repr(fault.evidence)
+    with pytest.raises(ClusterError, match="broker 2 still refuses the password of the clients"):
+        fault.heal(world)
+    passwords.slow = set()
+    assert (
+        fault.heal(world) == fault.heal(world) == "every broker takes the password of the clients for user client again"
+    )
+    assert set(passwords.at.values()) == {"first"}
+
+
+def test_a_change_of_passwords_that_failed_half_way_is_healed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    passwords = Passwords(monkeypatch, tmp_path)
+    passwords.down = True
+    with pytest.raises(ClusterError, match="no broker answers"):
+        passwords.fault.inject(passwords.world)
+    passwords.down = False
+    passwords.fault.heal(passwords.world)
+    assert set(passwords.at.values()) == {"first"}
+
+
+def test_a_password_that_is_refused_before_cannot_be_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    passwords = Passwords(monkeypatch, tmp_path)
+    passwords.at[2] = "another"
+    with pytest.raises(FaultError, match="broker 2 does not take the password of the clients before the fault"):
+        passwords.fault.inject(passwords.world)
+    assert not passwords.given

@@ -96,3 +96,73 @@ def test_a_right_that_nobody_uses_proves_nothing() -> None:
     )
     with pytest.raises(ScenarioError, match="no producer writes to unused"):
         parse(other.replace("target: {topic: orders}", "target: {topic: unused}"), "t.yaml")
+
+
+def fault(kind: str, more: str = "", target: str = "{all_brokers: true}") -> str:
+    return f"faults: [{{name: f, kind: {kind}, target: {target}, when: {{acked: 1}}{more}}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("security", "more", "faults", "message"),
+    [
+        (
+            "",
+            "",
+            fault("certificate.rotate"),
+            "certificate.rotate needs cluster.security with protocol SSL or SASL_SSL",
+        ),
+        (
+            "protocol: SASL_PLAINTEXT, mechanism: PLAIN",
+            "",
+            fault("certificate.expire"),
+            "certificate.expire needs cluster.security with protocol SSL",
+        ),
+        (
+            SCRAM,
+            ", controllers: 1",
+            fault("certificate.rotate", ", authority: other"),
+            "dedicated controllers do not load another trust store",
+        ),
+        (SCRAM, "", fault("certificate.rotate", ", authority: third"), "authority"),
+        (SCRAM, "", fault("certificate.expire", ", after: 11s"), "after: 11s is longer than 10s"),
+        (SCRAM, "", fault("certificate.expire", target="{topic: orders}"), "target topic does not fit this fault"),
+        (
+            "protocol: SSL",
+            "",
+            fault("credential.change"),
+            "credential.change needs cluster.security with SASL and a SCRAM",
+        ),
+        (
+            "protocol: SASL_SSL, mechanism: PLAIN",
+            "",
+            fault("credential.change"),
+            "brokers read the passwords of PLAIN only when they start",
+        ),
+        *(
+            (
+                "protocol: SASL_SSL, mechanism: SCRAM-SHA-512, username: me, password: 'env:X'",
+                ", driver: attached, bootstrap: 'b:1', allow_faults: true",
+                fault(kind),
+                f"{kind} changes .* that Aftershock made, and an existing cluster has its own",
+            )
+            for kind in ("certificate.rotate", "certificate.expire", "credential.change")
+        ),
+    ],
+)
+def test_certificates_and_passwords_change_only_where_there_are_some(
+    security: str, more: str, faults: str, message: str
+) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        parse(cluster(security, more, faults), "t.yaml")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        fault("certificate.rotate", ", authority: other"),
+        fault("certificate.expire", ", after: 2s", "{leader_of: orders/0}"),
+        fault("credential.change"),
+    ],
+)
+def test_certificates_and_passwords_of_a_secured_cluster_change(faults: str) -> None:
+    assert parse(cluster(SCRAM, "", faults), "t.yaml").faults

@@ -15,6 +15,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.GroupMaxSizeReachedException;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -96,7 +97,7 @@ abstract class Reader implements Client {
     private ConsumerRecords<byte[], byte[]> poll() {
         try {
             return consumer.poll(IDLE_POLL);
-        } catch (GroupMaxSizeReachedException | RetriableException e) { // an application polls again
+        } catch (AuthenticationException | GroupMaxSizeReachedException | RetriableException e) { // polls again
             report(Outcomes.describe(e));
             Clock.sleep(NAP_S);
             return ConsumerRecords.empty();
