@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from chaos.units import Duration
+
 
 def _reference(value: Any) -> Any:
     kind, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
@@ -81,10 +83,10 @@ class Security(SecurityFields):
 
 
 class ClusterSecurity(SecurityFields):
-    """How clients connect to the cluster. An existing cluster has all fields but the last two.
+    """How clients connect to the cluster. An existing cluster has all fields but the last three.
 
-    For a new cluster, give `protocol`, `mechanism`, `client_certificates` and `acls`: Aftershock makes certificates,
-    users and passwords for each run. `chaos.scenario.security_rules` checks what the driver needs.
+    For a new cluster, give `protocol`, `mechanism`, and these three: Aftershock makes certificates, users and passwords
+    for each run. `chaos.scenario.security_rules` checks what the driver needs.
     """
 
     client_certificates: bool = Field(
@@ -92,6 +94,10 @@ class ClusterSecurity(SecurityFields):
     )
     acls: bool = Field(
         False, description="process, docker: brokers have an authorizer, and clients the rights that they need"
+    )
+
+    certificate_lifetime: Duration | None = Field(
+        None, description="process, docker: how long certificates are valid from the start on; 30 days if left out"
     )
 
     @property

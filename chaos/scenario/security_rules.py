@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from pydantic import ValidationError
 
 from chaos.cluster.settings import SCRAM_SINCE, line_of
-from chaos.kafka.security import Security
+from chaos.kafka.security import ClusterSecurity, Security
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.wire import WireFault
 from chaos.scenario.setup import Setup
+from chaos.units import format_duration
 
 WHERE = "cluster.security"
+LEAST_LIFETIME_S = 3600.0
+"""Least lifetime of certificates: far more than a run takes, so that only faults let them expire."""
 _MADE = ("username", "password", "ca", "certificate", "key", "key_password")
 
 
@@ -31,7 +34,7 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
 def _given(setup: Setup) -> Iterator[str]:
     """Yield what is wrong for an existing cluster."""
     security = setup.cluster.security
-    for key in ("client_certificates", "acls"):
+    for key in ("client_certificates", "acls", "certificate_lifetime"):
         if getattr(security, key):
             yield f"{WHERE}.{key}: does not fit the attached driver: the cluster has its own security settings"
     try:
@@ -58,6 +61,8 @@ def _made(setup: Setup) -> Iterator[str]:
             f"{WHERE}.client_certificates: does not fit protocol {security.protocol}, only SSL: with SASL, the login "
             "identifies a client"
         )
+    if security.certificate_lifetime is not None:
+        yield from _lifetime_problems(security)
     if security.acls and not (security.sasl or security.client_certificates):
         yield f"{WHERE}.acls: clients have no identity; choose a protocol with SASL, or SSL with client_certificates"
     if not security.secured:
@@ -71,3 +76,14 @@ def _made(setup: Setup) -> Iterator[str]:
         )
     elif (security.mechanism or "").startswith("SCRAM") and line_of(cluster.kafka) < SCRAM_SINCE:
         yield f"{WHERE}.mechanism: KRaft has SCRAM since Kafka 3.5, and this is {cluster.kafka}; choose PLAIN"
+
+
+def _lifetime_problems(security: ClusterSecurity) -> Iterator[str]:
+    where, lifetime_s = f"{WHERE}.certificate_lifetime", security.certificate_lifetime or 0.0
+    if not security.tls:
+        yield f"{where}: does not fit protocol {security.protocol}, which has no certificates for clients"
+    if lifetime_s < LEAST_LIFETIME_S:
+        yield (
+            f"{where}: {format_duration(lifetime_s)} may end during the run; give 1h or more, and let a fault end "
+            "them, such as certificate.expire or clock.jump"
+        )

@@ -50,12 +50,13 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
     trust the next authority from the start, as applications do whose trust stores were updated first.
     """
     shared, authority, following = folder(run), Authority.create(), Authority.create("aftershock-next-ca")
+    valid = VALID if security.certificate_lifetime is None else timedelta(seconds=security.certificate_lifetime)
     shared.mkdir(mode=0o700, parents=True)
     authority.save(shared / "ca.pem", shared / "ca.key")
     following.save(shared / "next-ca.pem", shared / "next-ca.key")
     write_secret(shared / TRUSTED, authority.pem + following.pem)
     for name in (PLATFORM, CLIENT):
-        certificate, key, _ = authority.issue(name)
+        certificate, key, _ = authority.issue(name, valid=valid)
         write_secret(shared / f"{name}.pem", certificate)
         write_secret(shared / f"{name}.key", key)
         write_secret(shared / f"{name}.password", new_password().encode())
@@ -65,7 +66,7 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
         (home / FOLDER).mkdir(mode=0o700)
         write_secret(home / CA, authority.pem)
         write_secret(home / LOGIN, login.encode())
-        write_store(home / STORE, authority, names)
+        write_store(home / STORE, authority, names, valid)
     return Secured(
         spec=security,
         platform=_way(shared, security, PLATFORM, PLATFORM_MECHANISM),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import stat
 import threading
 from collections.abc import Iterator
@@ -81,6 +82,22 @@ def test_credentials_are_files_of_their_owner_and_references_name_them(tmp_path:
     assert store != (homes[2] / STORE).read_bytes()
     again = Authority.load(credentials.folder(run) / "ca.pem", credentials.folder(run) / "ca.key")
     assert again.pem == (homes[1] / CA).read_bytes()
+
+
+def test_certificates_end_when_their_lifetime_is_over(tmp_path: Path) -> None:
+    for name, security, hours in (
+        ("short", MUTUAL.model_copy(update={"certificate_lifetime": 7200.0}), 2),
+        ("long", MUTUAL, 720),
+    ):
+        run = Run.create(tmp_path, name)
+        home = run.brokers / "1"
+        home.mkdir(parents=True)
+        credentials.make(run, security, {1: home}, ["localhost"])
+        for path in (home / STORE, credentials.folder(run) / "client.pem"):
+            pem = path.read_bytes()
+            ends = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERT") :]).not_valid_after_utc
+            left = ends - datetime.datetime.now(datetime.UTC)
+            assert abs(left - datetime.timedelta(hours=hours)) < datetime.timedelta(minutes=5)
 
 
 def test_another_security_is_another_cluster() -> None:

@@ -28,6 +28,7 @@ def cluster(security: str, more: str = "", faults: str = "") -> str:
         "protocol: SASL_SSL, mechanism: PLAIN",
         f"{SCRAM}, acls: true",
         "protocol: SASL_PLAINTEXT, mechanism: SCRAM-SHA-256",
+        "protocol: SSL, certificate_lifetime: 2h",
     ],
 )
 def test_a_new_cluster_needs_no_secret(security: str) -> None:
@@ -60,6 +61,21 @@ def test_a_new_cluster_needs_no_secret(security: str) -> None:
             "protocol: SSL",
             ", proxy: true",
             "cluster.proxy needs the wire proxy, which cannot read SSL",
+        ),
+        (
+            "protocol: SSL, certificate_lifetime: 5m",
+            "",
+            "certificate_lifetime: 300s may end during the run; give 1h or",
+        ),
+        (
+            "protocol: SASL_PLAINTEXT, mechanism: PLAIN, certificate_lifetime: 2h",
+            "",
+            "certificate_lifetime: does not fit protocol SASL_PLAINTEXT",
+        ),
+        (
+            "protocol: SSL, certificate_lifetime: 2h",
+            ", driver: attached, bootstrap: 'b:1'",
+            "certificate_lifetime: does not fit the attached driver",
         ),
         ("protocol: SSL, acls: true", ", driver: attached, bootstrap: 'b:1'", "acls: does not fit the attached driver"),
         ("protocol: SASL_SSL", ", driver: attached, bootstrap: 'b:1'", "protocol SASL_SSL needs mechanism, username"),
