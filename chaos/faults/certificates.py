@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from chaos.cluster.secured import renewal
+from chaos.cluster import renewal
 from chaos.cluster.secured.certificates import VALID
 from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import World
@@ -137,9 +137,9 @@ class CertificateExpire(CertificateFault[specs.CertificateExpire], spec=specs.Ce
 
     def _change(self, world: World) -> str:
         valid = timedelta(seconds=self.spec.after) if self.spec.after else EXPIRED_BEFORE
+        ends = datetime.now(UTC) + valid
         self._renew(world, valid)
         names = ", ".join(f"{b}: {short(serial)}" for b, serial in self._serials.items())
-        ends = datetime.now(UTC) + valid
         return f"gave {self.resolved} a certificate for clients that ends at {ends:%H:%M:%S} UTC (by broker: {names})"
 
     def _renew(self, world: World, valid: timedelta) -> None:
