@@ -100,20 +100,19 @@ class CertificateRotate(CertificateFault[specs.CertificateRotate], spec=specs.Ce
         return f"gave {self.resolved} new certificates of {authority.name} (by broker: {names})"
 
     def _wait_known(self, values: Mapping[int, Mapping[str, str]], world: World) -> None:
-        kafka = _kafka(world)
+        kafka, unknown = _kafka(world), dict(values)
 
-        def unknown() -> list[int]:
-            return [
-                broker
-                for broker, settings in values.items()
-                if broker_settings.dynamic_of_broker(kafka, broker, settings) != dict(settings)
-            ]
+        def known() -> bool:
+            for broker, settings in list(unknown.items()):
+                if broker_settings.dynamic_of_broker(kafka, broker, settings) == dict(settings):
+                    del unknown[broker]
+            return not unknown
 
         def why() -> str:
-            return f"broker {', '.join(map(str, unknown()))} does not load another trust store"
+            return f"broker {', '.join(map(str, unknown))} does not load another trust store"
 
         try:
-            answer(lambda: not unknown(), why, HEAL_S)
+            answer(known, why, HEAL_S)
         finally:
             kafka.close()
 
@@ -190,4 +189,4 @@ class CertificateExpire(CertificateFault[specs.CertificateExpire], spec=specs.Ce
 
 def _kafka(world: World) -> Kafka:
     """Return a connection that accepts every certificate: those of the targets may be invalid."""
-    return Kafka(world.cluster.bootstrap, access=AnyCertificate.of(secured_of(world).platform))
+    return Kafka(world.cluster.bootstrap, ANSWER_S, AnyCertificate.of(secured_of(world).platform))
