@@ -179,7 +179,7 @@ class Secrets:
         self._thread.join()
 
 
-SECRETS = 10
+SECRETS = 20
 """Lines of keys and passwords: of two authorities, two users, one node before and after the rotation."""
 
 SCENARIO = """
