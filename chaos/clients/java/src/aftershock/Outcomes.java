@@ -106,7 +106,10 @@ final class Outcomes {
     static String name(Throwable error) {
         Throwable cause = cause(error);
         Errors code = Errors.forException(cause);
-        boolean ofClient = code == Errors.UNKNOWN_SERVER_ERROR || code == Errors.REQUEST_TIMED_OUT;
+        // as a refused TLS handshake, which has no code
+        boolean ofClient = code == Errors.UNKNOWN_SERVER_ERROR
+                || code == Errors.REQUEST_TIMED_OUT
+                || code == Errors.INVALID_CONFIG;
         return ofClient ? cause.getClass().getSimpleName() : code.name();
     }
 
