@@ -58,8 +58,8 @@ The topics of a request that it cannot decode, or that it passed before the rule
 topic matches it or its answer. An answer to which an error makes no difference is no hit; a Produce request with acks=0
 gets no answer, and passes.
 
-A frame that a rule holds waits for one that passes later than it was held. A frame that another rule hits, or that
-waits itself, frees none. A held frame counts as `released` only if the other one let it pass, before its time was over.
+A frame that a rule holds waits for one that the proxy sends on later. It counts as `released` only if that one let it
+pass, before its time was over.
 A held request passes also after its client has closed the connection (`outlived` counts such connections): the proxy
 then keeps the connection to the broker until the broker has answered, at most 10 s, so that the broker certainly
 handles it.

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -39,6 +40,8 @@ class _Held:
     release: float
     data: bytes | memoryview
     rule: int
+    then: Callable[[], None] | None = None
+    """Called when the data has passed."""
 
 
 class Pipe(asyncio.Protocol):
@@ -89,6 +92,13 @@ class Pipe(asyncio.Protocol):
             self._pause_reading("queue")
         self.drain()
 
+    def after(self, then: Callable[[], None]) -> None:
+        """Call a function as soon as everything that was sent so far has passed."""
+        if self._queue:
+            self._queue.append(_Held(0.0, b"", 0, then))
+        else:
+            then()
+
     def block(self) -> None:
         """Queue everything until `unblock`."""
         self._blocked = True
@@ -117,7 +127,9 @@ class Pipe(asyncio.Protocol):
         while self._queue and self._queue[0].release <= now:
             held = self._queue.popleft()
             self._queued_bytes -= len(held.data)
-            if not receiver.is_closing():
+            if held.then:
+                held.then()
+            elif not receiver.is_closing():
                 receiver.write(held.data)
                 if self._ended and held.rule:
                     self._connection.outlived(self, held.rule)

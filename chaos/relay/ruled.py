@@ -43,7 +43,8 @@ class RuledConnection(Connection):
         self.unanswered: deque[Asked] = deque(maxlen=MOST_UNANSWERED)
         self.leaving = False
         """Whether the client has gone, and only answers to its last requests are outstanding."""
-        self._outlived: set[int] = set()
+        self.holding: dict[int, Active[Rule]] = {}
+        """The rules that have held requests of the client, by id."""
         self._answers = _ResponseFilter(self, self.responses, response_head)
         self._filters: dict[Pipe, _Filter] = {
             self.requests: _RequestFilter(self, self.requests, request_head),
@@ -76,10 +77,8 @@ class RuledConnection(Connection):
 
     def outlived(self, pipe: Pipe, rule: int) -> None:
         """Count a connection of which the client has gone, once for each rule that held its requests."""
-        active = self.book.active.get(rule)
-        if active and pipe is self.requests and rule not in self._outlived:
-            self._outlived.add(rule)
-            active.outlived += 1
+        if pipe is self.requests and rule in self.holding:
+            self.holding.pop(rule).outlived += 1
 
     def drained(self, pipe: Pipe) -> None:
         """Let the broker answer the last requests of a client that has gone, so that it certainly handles them."""
@@ -165,25 +164,20 @@ class _Filter:
 
     def _then(self) -> Callable[[], None] | None:
         """Return what to do as soon as the current frame has been sent: let frames pass that wait for it."""
-        if (
-            self._asked is None
-            or self._act in ("drop", "delay", "hold")
-            or (self._act, self._side) == ("error", "request")
-        ):
+        refused = self._act == "error" and self._side == "request"
+        if self._asked is None or refused or self._act == "drop":
             return None
         head = self._asked.head
         waiting = self._book.awaits(self._broker, self._side, head.api, head.client, self._asked.names)
-        return (lambda: self._passed(waiting)) if waiting else None
-
-    def _passed(self, waiting: list[Active[Rule]]) -> None:
-        if not self._pipe.queued():
-            self._book.passed(waiting, asyncio.get_running_loop().time())
+        passed = lambda: self._book.passed(waiting, asyncio.get_running_loop().time())  # noqa: E731
+        return (lambda: self._pipe.after(passed)) if waiting else None
 
     def _delay(self) -> None:
         """Begin the delay of the current frame, if a rule delays or holds it."""
         if self._hit and self._act in ("delay", "hold"):
             self._release = asyncio.get_running_loop().time() + self._hit.item.delay_s
             self._rule = self._hit.id
+            self._connection.holding[self._hit.id] = self._hit
             if self._act == "hold":
                 self._book.hold(self._hit, Waiting(self._release, self.release))
 
@@ -193,9 +187,10 @@ class _Filter:
             return
         release, rule = self._release, self._rule
         if self._book.active:
-            begin = max(release, asyncio.get_running_loop().time())
-            release, slowed_by = self._book.transit(self._broker, self._side, len(data), begin)
-            rule = slowed_by or rule
+            now = asyncio.get_running_loop().time()
+            delayed = release > now
+            release, slowed_by = self._book.transit(self._broker, self._side, len(data), max(release, now))
+            rule = rule if delayed else slowed_by or rule
         self._pipe.send(data, release, rule)
 
 

@@ -269,7 +269,7 @@ def test_the_broker_answers_a_request_that_outlived_its_connection_before_it_is_
             client.writer.close()
             await asyncio.sleep(0.1)
             broker.answering.clear()
-            server.remove(rule)
+            assert server.obey({"do": "remove", "id": rule}, added) == {"hits": 1, "released": 0, "outlived": 1}
             await until(lambda: broker.received)
             await asyncio.sleep(0.1)
             assert broker.ended == 0, "a broker may drop requests of a connection that is closed"
@@ -293,6 +293,26 @@ def test_a_held_answer_waits_for_a_request_and_passes_when_its_time_is_over():
             first.send(produce(), 3)
             assert await first.produced() == (3, 0, 5)
             assert counts(server, added, rule) == {"hits": 1, "released": 0, "outlived": 0}
+
+    asyncio.run(play())
+
+
+def test_a_frame_that_waits_itself_frees_others_only_when_it_passes():
+    async def play():
+        broker = Broker()
+        async with proxy(broker, clients=2) as (server, (first, second)):
+            hold = add(server, added := {}, "hold", {"api": "Heartbeat"}, api="Produce", delay_s=600)
+            late = add(server, added, "delay", api="Heartbeat", delay_s=600)
+            slow = add(server, added, "slow", latency_s=0.05)
+            first.send(produce(), 1)
+            await until(lambda: counts(server, added, hold)["hits"])
+            second.send(heartbeat(), 2)
+            await until(lambda: counts(server, added, late)["hits"])
+            await asyncio.sleep(0.15)
+            assert counts(server, added, hold)["released"] == 0 and broker.received == []
+            server.remove(late)
+            await until(lambda: broker.received == [2, 1])
+            assert counts(server, added, hold)["released"] == 1 and counts(server, added, slow)["hits"] > 0
 
     asyncio.run(play())
 
