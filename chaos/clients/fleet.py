@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.checkpoint import incarnations
+from chaos.clients.clocks import ClientClocks
 from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
@@ -21,6 +22,7 @@ from chaos.errors import ClientError
 from chaos.install.cache import silent
 from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
+from chaos.preload.clock import Skew
 from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
 from chaos.processes.usage import read_all
@@ -50,6 +52,7 @@ class Fleet(Roster):
         self._unexpected: list[ClientState] = []
         self._ended = threading.Event()
         self._sessions: dict[str, SessionCluster] = {}
+        self._clocks = ClientClocks(self._specs.folder, resolved.scenario.skewed_clients)
         self.clock_zero_us = 0
         """Time of the first start of a client; start times in the scenario count from it."""
 
@@ -133,7 +136,7 @@ class Fleet(Roster):
                 log=log,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=installed.env,
+                env={**installed.env, **self._clocks.environment(mates[0])},
             )
             states = [ClientState(mate, spec.role, spec.incarnation, spawned, log) for mate in mates]
             for state in states:
@@ -201,6 +204,23 @@ class Fleet(Roster):
     def resume(self, client: str) -> None:
         """Resume a client with SIGCONT; no-op if it is not paused or is gone."""
         process.cont(self.state(client).spawned.identity, group=True)
+
+    def set_clock(self, client: str, skew: Skew) -> None:
+        """Change the clock of the process of a client, running or not."""
+        try:
+            self._clocks.set(self._first_mate(client), skew)
+        except OSError as e:
+            raise ClientError(f"the clock of {client} could not be set: {e}") from None
+
+    def clock_ahead_s(self, client: str) -> float:
+        """Return how many seconds the clock of a client is ahead now, as it was set."""
+        try:
+            return self._clocks.ahead_s(self._first_mate(client))
+        except OSError as e:
+            raise ClientError(f"the clock of {client} is not known: {e}") from None
+
+    def _first_mate(self, client: str) -> str:
+        return self.state(client).mates[0].client
 
     def leave(self, client: str, timeout_s: float) -> None:
         """Order a client to stop and wait for its exit. Raises `ClientError` after `timeout_s`."""

@@ -58,6 +58,8 @@ class Channel:
                 self.ignoring_reports = True
             case "slow":
                 self.per_record_s = float(order["per_record_s"])
+            case "clock":
+                self.send("clock", shown_us=time.time_ns() // 1000)
             case "seek":
                 self.seeks.append(order)
             case "resume":

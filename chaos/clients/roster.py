@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from chaos.errors import ClientError
+from chaos.errors import ClientError, WaitTimeout
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import Spawned
 from chaos.processes.usage import UsageMeter
@@ -49,6 +49,7 @@ class ClientState:
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
+        self._shown_us: int | None = None
         self._meter = UsageMeter(spawned.identity.pid)
 
     @property
@@ -123,6 +124,8 @@ class ClientState:
         elif kind == "progress":
             with self._lock:
                 self._progress = event
+        elif kind == "clock":
+            self._shown_us = int(event["shown_us"])
         elif kind == "error":
             self._add_error(str(event.get("detail")))
 
@@ -141,6 +144,15 @@ class ClientState:
             stdin.flush()
         except (BrokenPipeError, ValueError):
             raise ClientError(f"{self.client} is gone and takes no order; see {self.log}") from None
+
+    def shown_us(self, timeout_s: float) -> int | None:
+        """Ask the client what its clock shows, in microseconds since the epoch; None without an answer in time."""
+        self._shown_us = None
+        self.order({"do": "clock"})
+        try:
+            return wait_until(lambda: self._shown_us, timeout_s, "", every_s=0.005)
+        except WaitTimeout:
+            return None
 
     def kill(self, timeout_s: float) -> None:
         """Send SIGKILL and wait for the exit. Raises `ClientError` after `timeout_s`."""

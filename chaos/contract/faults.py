@@ -17,6 +17,7 @@ from chaos.scenario.clients import Entry
 from chaos.scenario.faults.admin import Reassign, ResetOffsets, ResetShareOffsets
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ClientFault, ConsumerLeave, TaskManagerKill
+from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.wire import FrameFault, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFault
 from chaos.scenario.model import Scenario
 
@@ -50,9 +51,15 @@ def of_class(faults: Iterable[FaultSpec], *names: str) -> list[FaultSpec]:
 
 
 def of_data(scenario: Scenario) -> list[FaultSpec]:
-    """Return the faults without those of dedicated controllers: clients and data go on without them."""
+    """Return the faults without those of dedicated controllers, and of clocks of clients: data goes on without them."""
     dedicated = bool(scenario.cluster.controllers)
-    return [fault for fault in scenario.faults if not (dedicated and fault.target.picks_controllers)]
+    clients = clocks_of_clients(scenario.faults)
+    return [f for f in scenario.faults if f not in clients and not (dedicated and f.target.picks_controllers)]
+
+
+def clocks_of_clients(faults: Iterable[FaultSpec]) -> list[FaultSpec]:
+    """Return the faults that change the clock of a client."""
+    return [fault for fault in faults if isinstance(fault, ClockFault) and fault.client]
 
 
 def topic_of(fault: FaultSpec) -> str | None:
@@ -137,6 +144,8 @@ def client_faults(scenario: Scenario, entries: Iterable[Entry], group: str | Non
 def _targets(fault: FaultSpec, names: set[str], group: str | None) -> bool:
     if isinstance(fault, TaskManagerKill):
         return str(fault.target.selector[1]).partition("/")[0] in names
+    if isinstance(fault, ClockFault):
+        return fault.client in names
     if not isinstance(fault, ClientFault):
         return False
     if fault.target.random_member_of is not None:

@@ -159,12 +159,15 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
 
 
 def _aging(scenario: Scenario, facts: Facts, run_ms: int) -> list[FaultSpec]:
-    """Return the faults with which a clock is so far ahead that retention may delete records of the run."""
+    """Return the faults with which a clock is so wrong that retention may delete records of the run.
+
+    That of a broker is ahead then, or that of a client, which stamps the records, behind.
+    """
     policy, kept = facts.get("topic.cleanup.policy"), facts.get("topic.retention.ms")
     if kept is None or int(kept.value) < 0 or (policy is not None and "delete" not in policy.value):
         return []
-    run_s = run_ms / 1000
-    return [f for f in clock_faults(scenario.faults) if f.furthest_s(run_s)[1] + run_s >= int(kept.value) / 1000]
+    run_s, kept_s = run_ms / 1000, int(kept.value) / 1000
+    return [f for f in clock_faults(scenario.faults) if f.furthest_s(run_s)[f.client is None] + run_s >= kept_s]
 
 
 def run_time_ms(scenario: Scenario) -> int:

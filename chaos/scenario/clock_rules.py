@@ -8,18 +8,28 @@ from chaos.kafka.settings import Scalar
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import TopicConfig
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.faults.clocks import APPEND_TIME, ClockFault
 from chaos.scenario.setup import Setup
 
-APPEND_TIME = "logappendtime"
 MEMORY_MS = {"producer.id.expiration.ms": 86_400_000, "transactional.id.expiration.ms": 604_800_000}
 """Settings of a broker for how long it remembers producers, with their defaults. Offsets of groups stay for longer."""
 OFFSETS_MINUTES = ("offsets.retention.minutes", 10_080)
 
 
 def clock_faults(faults: Sequence[FaultSpec]) -> list[ClockFault]:
-    """Return the faults that change clocks of nodes."""
+    """Return the faults that change clocks of nodes or clients."""
     return [fault for fault in faults if isinstance(fault, ClockFault)]
+
+
+def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], list[str]]:
+    """Return the topics in which records have times of a clock that a fault changed, and the names of these faults."""
+    stamped = stamped_topics(setup, faults)
+    found: dict[str, set[str]] = {}
+    for fault in clock_faults(faults):
+        written = {p.topic for p in setup.producers if p.name == fault.client}
+        written |= {p.to for p in setup.processors if p.name == fault.client}
+        found[fault.name] = written if fault.client else set(stamped)
+    return sorted(set[str]().union(*found.values())), [name for name, topics in found.items() if topics]
 
 
 def stamped_topics(setup: Setup, faults: Sequence[FaultSpec]) -> list[str]:
@@ -38,7 +48,12 @@ def clock_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect, ru
     """Yield what no rule can derive: a clock so far ahead that brokers forget producers, or offsets of groups."""
     memory_s = _memory_s(setup)
     for i, fault in enumerate(faults):
-        if expect.promised and isinstance(fault, ClockFault) and fault.furthest_s(run_s)[1] + run_s >= memory_s:
+        if (
+            expect.promised
+            and isinstance(fault, ClockFault)
+            and not fault.client
+            and fault.furthest_s(run_s)[1] + run_s >= memory_s
+        ):
             yield (
                 f"faults[{i}]: the clock may be {memory_s:g} s ahead, after which brokers forget producers or offsets, "
                 "and no rule says what settings promise then; give expect with bounds, or set the clock forward by less"

@@ -132,7 +132,12 @@ class Scenario(Setup):
     @property
     def skewed(self) -> bool:
         """Whether a fault changes clocks of nodes, which they need to be started for."""
-        return any(isinstance(fault, ClockFault) for fault in self.faults)
+        return any(isinstance(fault, ClockFault) and not fault.client for fault in self.faults)
+
+    @property
+    def skewed_clients(self) -> frozenset[str]:
+        """The client entries of which a fault changes the clock of a client; all their processes are started for it."""
+        return frozenset(f.client for f in self.faults if isinstance(f, ClockFault) and f.client)
 
     @property
     def slowed(self) -> bool:

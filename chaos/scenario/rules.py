@@ -262,7 +262,7 @@ def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str
     """Check that the driver has the capabilities of a fault, and that brokers of an existing cluster may be broken."""
     driver = setup.cluster.driver
     verbs = setup.cluster.verbs.commands() if setup.attached else None
-    missing = fault.needs - capabilities(driver, verbs)
+    missing = fault.needed - capabilities(driver, verbs)
     if setup.attached and fault.hits_brokers and not setup.cluster.allow_faults:
         yield (
             f"{where}: {fault.kind} breaks brokers of an existing cluster, which takes "

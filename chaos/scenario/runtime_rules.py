@@ -28,6 +28,7 @@ from chaos.scenario.faults.clients import (
     ProducerCrash,
     ProducerFence,
 )
+from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.processing import Plain, Transactions
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
@@ -280,6 +281,8 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
             yield from _refusal(where, entry.client, "resume")
         case ClientQuota():
             yield from _refusal(where, entry.client, "throttle times")
+        case ClockFault():
+            yield from _refusal(where, entry.client, "wrong clock")
         case ProducerFence():
             yield from _refusal(where, entry.client, "fencing")
         case ProducerCrash() if fault.unreported:

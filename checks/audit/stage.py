@@ -212,7 +212,8 @@ class _Audit:
 
         In other topics, retention deletes nothing in time: what it deletes there is lost.
         """
-        return self.scenario.retained(self.run_us // 1000) if self.scenario.skewed else frozenset()
+        wrong = self.scenario.skewed or self.scenario.skewed_clients
+        return self.scenario.retained(self.run_us // 1000) if wrong else frozenset()
 
     def _shares(self) -> Shares:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))

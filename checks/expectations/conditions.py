@@ -10,7 +10,7 @@ from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
-from chaos.scenario.clock_rules import clock_faults, stamped_topics
+from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
@@ -209,12 +209,12 @@ class Conditions:
 
     def log_times(self) -> str:
         """Return which records have times of a clock that a fault changed; empty if none do."""
-        topics, clocks = stamped_topics(self._scenario, self._scenario.faults), clock_faults(self._scenario.faults)
-        if not topics or not clocks:
+        topics, clocks = wrong_times(self._scenario, self._scenario.faults)
+        if not topics:
             return ""
         return (
-            f"{listed([fault.name for fault in clocks])} changed clocks of brokers, which stamp the records of "
-            f"{listed(topics)}: use message.timestamp.type=CreateTime"
+            f"{listed(clocks)} changed the clock that stamps the records of {listed(topics)}: judge them in a run "
+            "without this fault"
         )
 
     def _log(self) -> Observation:

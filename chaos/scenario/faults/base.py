@@ -77,10 +77,15 @@ class FaultSpec(Strict):
         return name
 
     @property
+    def needed(self) -> frozenset[str]:
+        """The driver capabilities that the fault needs for its target."""
+        return self.needs
+
+    @property
     def hits_brokers(self) -> bool:
         """Whether the fault breaks brokers, and not only clients, topics or groups of the run."""
         return self.breaks_brokers and bool(
-            self.needs or self.target.selector[0] in BROKER_TARGETS | CONTROLLER_TARGETS
+            self.needed or self.target.selector[0] in BROKER_TARGETS | CONTROLLER_TARGETS
         )
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:

@@ -11,8 +11,17 @@ from chaos.kafka.partition import TopicPartition
 from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup, unknown
-from chaos.scenario.triggers import Partition, split_member
+from chaos.scenario.triggers import Partition, Target, split_member
 from chaos.units import Duration, Size
+
+
+def client_problems(where: str, target: Target, role: str, members: Mapping[str, int]) -> Iterator[str]:
+    """Check a target that is a client against the entries of a role, by their number of members."""
+    selector, value = target.selector
+    name, number = split_member(value) if selector == "member" else (value, 1)
+    yield from unknown(f"{where}.target.{selector}", name, role, members)
+    if number > members.get(name, number):
+        yield f"{where}.target.{selector}: {name} has members 1 to {members[name]}, not {number}"
 
 
 class ClientFault(FaultSpec):
@@ -22,11 +31,7 @@ class ClientFault(FaultSpec):
 
     def client_problems(self, where: str, role: str, members: Mapping[str, int]) -> Iterator[str]:
         """Check the target against the entries of a role, such as `consumers`, by their number of members."""
-        selector, value = self.target.selector
-        name, number = split_member(value) if selector == "member" else (value, 1)
-        yield from unknown(f"{where}.target.{selector}", name, role, members)
-        if number > members.get(name, number):
-            yield f"{where}.target.{selector}: {name} has members 1 to {members[name]}, not {number}"
+        yield from client_problems(where, self.target, role, members)
 
     def client_name(self) -> str:
         """Return the name of the targeted entry, such as `billing`."""

@@ -1,4 +1,4 @@
-"""Faults of clocks: nodes that see another time than the machine, and so than the other nodes and the ledger."""
+"""Faults of clocks: nodes or clients that see another time than the machine, and so than the others and the ledger."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.scenario.clients import Processor, Subscribe
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
+from chaos.scenario.faults.clients import client_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import CONTROLLER_TARGETS
 from chaos.units import Shift, format_shift
 
+APPEND_TIME = "logappendtime"
 LEAST_S = 1.0
 """Least change of a clock that delays of a loaded machine do not look like."""
 LEAST_GAIN = 0.04
 """Least drift, in seconds per second, that changes a clock by LEAST_S before the proof times out."""
+
+
+CLIENT_TARGETS = frozenset({"member", "random_member"})
 
 
 class ClockFault(FaultSpec):
@@ -24,6 +30,41 @@ class ClockFault(FaultSpec):
     targets = BROKER_TARGETS | CONTROLLER_TARGETS
     hits_controllers = True
     needs = frozenset({"set_clock"})
+
+    @property
+    def client(self) -> str | None:
+        """The name of the entry of the client that has the clock, such as `billing`; None for nodes."""
+        selector, value = self.target.selector
+        return str(value).partition("/")[0] if selector in CLIENT_TARGETS else None
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The driver capabilities that the fault needs: none for a client, which is a process of this machine."""
+        return frozenset() if self.client else self.needs
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that a client exists, and that the clock of a producer can be observed."""
+        yield from super().problems(setup, where)
+        if self.client is None:
+            return
+        members = {entry.name: entry.count for entry in setup.producers}
+        members |= {entry.name: entry.members for entry in (*setup.consumers, *setup.processors)}
+        yield from client_problems(where, self.target, "clients", members)
+        for entry in (*setup.consumers, *setup.processors):
+            if entry.name == self.client and isinstance(entry, Subscribe | Processor) and entry.threads > 1:
+                yield (
+                    f"{where}.target: {self.client} has {entry.threads} clients in each process, which share a clock; "
+                    "leave threads out"
+                )
+        usual = setup.cluster.config.get("log.message.timestamp.type", "")
+        written = [p.topic for p in setup.producers if p.name == self.client]
+        written += [p.to for p in setup.processors if p.name == self.client]
+        for topic in [t for t in setup.topics if t.name in written]:
+            if str(topic.config.get("message.timestamp.type", usual)).lower() == APPEND_TIME:
+                yield (
+                    f"{where}.target: brokers stamp the records of {topic.name} ({APPEND_TIME}), so none shows the "
+                    f"clock of {self.client}; leave message.timestamp.type out"
+                )
 
     def furthest_s(self, run_s: float) -> tuple[float, float]:
         """Return how far the clock is behind and ahead at most, in a run of some seconds."""
@@ -59,8 +100,9 @@ class ClockSkew(ClockFault):
 
 
 class ClockJump(ClockFault):
-    """Step the clock of running nodes forward or back; healed by a step to the right time."""
+    """Step the clock of running nodes or of a client forward or back; healed by a step to the right time."""
 
+    targets = ClockFault.targets | CLIENT_TARGETS
     kind: Literal["clock.jump"]
     by: Shift = Field(description="the step, such as +2h; back if negative, such as -2h")
 
@@ -75,11 +117,12 @@ class ClockJump(ClockFault):
 
 
 class ClockDrift(ClockFault):
-    """Let the clock of running nodes run too fast or too slowly; healed by a step to the right time and rate.
+    """Let the clock of running nodes or of a client run too fast or slowly; healed by a step to the right time.
 
     Only the wall clock drifts. The clock for durations, System.nanoTime in Java, keeps its rate.
     """
 
+    targets = ClockFault.targets | CLIENT_TARGETS
     kind: Literal["clock.drift"]
     gains: Shift = Field(description="time that the clock gains in each second, such as +100ms; loses if negative")
 

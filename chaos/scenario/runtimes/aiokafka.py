@@ -68,6 +68,7 @@ TRAITS = Traits(
         "poll interval",
         "assign",
         "seek",
+        "wrong clock",
         "checkpoint",
         "checkpoint interval",
         "commits after processing",

@@ -53,6 +53,7 @@ TRAITS = Traits(
         "encrypted keys",
         "assign",
         "seek",
+        "wrong clock",
         "resume",
         "checkpoint",
         "checkpoint interval",

@@ -71,6 +71,7 @@ TRAITS = Traits(
         "ignore reports": "a job never sees the answers of the brokers; kill it without `unreported`",
         "subscribe": "a job assigns partitions to its subtasks itself; use mode: assign",
         "seek": "a running job cannot be sent to other offsets",
+        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "tombstones": "its programs do not read the header with their identity",
         "assignment without group.id": "its programs do not try it",

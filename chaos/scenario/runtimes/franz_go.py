@@ -167,6 +167,7 @@ TRAITS = Traits(
         "threads": "each franz-go client is a process",
         "workers": "its group consumer processes in one goroutine",
         "assignment without group.id": "that is what every client with assigned partitions has; leave no_group_id out",
+        "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "its programs do not end when a partition has no position",

@@ -86,6 +86,7 @@ TRAITS = Traits(
         "workers",
         "assign",
         "seek",
+        "wrong clock",
         "checkpoint",
         "automatic commits in assign mode",
         "commit outcomes",

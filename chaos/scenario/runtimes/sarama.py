@@ -171,6 +171,7 @@ TRAITS = Traits(
         "seek": "the position of a claim cannot be moved; ResetOffset changes only what is committed",
         "asynchronous commits": "Session.Commit waits for the answer; use kind: sync, or kind: auto",
         "assignment without group.id": "that is what every partition consumer of sarama has; leave no_group_id out",
+        "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "Consumer.Offsets.Initial is OffsetOldest or OffsetNewest",

@@ -69,6 +69,7 @@ TRAITS = Traits(
         "process": "its program only reads",
         "subscribe": "a query assigns partitions itself and joins no group; use mode: assign",
         "seek": "a running query cannot be sent to other offsets",
+        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
         "throttle times": "its program does not report them, so the proof of the fault would be missing",
         "tombstones": "its program does not read the header with their identity",
         "transaction markers": "its batches end after markers, which the audit cannot compare with what was processed",

@@ -55,6 +55,7 @@ TRAITS = Traits(
         "cooperative": "the assignor is that of Kafka Streams",
         "deleted topics": "an application ends when an input topic is deleted",
         "tombstones": "its programs do not read the header with their identity",
+        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "fencing": "each process has another transactional.id, unless it finds the state directory of the earlier one",
     },

@@ -22,6 +22,7 @@ Ability = Literal[
     "transactions of a size",
     "fencing",
     "throttle times",
+    "wrong clock",
     "process",
     "plain processing",
     "commits before outputs",

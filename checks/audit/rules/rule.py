@@ -177,7 +177,7 @@ def moved_start(f: Finding, e: Evidence, c: RunData) -> str:
     if f["offset"] is None or e.get("log_start") is None or f["offset"] >= e["log_start"]:
         return ""
     if clocks := [fault.name for fault in clock_faults(c.scenario.faults)]:
-        wrong = f"retention was not due by the clock of the machine; {', '.join(clocks)} changed clocks of brokers"
+        wrong = f"retention was not due by the clock of the machine; {', '.join(clocks)} changed clocks"
         return f"the log begins at {e['log_start']}, and {wrong}"
     return f"the log begins at {e['log_start']}, and neither retention nor a fault deletes records of {f['topic']}"
 

@@ -19,6 +19,7 @@ from chaos.cluster.brokers.clock_reading import ClockReading, read_clock
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, clocks
 from chaos.faults.base import World
+from chaos.faults.clock_targets import ClientClock, NodeClock, Stamp
 from chaos.preload.clock import RIGHT, Skew
 from chaos.scenario.faults import SPECS
 from chaos.scenario.triggers import Target, Trigger
@@ -71,7 +72,7 @@ class Cluster:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(clocks, "_read", lambda node, world: world.cluster.reading(node))
+    monkeypatch.setattr(NodeClock, "read", lambda clock: clock.world.cluster.reading(clock.node))
     monkeypatch.setattr(clocks, "READ_TIMEOUT_S", 0.1)
     kafka = SimpleNamespace(
         metadata=lambda: SimpleNamespace(partitions={}), unhealthy=lambda _: [], controller=lambda: (2, 1)
@@ -178,6 +179,73 @@ def test_a_node_that_shows_no_time_is_an_error_before_the_fault(world: Any) -> N
     with pytest.raises(FaultError, match="broker 2 shows no time in its log"):
         fault.inject(world)
     assert world.cluster.skews[2] == RIGHT
+
+
+class Fleet:
+    """Clients with clocks. `stamped`: the timestamp of the last record, in seconds ahead of the call."""
+
+    def __init__(self) -> None:
+        self.skew = RIGHT
+        self.stamped: float | None = None
+        self.silent = False
+
+    def present(self, entry: str) -> list[str]:
+        return [f"{entry}/1"]
+
+    def set_clock(self, client: str, skew: Skew) -> None:
+        self.skew = skew
+
+    def clock_ahead_s(self, client: str) -> float:
+        return self.skew.ahead_s
+
+    def state(self, client: str) -> Any:
+        return SimpleNamespace(
+            alive=True, shown_us=lambda timeout_s: None if self.silent else int((time.time() + self.skew.ahead_s) * 1e6)
+        )
+
+
+@pytest.fixture
+def clients(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def stamp(clock: ClientClock, since_us: int) -> Stamp | None:
+        ahead_s = clock.world.fleet.stamped  # type: ignore[attr-defined]
+        return None if ahead_s is None else Stamp(since_us, ahead_s, "orders/0 offset 7")
+
+    monkeypatch.setattr(ClientClock, "stamp", stamp)
+    scenario = SimpleNamespace(producers=[SimpleNamespace(name="shop", topic="orders")], processors=[])
+    return World(scenario, world.cluster, Fleet(), None, None, world.rng)  # type: ignore[arg-type]
+
+
+def test_the_clock_of_a_consumer_is_proven_by_its_own_answer(clients: Any) -> None:
+    fault = fault_of(JUMP, random_member="billing")
+    assert "stepped the clock of billing/1 by +7200s (before: billing/1 is 0.000 s" in fault.inject(clients)
+    assert "by its own answer, compared with the clock of the machine, billing/1 is 7200.000 s ahead" in fault.proof(
+        clients
+    )
+    clients.fleet.silent = True
+    assert fault.proof(clients) is None
+    fault.heal(clients)
+    assert clients.fleet.skew == RIGHT
+    assert set(clients.cluster.skews.values()) == {RIGHT}
+
+
+@pytest.mark.parametrize(("stamped", "proven"), [(7200.1, True), (None, False), (0.0, False), (3600.0, False)])
+def test_the_clock_of_a_producer_is_proven_by_the_timestamps_of_its_records_too(
+    clients: Any, stamped: float | None, proven: bool
+) -> None:
+    fault = fault_of(JUMP, member="shop/1")
+    fault.inject(clients)
+    clients.fleet.stamped = stamped
+    proof = fault.proof(clients)
+    assert (proof is not None) == proven
+    if proof:
+        assert "and the timestamp of orders/0 offset 7 is 7200.100 s ahead" in proof
+
+
+def test_a_client_that_does_not_answer_is_an_error_before_the_fault(clients: Any) -> None:
+    clients.fleet.silent = True
+    with pytest.raises(FaultError, match="billing/1 shows no time in an answer"):
+        fault_of(JUMP, member="billing/1").inject(clients)
+    assert clients.fleet.skew == RIGHT
 
 
 class Node:

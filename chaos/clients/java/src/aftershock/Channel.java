@@ -51,6 +51,7 @@ final class Channel {
             case "start" -> started = true;
             case "ignore_reports" -> ignoringReports = true;
             case "slow" -> perRecordS = ((Number) order.get("per_record_s")).doubleValue();
+            case "clock" -> send("clock", Map.of("shown_us", Clock.shownUs()));
             case "seek" -> seeks.add((Map<String, Object>) order);
             default -> throw new IllegalArgumentException("unknown order " + what);
         }
