@@ -36,6 +36,12 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_slow_disks.py::test_the_node_itself_reports_that_its_disk_is_slow_and_that_it_is_fast_again": (
         "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1"
     ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clock-client": (
+        "chaos/clients/test_clocks.py::test_a_client_sees_another_time_and_its_rows_have_that_of_the_machine"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clock-skew": (
+        "chaos/cluster/test_conformance.py::test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart"
+    ),
     "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[slow-disk": (
         "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1"
     ),

@@ -109,7 +109,8 @@ class Measure:
             return self._distrust
         if check in NEED_CLOCK and (reason := self._conditions.clock()):
             return reason
-        if check in NEED_LOG_TIMES and (reason := self._conditions.log_times()):
+        compares = check in NEED_LOG_TIMES and not nothing_to_examine(self._scenario, check)
+        if compares and (reason := self._conditions.log_times()):
             return reason
         return self._conditions.undrained() if check == "stalled_delivery" else ""
 

@@ -309,6 +309,28 @@ def test_a_clock_that_is_ahead_lets_retention_delete_records(
     assert derived.line("dirty_read").state == state
 
 
+@pytest.mark.parametrize(("by", "state"), [("-2h", "allowed"), ("-10m", "forbidden"), ("+2h", "forbidden")])
+def test_a_client_with_a_clock_that_is_behind_lets_retention_delete_its_records(by: str, state: str) -> None:
+    jump = member("clock.jump", "shop/1", by=by)
+    found = scenario(jump, topic={"config": IN_SYNC | {"retention.ms": 3_600_000}}, producer={"keys": 10})
+    assert contract(found).line("lost_write").state == state
+
+
+def test_a_wrong_clock_of_a_client_is_no_outage_of_a_broker() -> None:
+    weak = {"config": {"acks": 1, "enable.idempotence": False}}
+    assert contract(scenario(fault("clock.jump", by="+1m"), producer=weak)).line("lost_write").state != "forbidden"
+    found = contract(scenario(member("clock.jump", "shop/1", by="+1m"), producer=weak))
+    assert found.line("lost_write").state == "forbidden"
+
+
+def test_a_broker_with_a_wrong_clock_counts_beside_dedicated_controllers() -> None:
+    weak = {"config": {"acks": 1, "enable.idempotence": False}}
+    jump, cluster = fault("clock.jump", by="+1m"), {"cluster": {"controllers": 3}}
+    assert contract(scenario(jump, producer=weak, **cluster)).line("lost_write").state != "forbidden"
+    of_controller = fault("clock.jump", by="+1m", target={"controller": True})
+    assert contract(scenario(of_controller, producer=weak, **cluster)).line("lost_write").state == "forbidden"
+
+
 def test_a_clock_with_which_brokers_forget_producers_has_no_derived_contract() -> None:
     values = BASE | {"faults": [fault("clock.drift", gains="+30s")], "expect": {}}
     parse(yaml.safe_dump(values | {"faults": [fault("clock.jump", by="+30d")]}), "x")

@@ -288,6 +288,48 @@ def test_only_a_scenario_with_a_fault_of_a_disk_gives_nodes_disks_that_can_be_sl
     assert parse(small(faults=[fault(kind="disk.slow", write="50ms")]), "mine.yaml").slowed
 
 
+BILLING = {"mode": "subscribe", "name": "billing", "group": "billing", "members": 2, "topics": ["orders"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "message"),
+    [
+        (fault(kind="clock.jump", by="+1h", target={"member": "nobody/1"}), {}, "'nobody' is not one of the clients"),
+        (fault(kind="clock.jump", by="+1h", target={"member": "shop/9"}), {}, "shop has members 1 to 1, not 9"),
+        (
+            fault(kind="clock.skew", ahead="+1h", target={"member": "shop/1"}),
+            {},
+            "target member does not fit this fault",
+        ),
+        (
+            fault(kind="clock.jump", by="+1h", target={"random_member": "shop"}),
+            {"topics": [{"name": "orders", "config": {"message.timestamp.type": "LogAppendTime"}}]},
+            "faults[0].target: brokers stamp the records of orders (logappendtime), so none shows the clock of shop",
+        ),
+        (
+            fault(kind="clock.drift", gains="+100ms", target={"member": "shop/1"}),
+            {"producers": [{"name": "shop", "topic": "orders", "client": "franz-go"}]},
+            "has no wrong clock: Go asks the kernel for the time and not the C library",
+        ),
+        (
+            fault(kind="clock.jump", by="+1h", target={"member": "billing/1"}),
+            {"consumers": [BILLING | {"threads": 2}]},
+            "faults[0].target: billing has 2 clients in each process, which share a clock",
+        ),
+    ],
+)
+def test_clocks_of_clients_that_cannot_be_changed_or_observed_are_refused(spec, changes, message):
+    assert message in refusal(small(faults=[spec], **changes))
+
+
+def test_the_clock_of_a_client_needs_nothing_of_the_driver():
+    jumps = fault(kind="clock.jump", by="+1h", target={"member": "shop/1"})
+    for cluster in ({"driver": "attached", "bootstrap": "h:1"}, DOCKER):
+        scenario = parse(small(cluster=cluster, faults=[jumps]), "mine.yaml")
+        assert scenario.skewed_clients == {"shop"}
+        assert not scenario.skewed
+
+
 def test_clocks_of_an_existing_cluster_cannot_be_changed():
     attached = {"driver": "attached", "bootstrap": "h:1", "allow_faults": True}
     message = refusal(small(cluster=attached, faults=[fault(kind="clock.jump", by="+1h")]))
