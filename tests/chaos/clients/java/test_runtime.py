@@ -9,6 +9,7 @@ import pytest
 from chaos.clients import jvm
 from chaos.clients.java import runtime
 from chaos.errors import ResolveError
+from chaos.install import ecj
 from chaos.install.cache import silent
 from chaos.install.java import Java
 from chaos.scenario.runtimes.choice import Client
@@ -26,7 +27,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jvm, "_java", lambda: Java(java, 17, "17"))
     monkeypatch.setattr(runtime, "kafka_client_jars", lambda release, on_progress: jars)
-    monkeypatch.setattr(jvm, "resolve", lambda *artifact: jars)
+    monkeypatch.setattr(ecj, "find_java", lambda: Java(java, 17, "17"))
+    monkeypatch.setattr(ecj, "resolve", lambda *artifact: jars)
     return tmp_path / "cache"
 
 
