@@ -152,6 +152,7 @@ class ClientClock:
             "bootstrap.servers": self.world.cluster.bootstrap,
             "group.id": "aftershock-clock",
             "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",  # a transaction may be open
             **(access.librdkafka() if access else {}),
         }
         with closing(Consumer(settings)) as reader:

@@ -100,7 +100,10 @@ class ClockSkew(ClockFault):
 
 
 class ClockJump(ClockFault):
-    """Step the clock of running nodes or of a client forward or back; healed by a step to the right time."""
+    """Step the clock of running nodes or of a client forward or back; healed by a step to the right time.
+
+    That of a client needs no driver: clients are processes of this machine. It stays over restarts of the client.
+    """
 
     targets = ClockFault.targets | CLIENT_TARGETS
     kind: Literal["clock.jump"]
@@ -119,7 +122,8 @@ class ClockJump(ClockFault):
 class ClockDrift(ClockFault):
     """Let the clock of running nodes or of a client run too fast or slowly; healed by a step to the right time.
 
-    Only the wall clock drifts. The clock for durations, System.nanoTime in Java, keeps its rate.
+    Only the wall clock drifts. The clock for durations, System.nanoTime in Java, keeps its rate. That of a client needs
+    no driver.
     """
 
     targets = ClockFault.targets | CLIENT_TARGETS
