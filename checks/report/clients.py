@@ -24,7 +24,8 @@ from chaos.run.client_comparison import (
 )
 from chaos.run.directory import read_model, write_atomically
 from checks.report.gate import VERDICTS, code, plain, share
-from checks.report.pages import render_page, render_text
+from checks.report.pages import render_page
+from checks.report.summary import render_summary
 from checks.report.terminal import Page, table
 from checks.report.text import duration, number
 
@@ -81,7 +82,7 @@ def page(comparison: ClientComparison) -> str:
 
 def markdown(comparison: ClientComparison) -> str:
     """Return the summary for a pull request."""
-    return render_text("clients_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **_values(comparison))
+    return render_summary("clients_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **_values(comparison))
 
 
 def _read(folder: Path) -> ClientComparison:

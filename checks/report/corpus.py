@@ -13,7 +13,8 @@ from chaos.run.corpus_result import Answer, CaseScore, CorpusResult, SideScore
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.result import Verdict
 from checks.report.gate import code, plain
-from checks.report.pages import render_page, render_text
+from checks.report.pages import render_page
+from checks.report.summary import render_summary
 from checks.report.terminal import Page, table
 from checks.report.text import duration
 
@@ -34,7 +35,7 @@ def write(folder: Path) -> None:
         "corpus.html.j2", styles=("report.css", "trend.css", "clients.css"), scripts=("page.js",), link=quote, **values
     )
     write_atomically(folder / "report.html", page)
-    write_atomically(folder / "summary.md", render_text("corpus_summary.md.j2", plain=plain, code=code, **values))
+    write_atomically(folder / "summary.md", render_summary("corpus_summary.md.j2", plain=plain, code=code, **values))
 
 
 def show(folder: Path) -> None:

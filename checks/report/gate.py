@@ -15,10 +15,9 @@ from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark
 from chaos.run.result import WORST_FIRST, Verdict
 from checks.report.junit import JunitCase, clean, junit_suite, to_xml
 from checks.report.pages import render_page, render_text
+from checks.report.summary import MOST_CHARACTERS, fit, size
 from checks.report.text import duration
 
-MOST_CHARACTERS = 60_000
-"""GitHub accepts 65,536 characters in a comment."""
 _SUMMARIES = ((800, True), (250, True), (60, True), (60, False))
 """Maximum characters of the sentence of a cell, and whether the times are listed; the first that fits is used."""
 _ORDER: tuple[Mark, ...] = ("slower", "too few", "undecided", "within")
@@ -67,9 +66,9 @@ def markdown(gate: GateResult) -> str:
             VERDICTS=VERDICTS,
             **_values(gate),
         )
-        if len(text) <= MOST_CHARACTERS:
+        if size(text) <= MOST_CHARACTERS:
             break
-    return text[:MOST_CHARACTERS]
+    return fit(text)
 
 
 def junit(gate: GateResult) -> str:

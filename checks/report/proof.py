@@ -12,7 +12,8 @@ from urllib.parse import quote
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.proof_result import ProofResult, State
 from checks.report.gate import VERDICTS, code, plain
-from checks.report.pages import render_page, render_text
+from checks.report.pages import render_page
+from checks.report.summary import render_summary
 
 STYLES = ("report.css", "proof.css")
 STATES: dict[State, str] = {
@@ -45,7 +46,7 @@ def card(proof: ProofResult) -> str:
 
 def markdown(proof: ProofResult) -> str:
     """Return the card for a README or a pull request."""
-    return render_text("proof_card.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, STATES=STATES, p=proof)
+    return render_summary("proof_card.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, STATES=STATES, p=proof)
 
 
 def _values(proof: ProofResult) -> dict[str, Any]:
