@@ -6,17 +6,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from chaos.errors import ClusterError
-from chaos.install.locations import airflow_home, dags_folder, python_path
+from chaos.install.locations import airflow_home, dags_folder, plugins_folder, python_path
 
 
 def airflow_environment() -> dict[str, str]:
     """Return the environment of an Airflow with SQLite, only the DAGs of this installation, and no examples."""
     home = airflow_home()
     home.mkdir(parents=True, exist_ok=True)
+    plugins = {} if _has_entry_point() else {"AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder())}
     return {
+        **plugins,
         **os.environ,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
@@ -27,6 +30,11 @@ def airflow_environment() -> dict[str, str]:
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
     }
+
+
+def _has_entry_point() -> bool:
+    """Return whether Airflow finds the plugin by itself, because the package is installed."""
+    return any(point.name == "aftershock" for point in entry_points(group="airflow.plugins"))
 
 
 def airflow_command(*arguments: str) -> list[str]:

@@ -19,6 +19,11 @@ def dags_folder() -> Path:
     return ROOT / "dags"
 
 
+def plugins_folder() -> Path:
+    """Return the folder with the plugin of Airflow."""
+    return dags_folder() / "plugins"
+
+
 def airflow_home() -> Path:
     """Return AIRFLOW_HOME, else `.airflow` in the checkout, else a folder among the user's data."""
     if home := os.environ.get("AIRFLOW_HOME"):

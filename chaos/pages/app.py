@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 import threading
@@ -28,14 +29,14 @@ from chaos.pages.site import Site
 from chaos.pages.templates import page_scripts
 from chaos.run.directory import Run
 
-RunDirOf = Callable[[str, str, str, int], str | None]
-"""Returns the run directory of a DAG run or a task instance (DAG, run, task or empty, map index); None for none yet."""
+RunDirOf = Callable[[str, str, str], str | None]
+"""Returns the run directory of a DAG run or a task (DAG, run, task or empty); None for none yet."""
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 _PACKING = threading.Semaphore(1)
 log = logging.getLogger(__name__)
 
 
-def create_app(site: Site, dependencies: Sequence[Any] = ()) -> FastAPI:
+def create_app(site: Site, dependencies: Sequence[Any] = (), run_dir_of: RunDirOf | None = None) -> FastAPI:
     """Return the application. dependencies: of FastAPI, for each request; they refuse users without access."""
     app = FastAPI(title="Aftershock", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(dependencies))
     app.middleware("http")(_with_headers)
@@ -45,7 +46,26 @@ def create_app(site: Site, dependencies: Sequence[Any] = ()) -> FastAPI:
     app.exception_handler(Exception)(partial(_crash, site))
     _add_lists(app, site)
     _add_runs(app, site)
+    if run_dir_of is not None:
+        _add_dag_runs(app, site, run_dir_of)
+    _add_rest(app)
     return app
+
+
+def warm_up() -> None:
+    """Read the style of the pages, so that no request waits for it. A failure is shown by the first page."""
+    with contextlib.suppress(PageError):
+        look()
+
+
+def _add_rest(app: FastAPI) -> None:
+    """Refuse every other address and method, after the dependencies: without access, each of them is the same."""
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    def rest(request: Request, path: str) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise PageError(405, "Not allowed", "These pages only read.")
+        raise PageError(404, "Not found", f"There is no page at {path[:200]!r}.", "The list has all runs.")
 
 
 def _add_lists(app: FastAPI, site: Site) -> None:
@@ -106,16 +126,16 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         return FileResponse(served.path, media_type=served.type)
 
 
-def add_dag_runs(app: FastAPI, site: Site, run_dir_of: RunDirOf, dependencies: Sequence[Any]) -> None:
+def _add_dag_runs(app: FastAPI, site: Site, run_dir_of: RunDirOf) -> None:
     """Add the pages that Airflow shows on a DAG run and on a task: the report of the run that it made."""
 
-    @app.get("/of/{dag_id}/{run_id:path}/task/{task_id}/{map_index}", dependencies=list(dependencies))
-    def of_task(request: Request, dag_id: str, run_id: str, task_id: str, map_index: int) -> Response:
-        return _report_of(request, site, run_dir_of(dag_id, run_id, task_id, map_index))
+    @app.get("/of/{dag_id}/{run_id:path}/task/{task_id}")
+    def of_task(request: Request, dag_id: str, run_id: str, task_id: str) -> Response:
+        return _report_of(request, site, run_dir_of(dag_id, run_id, task_id))
 
-    @app.get("/of/{dag_id}/{run_id:path}/", dependencies=list(dependencies))
+    @app.get("/of/{dag_id}/{run_id:path}/")
     def of_run(request: Request, dag_id: str, run_id: str) -> Response:
-        return _report_of(request, site, run_dir_of(dag_id, run_id, "", -1))
+        return _report_of(request, site, run_dir_of(dag_id, run_id, ""))
 
 
 def _report_of(request: Request, site: Site, run_dir: str | None) -> Response:

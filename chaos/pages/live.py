@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from chaos.run.directory import Run
+from chaos.errors import RunDirError
+from chaos.run.directory import Run, read_json
 from chaos.run.events import Event, now_us, read_events
 
 SERIES = 240
@@ -52,7 +53,7 @@ class LiveFault(BaseModel):
 
 
 class Point(BaseModel):
-    """One progress event. behind: acknowledged records that each reader has not got yet, by reader."""
+    """One progress event. behind: acknowledged records that a group has not got yet, by group."""
 
     at_us: int
     acked: int
@@ -92,7 +93,8 @@ def read_live(run: Run) -> Live:
     live.began_us, live.quiet_s = events[0]["at_us"], max(0.0, (now - events[-1]["at_us"]) / 1e6)
     live.stages = _stages(events, now)
     live.faults = _faults(events)
-    live.points = [p for e in events if e.get("kind") == "progress" and (p := _point(e)) is not None][-SERIES:]
+    groups = _groups(run)
+    live.points = [p for e in events if e.get("kind") == "progress" and (p := _point(e, groups)) is not None][-SERIES:]
     live.notes = [_text(e.get("words")) for e in events if e.get("kind") == "note"][-20:]
     live.problems = [_text(e.get("words")) for e in events if e.get("kind") == "problem"][-20:]
     last = next((e for e in reversed(events) if e.get("kind") == "verdict"), None)
@@ -142,7 +144,19 @@ def _faults(events: list[Event]) -> list[LiveFault]:
     return list(faults.values())
 
 
-def _point(e: Event) -> Point | None:
+def _groups(run: Run) -> set[str]:
+    """Return the groups with a lag that counts tell, as `progress` names them: all producers write one topic."""
+    try:
+        scenario = read_json(run.resolved, "scenario")["scenario"]
+        if len({producer["topic"] for producer in scenario["producers"]}) != 1:
+            return set()
+        groups = [consumer for consumer in scenario["consumers"] if consumer["mode"] != "assign"]
+        return {name for consumer in groups for name in (consumer["name"], f"group {consumer['group']}")}
+    except (RunDirError, KeyError, TypeError):
+        return set()
+
+
+def _point(e: Event, groups: set[str]) -> Point | None:
     try:
         return Point(
             at_us=e["at_us"],
@@ -150,9 +164,9 @@ def _point(e: Event) -> Point | None:
             acked_per_s=e["acked_per_s"],
             delivered_per_s=e["delivered_per_s"],
             delivered=e["delivered"],
-            behind=e.get("behind", {}),
+            behind={name: max(0, e["acked"] - n) for name, n in e["delivered"].items() if name in groups},
         )
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None
 
 

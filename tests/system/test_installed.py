@@ -108,6 +108,8 @@ def test_the_wheel_holds_scenarios_gates_dags_pages_and_no_tests(installed: Inst
         "checks/expectations/datadocs.css",
         "checks/report/defaults.yaml",
         "checks/report/page/report.html.j2",
+        "chaos/pages/page/live.js",
+        "dags/plugins/aftershock_plugin.py",
         "checks/spark/log4j2.properties",
         "chaos/kafka/schemas/ConsumerGroupDescribeRequest.json",
     ):
@@ -153,3 +155,21 @@ def test_airflow_finds_a_dag_for_each_scenario(installed: Installation) -> None:
     assert "found" in done.stdout, done.stderr[-3000:]
     dags, errors = json.loads(done.stdout.split("found ")[1])
     assert errors == {} and "resilience.leader-kill" in dags and "release_gate" in dags
+
+
+@pytest.mark.airflow
+def test_airflow_finds_the_plugin_and_its_pages_need_a_login(installed: Installation) -> None:
+    home = installed.folder / "airflow"
+    code = (
+        "import json; from airflow import plugins_manager; from fastapi.testclient import TestClient; "
+        "from airflow.api_fastapi.app import create_app; client = TestClient(create_app('core')); "
+        "answers = [client.get(page).status_code for page in ('/aftershock/', '/aftershock/none')]; "
+        "info = {p['name']: str(p['source']) for p in plugins_manager.get_plugin_info()}; "
+        "print('found', json.dumps([info.get('aftershock', ''), answers]))"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "AIRFLOW_HOME": str(home), "LANG": "C"}
+    argv = [str(installed.folder / "Umgebung 1" / "bin" / "python"), "-c", code]
+    done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)
+    assert "found" in done.stdout, done.stderr[-3000:]
+    source, answers = json.loads(done.stdout.split("found ")[1].splitlines()[0])
+    assert "aftershock" in source and answers == [401, 401]

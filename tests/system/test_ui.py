@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from urllib.parse import quote
 
 import pytest
 
 from chaos.history.store import Store, default_url
 from chaos.wait import wait_until
+from tests.support.browser import Browser, find
 from tests.support.platform import ROOT, left_running, start
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -75,10 +80,52 @@ def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_ever
     assert {name for name, _ in events} == {"aftershock/no-effect/verdict"}  # no event of a pass
     assert json.loads(events[0][1])["verdict"] == "inconclusive"
     assert rows(home, "SELECT slots FROM slot_pool WHERE pool = 'aftershock_clusters'") == [(1,)]
+    said = (tmp_path / "said").read_text()
+    assert_pages(*re.findall(r"(http://127[\d.:]+)  user (\S+), password (\S+)", said)[0], line)
     ui.send_signal(signal.SIGINT)
     assert ui.wait(120) == 130
     assert left_running(tmp_path / "runs") == []
     assert "http://127.0.0.1:" in (tmp_path / "said").read_text() and "password" in (tmp_path / "said").read_text()
+
+
+def assert_pages(address, user, password, line):
+    """Assert that the pages need a login, and that a nav entry, a DAG run and a task show the run."""
+    for page in ("/aftershock/", "/aftershock/runs/x/report.html", "/aftershock/none", "/aftershock/of/a/b/"):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(address + page, timeout=60)
+    if find() is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    dag_run = f"/dags/resilience.no-effect/runs/{quote(line['dag_run'], safe='')}"
+    with Browser() as browser:
+        browser.open(address + "/auth/login/")
+        wait_until(lambda: browser.run("!!document.querySelector('[name=password]')"), 60, "no login form")
+        for name, value in (("username", user), ("password", password)):
+            browser.run(f"document.querySelector('[name={name}]').focus()")
+            browser.call("Input.insertText", {"text": value})
+        browser.run("document.querySelector('button[type=submit]').click()")
+        wait_until(lambda: "/auth/login" not in browser.run("location.href"), 60, "the login did not end")
+        browser.open(address + "/dags")
+        shown(browser, "document", "Aftershock")  # the nav entry
+        browser.run("[...document.querySelectorAll('a')].find(a => a.innerText.trim() === 'Aftershock').click()")
+        shown(browser, FRAME, "no-effect")
+        browser.open(address + dag_run)
+        shown(browser, "document", "Aftershock")
+        for tab in ("/plugin/aftershock-run", "/tasks/drive/plugin/aftershock-task"):
+            browser.open(address + dag_run + tab)
+            shown(browser, FRAME, "Run again")  # the report
+            assert line["sentence"][:40] in browser.run(f"{FRAME}.body.innerText")
+        link = f"{FRAME}.querySelector('[download]').href"
+        size = browser.run(f"fetch({link}).then(r => r.blob()).then(b => b.size)")
+        assert size > 1000  # the bundle
+
+
+FRAME = "document.querySelector('iframe').contentDocument"
+
+
+def shown(browser, document, text):
+    """Wait until a document shows a text."""
+    seen = f"(() => {{ try {{ return {document}.body.innerText }} catch {{ return '' }} }})()"
+    wait_until(lambda: text in browser.run(seen), 90, lambda: f"{text!r} is not in {browser.run(seen)[:500]!r}")
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path):

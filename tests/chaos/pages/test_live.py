@@ -44,8 +44,11 @@ def test_rates_lag_faults_and_problems_are_read(run: Run) -> None:
         "delivered": {"billing": 90},
         "acked_per_s": 50,
         "delivered_per_s": 45,
-        "behind": {"billing": 10},
     }
+    producers = [{"topic": "orders"}]
+    consumers = [{"name": "billing", "group": "billing", "mode": "subscribe"}]
+    scenario = {"producers": producers, "consumers": consumers}
+    run.resolved.write_text(json.dumps({"scenario": scenario}))
     fault = {"kind": "fault", "fault": "kill", "words": "killed"}
     phases = [{**fault, "at_us": 6, "phase": "injected"}, {**fault, "at_us": 9, "phase": "proven", "words": "moved"}]
     write(run, progress, {**progress, "acked": "many"}, *phases, {"at_us": 7, "kind": "problem", "words": "slow"})
@@ -53,6 +56,9 @@ def test_rates_lag_faults_and_problems_are_read(run: Run) -> None:
     assert [(p.acked, p.behind) for p in live.points] == [(100, {"billing": 10})]
     assert (live.faults[0].phase, live.faults[0].words) == ("proven", "moved")
     assert live.faults[0].at_us == {"injected": 6, "proven": 9} and live.problems == ["slow"]
+    producers.append({"topic": "payments"})  # then the counts do not show what billing reads
+    run.resolved.write_text(json.dumps({"scenario": scenario}))
+    assert read_live(run).points[0].behind == {}
 
 
 def test_a_failed_stage_breaks_the_run_off_and_a_result_ends_it(run: Run) -> None:

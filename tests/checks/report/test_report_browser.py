@@ -12,6 +12,7 @@ import pytest
 from checks.report.html import write_report
 from tests.checks.report import synthetic
 from tests.checks.report.test_report_page import hostile
+from tests.support.axe import broken_numbers, violations
 from tests.support.browser import Browser
 
 pytestmark = pytest.mark.browser
@@ -24,6 +25,20 @@ def no_complaints(browser: Browser) -> Iterator[None]:
     yield
     assert browser.complaints == []
     assert len(browser.requests) == 1 and browser.requests[0].startswith("file:")
+
+
+@pytest.mark.parametrize("build", synthetic.RUNS, ids=lambda build: build.__name__)
+def test_no_number_breaks_over_two_lines_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
+    report = write_report(*build(tmp_path))
+    for width in (400, 1400):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", size)
+        for scheme in ("dark", "light"):
+            browser.look(scheme)
+            browser.requests.clear()
+            browser.open(report)
+            assert violations(browser) == []
+        assert broken_numbers(browser) == []
 
 
 @pytest.mark.parametrize("build", [*synthetic.RUNS, hostile], ids=lambda build: build.__name__)
