@@ -6,15 +6,16 @@ one only for a pass, for a DAG with `schedule=[Asset("aftershock/leader-kill/pas
 With the pass alone the first DAG would wait forever; with the verdict alone the second would start after a failure.
 
 **Notifiers.** A DAG run that is not `success` calls `Notifier` once, as the DAG's `on_failure_callback`: a failed or an
-inconclusive verdict fails the run, and so does a failed task. It writes a line to `notifications.jsonl` in the folder
-of the runs, and calls every notifier in the Airflow variable `aftershock_notifiers` (JSON), such as
+inconclusive verdict fails the run, and so does a failed task. A run that passes calls it in `publish` if a time became
+a regression with it (see `chaos.history.worse`). It writes a line to `notifications.jsonl` in the folder of the runs,
+and calls every notifier in the Airflow variable `aftershock_notifiers` (JSON), such as
 
     [{"notifier": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "to": "oncall@example.org",
       "from_email": "aftershock@example.org", "subject": "{{ headline }}", "html_content": "{{ message }}"}]
 
-Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...); its templated arguments may use
-`headline`, `message`, `verdict`, `sentence`, `report`, `run_dir` and all variables of Airflow. If a notifier fails, the
-others are still called.
+Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...), or `aftershock_webhook`; its templated
+arguments may use `headline`, `message`, `verdict`, `sentence`, `worse`, `report`, `link`, `run_dir` and all variables
+of Airflow. Secrets that Airflow knows are masked in all of them. If a notifier fails, the others are still called.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from aftershock_addresses import report_url
 from airflow.sdk import Asset, BaseNotifier, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -50,6 +52,14 @@ def handed_on(ti: Any, first: str) -> str | None:
     # not an argument of the calling task, which would fail together with the first one
     run_dir = ti.xcom_pull(task_ids=first) or ti.xcom_pull(task_ids=first, key=BEGAN)
     return str(run_dir) if run_dir else None
+
+
+def runs_of(run_dir: str) -> list[Any]:
+    """Return the runs of a run directory: itself, or the variants of an A/B comparison."""
+    from chaos.run.directory import Run
+
+    sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
+    return sides or [Run(Path(run_dir))]
 
 
 def summary(run_dir: str | None) -> dict[str, Any]:
@@ -82,7 +92,18 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
 
     def notify(self, context: Any) -> None:
         """Call every notifier of the variable, then write the line."""
-        values = self._values(context)
+        self._notify(context, self._values(context, self._worse(context)))
+
+    def notify_worse(self, context: Any) -> None:
+        """Call every notifier, and write the line, if the run passed and something became worse with it."""
+        try:
+            values = self._values(context, self._worse(context))
+            if values["verdict"] == "pass" and values["worse"]:
+                self._notify(context, values)
+        except Exception:
+            self.log.exception("nobody was notified")  # the verdict of the run stays
+
+    def _notify(self, context: Any, values: dict[str, str]) -> None:
         line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "scenario": self.scenario, **values}
         ours = {name: html.escape(values[name]) for name in _VARIABLES}
         errors = []
@@ -92,24 +113,43 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
                 resolve_name(arguments.pop("notifier"))(**arguments)({**context, **ours})
             except Exception as e:
                 name = notifier.get("notifier") if isinstance(notifier, dict) else notifier
-                errors.append(f"{name}: {type(e).__name__}: {e}")
+                errors.append(_masked(f"{name}: {type(e).__name__}: {e}"))
                 self.log.exception("a notifier failed")
-        params = getattr(context.get("dag_run"), "conf", None) or {}  # a callback may get none
-        folder = Path(params.get("runs_dir") or self.runs_dir)
+        folder = self._folder(context)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOG).open("a", encoding="utf-8") as f:
             f.write(json.dumps({**line, "failed_notifiers": errors} if errors else line) + "\n")
         self.log.warning("%s", values["headline"])
 
-    def _values(self, context: Any) -> dict[str, str]:
+    def _values(self, context: Any, worse: list[str]) -> dict[str, str]:
         run = summary(self._run_dir(context))
-        headline = f"{run['verdict']}: {self.scenario}"
-        return {
+        headline = f"{run['verdict']}: {self.scenario}" + (" became worse" if worse else "")
+        parts = [f"{headline}. {run['sentence']}", *(f"Worse: {text}." for text in worse)]
+        parts += [f"Report: {run['report']}"] if run["report"] else []
+        values = {
             "headline": headline,
-            "message": f"{headline}. {run['sentence']}" + (f" Report: {run['report']}" if run["report"] else ""),
+            "message": " ".join(parts),
+            "worse": "; ".join(worse),
+            "link": report_url(run["run_dir"], self.runs_dir) if run["report"] else "",
             **{name: run[name] for name in ("verdict", "sentence", "run_dir", "report")},
             "dag_run": str(context.get("run_id", "")),
         }
+        return {name: _masked(value) for name, value in values.items()}
+
+    def _folder(self, context: Any) -> Path:
+        params = getattr(context.get("dag_run"), "conf", None) or {}  # a callback may get none
+        return Path(params.get("runs_dir") or self.runs_dir)
+
+    def _worse(self, context: Any) -> list[str]:
+        """Return what became worse with the run, or with its variants; nothing if the history cannot be read."""
+        from chaos.history.worse import newly_worse
+
+        run_dir = self._run_dir(context)
+        try:
+            return newly_worse(runs_of(run_dir), self._folder(context)) if run_dir else []
+        except Exception:
+            self.log.exception("the history cannot be read")
+            return []
 
     def _run_dir(self, context: Any) -> str | None:
         """Return the run directory of the first task; None if it made none."""
@@ -130,9 +170,16 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
             return []
 
 
-_VARIABLES = ("headline", "message", "verdict", "sentence", "report", "run_dir")
+_VARIABLES = ("headline", "message", "verdict", "sentence", "worse", "report", "link", "run_dir")
 """Variables for the arguments of notifiers, beside those of Airflow (`dag_run`, `ti`, ...). Their values are escaped:
 names of topics may contain markup, which mails and chats render."""
+
+
+def _masked(text: str) -> str:
+    """Return a text with the secrets masked that this process got from Airflow's connections and variables."""
+    from airflow.sdk._shared.secrets_masker import redact
+
+    return str(redact(text))
 
 
 @contextmanager

@@ -18,30 +18,80 @@ PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
+from aftershock_forms import OVERRIDE, folder_params, seed_param  # noqa: E402
 from aftershock_outcome import default_runs_dir, task_failure  # noqa: E402
 from aftershock_slots import POOL  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
+from chaos.anomalies import ANOMALIES  # noqa: E402
 from chaos.incident.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
 
 _RANGE = r"^\d+\.\d+\.\d+\.\.\d+\.\d+\.\d+$"
 _CLIENT = r"^([a-z-]+:)?\d+\.\d+\.\d+(\.\.|,)\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*$|^[a-z-]+$"
 PARAMS = {
-    "action": Param("replay", type="string", enum=list(ACTIONS), description="the question"),
-    "source": Param("", type="string", description="a bundle, a run directory, a scenario, or a folder of logs"),
-    "variant": Param("", type="string", pattern=r"^[A-Za-z0-9_-]*$", description="of a scenario with variants"),
-    "runs": Param(10, type="integer", minimum=1, maximum=10_000, description="repeat: number of runs"),
-    "anomaly": Param("", type="string", pattern=r"^[a-z_. ]*$", description="shrink, bisect: such as lost_write"),
-    "tries": Param(1, type="integer", minimum=1, maximum=100, description="shrink, bisect: runs of each candidate"),
-    "budget": Param("60,60m", type="string", description="shrink: runs, time, or both"),
-    "kafka": Param(None, type=["null", "string"], pattern=_RANGE, description="bisect: among these Kafka releases"),
-    "client": Param(None, type=["null", "string"], pattern=_CLIENT, description="bisect: or those of a client library"),
-    "seed": Param(None, type=["null", "integer"], minimum=0, description="that of the incident when left out"),
-    "overrides": Param([], type="array", items={"type": "string"}, description="path=value; ab: the changes"),
-    "timezone": Param("", type="string", description="from-logs: zone of times without one; UTC when empty"),
-    "clients": Param("", type="string", description="from-logs: a file with settings of producers and consumers"),
-    "runs_dir": Param(default_runs_dir(PROJECT), type="string", description="folder for run directories"),
+    "action": Param("replay", type="string", enum=list(ACTIONS), title="Question", description="What is asked."),
+    "source": Param(
+        "", type="string", title="Source", description="A bundle, a run directory, a scenario, or a folder of logs."
+    ),
+    "variant": Param(
+        "", type="string", pattern=r"^[A-Za-z0-9_-]*$", title="Variant", description="Of a scenario with variants."
+    ),
+    "runs": Param(10, type="integer", minimum=1, maximum=10_000, title="Runs", description="Of repeat."),
+    "anomaly": Param(
+        "",
+        type="string",
+        pattern=r"^[a-z_. ]*$",
+        examples=sorted(ANOMALIES),
+        title="Anomaly",
+        description="Of shrink and bisect: the kind that decides. Any change of the outcome when left out.",
+    ),
+    "tries": Param(
+        1,
+        type="integer",
+        minimum=1,
+        maximum=100,
+        title="Tries",
+        description="Of shrink and bisect: runs of each candidate.",
+    ),
+    "budget": Param(
+        "60,60m",
+        type="string",
+        title="Budget",
+        examples=["60,60m", "20", "2h"],
+        description="Of shrink: runs, time, or both.",
+    ),
+    "kafka": Param(
+        None,
+        type=["null", "string"],
+        pattern=_RANGE,
+        title="Kafka releases",
+        examples=["3.9.2..4.3.1"],
+        description="Of bisect: among these releases.",
+    ),
+    "client": Param(
+        None,
+        type=["null", "string"],
+        pattern=_CLIENT,
+        title="Client releases",
+        examples=["2.5.0..2.16.0", "java:3.9.2..4.3.1"],
+        description="Of bisect: or among those of a client library.",
+    ),
+    "seed": seed_param(),
+    "overrides": Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": OVERRIDE},
+        title="Changes",
+        description="Values by path, one on a line: path=value. Of ab: the changes that are compared.",
+    ),
+    "timezone": Param(
+        "", type="string", title="Time zone", description="Of from-logs: the zone of times without one. UTC when empty."
+    ),
+    "clients": Param(
+        "", type="string", title="Settings of clients", description="Of from-logs: a file with settings of clients."
+    ),
+    "runs_dir": folder_params(default_runs_dir(PROJECT), "runs")["runs_dir"],
 }
 
 
@@ -65,6 +115,8 @@ with DAG(
     description="Replay, repeat, compare, shrink or bisect an incident, or draft one from logs",
     schedule=None,
     catchup=False,
+    dag_display_name="Incident: replay, repeat, compare, shrink or bisect",
+    doc_md=__doc__,
     params=PARAMS,
     tags=["incident"],
 ) as dag:

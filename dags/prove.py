@@ -19,6 +19,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
+from aftershock_forms import folder_params, seed_param  # noqa: E402
+from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
 from aftershock_slots import POOL, slot_for_task  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
@@ -26,14 +28,27 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 PARAMS = {
-    "app": Param(None, type=["null", "string"], description="the application's app.yaml; left out with resume"),
-    "budget": Param("30m", type=["null", "string"], description="begin no other run after this time; no limit if null"),
-    "most": Param(2, type="integer", minimum=1, maximum=2, description="faults of a set at most"),
-    "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
-    "against": Param(None, type=["null", "string"], description="proof.json of an earlier proof, to compare with"),
-    "resume": Param(None, type=["null", "string"], description="the folder of a proof to continue"),
-    "runs_dir": Param(RUNS, type="string", description="parent of the proof's folder"),
-    "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
+    "app": Param(
+        None,
+        type=["null", "string"],
+        minLength=1,
+        title="Application",
+        description="The app.yaml of the application. Leave it out to continue a proof.",
+    ),
+    "budget": Param(
+        "30m",
+        type=["null", "string"],
+        title="Budget",
+        examples=["10m", "30m", "2h"],
+        description="Begin no other run after this time. Without it, there is no limit.",
+    ),
+    "most": Param(2, type="integer", enum=[1, 2], title="Faults of a set", description="The number of faults at most."),
+    "seed": seed_param(),
+    "against": Param(None, type=["null", "string"], title="Earlier proof", description="A proof.json to compare with."),
+    "resume": Param(
+        None, type=["null", "string"], title="Continue", description="The folder of a proof that is continued."
+    ),
+    **folder_params(RUNS, "proof"),
 }
 
 
@@ -97,9 +112,12 @@ with DAG(
     description="Whether the promises of an application hold, under the faults that could break them",
     schedule=None,
     catchup=False,
+    dag_display_name="Prove: whether the promises of an application hold",
+    doc_md=__doc__,
     params=PARAMS,
     tags=["prove"],
     on_failure_callback=Notifier("prove", "prepare", RUNS),
 ) as dag:
     where = prepare()
     run(where) >> verdict(where)
+add_links(dag, RUNS, "prepare")

@@ -22,21 +22,38 @@ PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
+from aftershock_forms import folder_params, seed_param  # noqa: E402
+from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
 from aftershock_slots import POOL, slot_for_task  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
+from chaos.scenario.shipped import GATES  # noqa: E402
+
 RUNS = default_runs_dir(PROJECT)
 PARAMS = {
-    "gate": Param("upgrade-3.9-to-4.3", type="string", minLength=1, description="a shipped gate's name or a YAML file"),
-    "baseline": Param(None, type=["null", "string"], description="a stored gate.json of the same matrix"),
-    "repeat": Param(
-        None, type=["null", "integer"], minimum=1, maximum=1000, description="that of the gate when left out"
+    "gate": Param(
+        "upgrade-3.9-to-4.3",
+        type="string",
+        minLength=1,
+        title="Gate",
+        examples=sorted(path.stem for path in GATES.glob("*.yaml")),
+        description="The name of a shipped gate, or a YAML file.",
     ),
-    "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
-    "runs_dir": Param(RUNS, type="string", description="parent of the gate's folder"),
-    "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
+    "baseline": Param(
+        None, type=["null", "string"], title="Baseline", description="A stored gate.json of the same matrix."
+    ),
+    "repeat": Param(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        maximum=1000,
+        title="Runs of each cell",
+        description="That of the gate when left out.",
+    ),
+    "seed": seed_param(),
+    **folder_params(RUNS, "gate"),
 }
 MAPPED: dict[str, Any] = {"map_index_template": "{{ name }}", **POOL}
 
@@ -106,6 +123,8 @@ with DAG(
     description="A matrix of scenarios, releases and settings, compared with a reference",
     schedule=None,
     catchup=False,
+    dag_display_name="Release gate: a matrix of scenarios, releases and settings",
+    doc_md=__doc__,
     params=PARAMS,
     tags=["gate"],
     on_failure_callback=Notifier("release_gate", "prepare", RUNS),
@@ -113,3 +132,4 @@ with DAG(
     where = prepare()
     cells = run_cell.partial(folder=where).expand(cell=plan(where))
     cells >> verdict(where)
+add_links(dag, RUNS, "prepare")

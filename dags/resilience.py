@@ -40,9 +40,20 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
-from aftershock_outcome import BEGAN, Notifier, asset, default_runs_dir, handed_on, summary  # noqa: E402
+from aftershock_forms import check_params, scenario_doc, scenario_params, scenario_tags  # noqa: E402
+from aftershock_links import add_links  # noqa: E402
+from aftershock_outcome import (  # noqa: E402
+    BEGAN,
+    Notifier,
+    asset,
+    default_runs_dir,
+    handed_on,
+    runs_of,
+    summary,
+    task_failure,
+)
 from aftershock_slots import POOL, take_slot  # noqa: E402
-from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, task  # noqa: E402
+from airflow.sdk import DAG, Metadata, TaskGroup, get_current_context, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
@@ -55,31 +66,6 @@ from chaos.scenario.model import Scenario  # noqa: E402
 from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
-OWNER = os.environ.get("AFTERSHOCK_OWNER")
-
-PARAMS = {
-    "kafka": Param(
-        None,
-        type=["null", "string"],
-        pattern=r"^\d+\.\d+\.\d+$",
-        description="Kafka release; that of the scenario when left out",
-    ),
-    "driver": Param(
-        None,
-        type=["null", "string"],
-        enum=[None, "process", "docker"],
-        description="that of the scenario when left out",
-    ),
-    "bootstrap": Param(None, type=["null", "string"], description="host:port of an existing cluster"),
-    "kafka_conn_id": Param("", type="string", description="Airflow connection (Kafka) of an existing cluster"),
-    "i_own_this_cluster": Param(False, type="boolean", description="allow faults on brokers of that cluster"),
-    "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
-    "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
-    "runs_dir": Param(RUNS, type="string", description="folder for run directories"),
-    "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
-    "spark_conn_id": Param("aftershock_spark", type="string", description="Airflow connection of the Spark master"),
-    "owner": Param(OWNER, type=["null", "string"], description="pid:start of a process; the cluster ends with it"),
-}
 
 
 @task(**POOL)
@@ -87,13 +73,14 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
 
-    given = request_of(scenario, params)
-    bind = take_slot(dag_run)
-    run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
-    ti.xcom_push(BEGAN, str(run.path))
-    bind(run.path)
-    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
-    return str(run.path)
+    with task_failure():
+        given = request_of(scenario, params)
+        bind = take_slot(dag_run)
+        run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
+        ti.xcom_push(BEGAN, str(run.path))
+        bind(run.path)
+        stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
+        return str(run.path)
 
 
 @task
@@ -101,18 +88,22 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
     from chaos.drive import variants
 
-    return str(variants.prepare(request_of(scenario, params), Path(params["runs_dir"]), params["run_id"]).run.path)
+    with task_failure():
+        given = request_of(scenario, params)
+        return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
 
 
 @task(**POOL)
-def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None) -> str:
+def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Start the cluster of one variant, and return its run directory."""
     from chaos.drive import stages, variants
 
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
     take_slot(dag_run)(run.path)
-    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
+    ti.xcom_push(BEGAN, str(run.path))
+    with task_failure():
+        stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
 
@@ -167,8 +158,8 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
     from chaos.history.recording import record
 
     if run_dir := handed_on(ti, first):
-        sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
-        record(sides or [Run(Path(run_dir))], Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
+        record(runs_of(run_dir), Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
+        Notifier(scenario, first, RUNS).notify_worse(get_current_context())
     yield Metadata(asset(scenario, "verdict"), summary(run_dir))
 
 
@@ -207,10 +198,12 @@ def invalid(reason: str) -> None:
 
 
 def request_of(scenario: str, params: dict[str, Any]) -> Any:
-    """Return the request for a scenario with the params of a DAG run."""
+    """Return the request for a scenario with the params of a DAG run. Raises `UsageError`, `ScenarioError`."""
     from chaos.drive.stages import ScenarioRequest
+    from chaos.scenario.resolve import check_owner
 
-    return ScenarioRequest(
+    check_params(params)
+    request = ScenarioRequest(
         scenario,
         seed=params["seed"],
         kafka=params["kafka"],
@@ -219,6 +212,8 @@ def request_of(scenario: str, params: dict[str, Any]) -> Any:
         sets=(*params["overrides"], *existing_cluster(params["kafka_conn_id"])),
         i_own_this_cluster=params["i_own_this_cluster"],
     )
+    check_owner(request.load(), request.i_own_this_cluster)  # before it waits for a slot
+    return request
 
 
 def judged(run_dir: Any) -> tuple[Any, Any]:
@@ -231,6 +226,15 @@ def judged(run_dir: Any) -> tuple[Any, Any]:
 
 def build(name: str, source: str, scenario: Scenario) -> DAG:
     """Return the DAG of a scenario. source: its name or file, for `deploy`."""
+    dag = build_tasks(name, source, scenario)
+    add_links(dag, RUNS, "prepare" if scenario.variants else "deploy")
+    for one in dag.tasks:
+        one.params = {}  # those of the DAG count; copies in each task made three quarters of the parse time
+    return dag
+
+
+def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
+    """Return the DAG of a scenario with its tasks."""
     sides = list(scenario.variants)
     first = "prepare" if sides else "deploy"
     with DAG(
@@ -239,8 +243,10 @@ def build(name: str, source: str, scenario: Scenario) -> DAG:
         schedule=scenario.schedule,
         catchup=False,
         max_active_runs=1 if scenario.schedule else 16,
-        params=PARAMS,
-        tags=["resilience"],
+        dag_display_name=f"{name}: {scenario.title}",
+        doc_md=scenario_doc(name, scenario),
+        params=scenario_params(scenario, RUNS),
+        tags=scenario_tags(scenario, own=source != name),
         on_failure_callback=Notifier(name, first, RUNS),
     ) as dag:
         published = publish.override(outlets=[asset(name, "verdict")])(name, first)

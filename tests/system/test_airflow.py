@@ -281,6 +281,25 @@ def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("conf", "reason"),
+    [
+        ({"kakfa": "3.9.2"}, "there is no param 'kakfa' (did you mean kafka?)"),
+        ({"overrides": ["producers.shop.recrods=5"]}, "unknown key (did you mean records?)"),
+        ({"bootstrap": "kafka:9092", "kafka": "3.9.2"}, "an existing cluster has a fixed release"),
+        ({"bootstrap": "kafka:9092"}, "add --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"),
+    ],
+)
+def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, conf, reason):
+    done = run_dag("resilience.leader-kill", airflow, runs_dir=tmp_path, run_id="refused", **conf)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and reason in said, said[-3000:]
+    assert (
+        "Error: " not in said.replace("AirflowFailException", "") and "/chaos/scenario/" not in said
+    )  # no traceback of ours
+    assert not (tmp_path / "refused").exists()
+
+
 @pytest.mark.kafka
 def test_a_run_whose_cluster_does_not_start_is_in_the_history_with_the_reason(airflow, tmp_path):
     conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={log.retention.ms: abc}"]}

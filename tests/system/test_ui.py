@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from urllib.parse import quote
 
@@ -62,6 +63,47 @@ def rows(home, question):
         return db.execute(question).fetchall()
 
 
+class Api:
+    """The REST API of a running `ui`."""
+
+    def __init__(self, said, home):
+        self.base = re.search(r"http://127\.0\.0\.1:\d+", said).group()
+        passwords = json.loads((home / "simple_auth_manager_passwords.json.generated").read_text())
+        (user, password), *_ = passwords.items()
+        self.headers = {"Content-Type": "application/json"}
+        login = self("/auth/token", {"username": user, "password": password})
+        self.headers["Authorization"] = f"Bearer {login['access_token']}"
+
+    def __call__(self, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data=data, headers=self.headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def refusal(self, dag, **conf):
+        """Return the message with which the API refuses a run."""
+        with pytest.raises(urllib.error.HTTPError) as e:
+            self(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
+        assert e.value.code == 400
+        return str(json.loads(e.value.read())["detail"])
+
+
+def check_forms_and_links(api, entry):
+    """Check the list of DAGs, the form of one, and the links of the tasks of the run of an entry of the history."""
+    dag = api("/api/v2/dags/resilience.no-effect/details")
+    assert dag["dag_display_name"] == "no-effect: a consumer that is slowed down by nothing"
+    assert {"consumer.slow", "own scenario", "scheduled"} <= {tag["name"] for tag in dag["tags"]}
+    assert dag["params"]["kafka"]["schema"]["title"] == "Kafka release" and "`consumer.slow`" in dag["doc_md"]
+    bad = {"kafka": "latest", "driver": "vm", "overrides": ["x"], "seed": -1, "run_id": "..", "bootstrap": "kafka"}
+    for name, value in bad.items():
+        assert str(value) in api.refusal("resilience.no-effect", **{name: value})
+    (run, *_) = api("/api/v2/dags/resilience.no-effect/dagRuns?order_by=start_date")["dag_runs"]
+    where = f"/api/v2/dags/resilience.no-effect/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances"
+    report = f"{api.base}/aftershock/runs/{entry.run_id}/report.html"
+    for task, section in {"deploy": "settings", "drive": "faults", "audit": "anomalies", "report": "verdict"}.items():
+        assert api(f"{where}/{task}/links")["extra_links"] == {"Report": f"{report}#{section}"}
+
+
 def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything(ui, tmp_path):
     notifications = tmp_path / "runs" / "notifications.jsonl"
 
@@ -79,6 +121,7 @@ def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_ever
     events = rows(home, "SELECT a.name, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id")
     assert {name for name, _ in events} == {"aftershock/no-effect/verdict"}  # no event of a pass
     assert json.loads(events[0][1])["verdict"] == "inconclusive"
+    check_forms_and_links(Api((tmp_path / "said").read_text(), home), first)
     assert rows(home, "SELECT slots FROM slot_pool WHERE pool = 'aftershock_clusters'") == [(1,)]
     said = (tmp_path / "said").read_text()
     assert_pages(*re.findall(r"(http://127[\d.:]+)  user (\S+), password (\S+)", said)[0], line)

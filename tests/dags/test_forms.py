@@ -1,0 +1,203 @@
+"""Forms, names, tags and links of the DAGs, without a server: the DAGs are imported in a process with Airflow."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from chaos.errors import AftershockError, ScenarioError
+from chaos.scenario.load import all_overrides, load
+from chaos.scenario.shipped import shipped
+from tests.support.platform import ROOT
+
+pytestmark = pytest.mark.airflow
+
+MINE = """
+title: "<b>mine</b> & more"
+description: see notes.md
+schedule: "@daily"
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+"""
+VALUES = [
+    *(("kafka", value) for value in ("3.9.2", "4.3.1", "4.3", "latest", "3.9.2; rm -rf", "", " 3.9.2")),
+    *(
+        ("bootstrap", value)
+        for value in ("kafka:9092", "a:1,b:2", " a:1 , b:2 ", "kafka", "http://kafka:9092", "a:1;b:2")
+    ),
+    *(("driver", value) for value in ("process", "docker", "vm", "")),
+    *(("overrides", value) for value in (["cluster.brokers=5"], ["cluster.brokers"], ["=5"], "cluster.brokers=5")),
+    *(("seed", value) for value in (0, 2**63 - 1, -1, 2**63, 1.5, "7")),
+    *(("run_id", value) for value in ("nightly-1", "..", ".hidden", "a/b", "a b", "x" * 201)),
+    *(("runs_dir", value) for value in ("/runs", "")),
+    *(("owner", value) for value in ("12:3456.75", "me")),
+    *(("kafka_conn_id", value) for value in ("", "kafka_default", "a b")),
+]
+REFUSED = {
+    "kafka": {"4.3", "latest", "3.9.2; rm -rf", "", " 3.9.2"},
+    "bootstrap": {"kafka", "http://kafka:9092", "a:1;b:2"},
+    "driver": {"vm", ""},
+    "overrides": {"['cluster.brokers']", "['=5']", "cluster.brokers=5"},
+    "seed": {"-1", str(2**63), "1.5", "7"},
+    "run_id": {"..", ".hidden", "a/b", "a b", "x" * 201},
+    "runs_dir": {""},
+    "owner": {"me"},
+    "kafka_conn_id": {"a b"},
+}
+DESCRIBE = """
+import json, sys
+import aftershock_forms, release_gate, prove, incident_reproduction, resilience
+from aftershock_addresses import report_url
+from airflow.sdk.exceptions import ParamValidationError
+
+def refused(param, value):
+    try:
+        param.resolve(value)
+    except ParamValidationError:
+        return True
+    return False
+
+values = json.loads(sys.argv[1])
+dags = resilience.build_all()
+others = {name: module.dag for name, module in
+          {"release_gate": release_gate, "prove": prove, "incident_reproduction": incident_reproduction}.items()}
+checked = dags["clean-run"].params
+print(json.dumps({
+    "refused": [refused(checked.get_param(name), value) for name, value in values],
+    "names": list(aftershock_forms.PARAM_NAMES),
+    "urls": [report_url(*given) for given in json.loads(sys.argv[2])],
+    "dags": {name: {
+        "display": dag.dag_display_name, "doc": dag.doc_md, "tags": sorted(dag.tags), "params": list(dag.params),
+        "drivers": dag.params.get_param("driver").schema["enum"] if name in dags else None,
+        "unexplained": [name for name, p in dag.params.items()
+                        if not p.schema.get("title") or not (p.description or p.schema.get("description_md"))],
+        "copies": sum(len(task.params) for task in dag.tasks),
+        "links": {task.task_id: [(link.first, link.section) for link in task.operator_extra_links]
+                  for task in dag.tasks},
+    } for name, dag in {**dags, **others}.items() if dag.params},
+}))
+"""
+URLS = [
+    ("/runs/a-1", "/runs", "faults"),
+    ("/runs/ab-1/ab-1-left", "/runs", ""),
+    ("/runs/a b#?%", "/runs", ""),
+    ("/elsewhere/a-1", "/runs", ""),
+    (None, "/runs", ""),
+]
+
+
+def describe(tmp_path, **env):
+    (tmp_path / "own").mkdir(exist_ok=True)
+    (tmp_path / "own" / "mine.yaml").write_text(MINE)
+    env = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AFTERSHOCK_SCENARIOS": str(tmp_path / "own"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags")]),
+        **env,
+    }
+    argv = [sys.executable, "-c", DESCRIBE, json.dumps(VALUES), json.dumps(URLS)]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    return describe(tmp_path_factory.mktemp("dags"))
+
+
+def accepts(path, *overrides):
+    try:
+        load(path, overrides)
+    except AftershockError:
+        return False
+    return True
+
+
+def test_a_dag_has_the_name_title_and_description_of_its_scenario(described):
+    for name, path in shipped().items():
+        scenario, dag = load(path), described["dags"][name]
+        assert dag["display"] == f"{name}: {scenario.title}"
+        assert all(f"`{fault.kind}`" in dag["doc"] for fault in scenario.faults)
+        assert f"`python -m chaos run {name}`" in dag["doc"]
+    assert "With acks=all, idempotence and min.insync.replicas=2" in described["dags"]["leader-kill"]["doc"]
+    for name in ("release_gate", "prove", "incident_reproduction"):
+        assert ": " in described["dags"][name]["display"] and name in described["dags"][name]["doc"]
+
+
+def test_texts_of_a_user_are_no_markup_and_no_file_name(described):
+    mine = described["dags"]["mine"]
+    assert mine["doc"].startswith("**&lt;b&gt;mine&lt;/b&gt; &amp; more.** see notes.md.")
+    assert not mine["doc"].endswith(".md")
+
+
+def test_tags_name_faults_and_uses(described):
+    tags = {name: set(dag["tags"]) for name, dag in described["dags"].items()}
+    assert tags["leader-kill"] == {"resilience", "broker.kill"}
+    assert tags["clean-run"] == {"resilience", "no fault"}
+    assert tags["mine"] == {"resilience", "no fault", "own scenario", "scheduled"}
+    assert {"A/B", "broker.kill"} <= tags["acks1-leader-kill"] and "transactions" in tags["transactions"]
+    assert {"sarama"} <= tags["sarama-coordinator-loss"] and "secured" in tags["acl-withdrawn"]
+    for name, path in shipped().items():
+        assert {fault.kind for fault in load(path).faults} <= tags[name]
+
+
+def test_every_param_is_explained_and_no_task_has_a_copy(described):
+    for name, dag in described["dags"].items():
+        assert dag["unexplained"] == [], name
+        if name not in ("release_gate", "prove", "incident_reproduction"):
+            assert (dag["params"], dag["copies"]) == (described["names"], 0)
+
+
+def test_the_form_refuses_what_the_scenario_refuses(described):
+    refused = {}
+    for (name, value), no in zip(VALUES, described["refused"], strict=True):
+        if no:
+            refused.setdefault(name, set()).add(str(value))
+    assert refused == REFUSED
+    clean = shipped()["clean-run"]
+    for name, value in [("kafka", "3.9.2"), ("kafka", "latest"), ("kafka", "4.3")]:
+        assert accepts(clean, *all_overrides([], value, None)) == (value not in REFUSED[name])
+    for value in ("kafka:9092", "a:1,b:2", "kafka", "http://kafka:9092", "a:1;b:2"):
+        assert accepts(clean, *all_overrides([], None, None, value)) == (value not in REFUSED["bootstrap"]), value
+
+
+def test_a_driver_that_the_form_does_not_offer_is_refused_by_the_scenario(described):
+    offered = {name: set(dag["drivers"]) - {None} for name, dag in described["dags"].items() if dag["drivers"]}
+    assert offered["leader-kill"] == {"process", "docker"} and offered["clock-retention"] == {"process"}
+    for name, path in shipped().items():
+        for driver in {"process", "docker"} - offered[name]:
+            with pytest.raises(ScenarioError, match="cannot do"):
+                load(path, [f"cluster.driver={driver}"])
+
+
+def test_each_task_has_a_link_to_a_section_that_exists(described):
+    templates = "".join(path.read_text() for path in (ROOT / "checks" / "report" / "page").glob("*.j2"))
+    sections = set(re.findall(r'<section id="([\w-]+)"', templates))
+    links = described["dags"]["leader-kill"]["links"]
+    assert links["deploy"] == [["deploy", "settings"]] and links["drive"] == [["deploy", "faults"]]
+    for name in (*shipped(), "release_gate", "prove"):
+        for task, (link,) in described["dags"][name]["links"].items():
+            first, section = link
+            assert first in described["dags"][name]["links"], task
+            assert not section or section in sections
+    sides = described["dags"]["acks1-leader-kill"]["links"]
+    assert sides["acks-1.drive"] == [["acks-1.deploy_side", "faults"]] and sides["compare"] == [["prepare", ""]]
+
+
+def test_an_address_is_below_the_pages_and_only_for_what_they_serve(described, tmp_path):
+    assert described["urls"] == [
+        "/aftershock/runs/a-1/report.html#faults",
+        "/aftershock/runs/ab-1/ab-1-left/report.html",
+        "/aftershock/runs/a%20b%23%3F%25/report.html",
+        "",
+        "",
+    ]
+    behind_a_proxy = describe(tmp_path, AIRFLOW__API__BASE_URL="https://data.example.org/airflow/")
+    assert behind_a_proxy["urls"][0] == "https://data.example.org/airflow/aftershock/runs/a-1/report.html#faults"
+    elsewhere = describe(tmp_path, AFTERSHOCK_PAGES="https://reports.example.org/")
+    assert elsewhere["urls"][0] == "https://reports.example.org/runs/a-1/report.html#faults"
