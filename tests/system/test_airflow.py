@@ -286,8 +286,6 @@ def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
     [
         ({"kakfa": "3.9.2"}, "there is no param 'kakfa' (did you mean kafka?)"),
         ({"overrides": ["producers.shop.recrods=5"]}, "unknown key (did you mean records?)"),
-        ({"bootstrap": "kafka:9092", "kafka": "3.9.2"}, "an existing cluster has a fixed release"),
-        ({"bootstrap": "kafka:9092"}, "add --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"),
     ],
 )
 def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, conf, reason):
