@@ -77,10 +77,10 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
         given = request_of(scenario, params)
         bind = take_slot(dag_run)
         run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
-        ti.xcom_push(BEGAN, str(run.path))
-        bind(run.path)
-        stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
-        return str(run.path)
+    ti.xcom_push(BEGAN, str(run.path))
+    bind(run.path)
+    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
+    return str(run.path)
 
 
 @task
@@ -102,8 +102,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
     run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
     take_slot(dag_run)(run.path)
     ti.xcom_push(BEGAN, str(run.path))
-    with task_failure():
-        stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
+    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
 
