@@ -177,14 +177,15 @@ def scenario_tags(scenario: Scenario, own: bool) -> list[str]:
     return ["resilience", *sorted(kinds), *sorted(libraries), *(use for use, holds in uses.items() if holds)]
 
 
-def scenario_doc(name: str, scenario: Scenario) -> str:
-    """Return the documentation of a scenario's DAG in Markdown."""
+def scenario_doc(name: str, scenario: Scenario, needs: str = "") -> str:
+    """Return the documentation of a scenario's DAG in Markdown. needs: a line about what this Airflow lacks."""
     parts = [f"**{_sentence(scenario.title)}** {_sentence(scenario.description)}"]
     facts = [f"- Fault `{fault.name}`: `{fault.kind}`" for fault in scenario.faults] or ["- No fault"]
     facts += [f"- Variants, one run each: {', '.join(scenario.variants)}"] if scenario.variants else []
     facts += [f"- Documented: {_sentence(scenario.documented)}"] if scenario.documented else []
     facts += [f"- Kafka {scenario.cluster.kafka}, driver {scenario.cluster.driver}, unless the params say otherwise"]
     facts += [f"- The same without Airflow: `python -m chaos run {name}`"]
+    facts += [needs] if needs else []
     # with a line break at its end: Airflow would read a text that ends with `.md` as the name of a file
     return "\n".join([*parts, "", *facts, ""])
 

@@ -21,6 +21,7 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 from aftershock_forms import OVERRIDE, folder_params, seed_param  # noqa: E402
 from aftershock_outcome import default_runs_dir, task_failure  # noqa: E402
 from aftershock_slots import POOL  # noqa: E402
+from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -117,6 +118,7 @@ with DAG(
     catchup=False,
     dag_display_name="Incident: replay, repeat, compare, shrink or bisect",
     doc_md=__doc__,
+    default_args=queue_arguments(),
     params=PARAMS,
     tags=["incident"],
 ) as dag:

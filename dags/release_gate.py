@@ -26,6 +26,7 @@ from aftershock_forms import folder_params, seed_param  # noqa: E402
 from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
 from aftershock_slots import POOL, slot_for_task  # noqa: E402
+from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -125,6 +126,7 @@ with DAG(
     catchup=False,
     dag_display_name="Release gate: a matrix of scenarios, releases and settings",
     doc_md=__doc__,
+    default_args=queue_arguments(),
     params=PARAMS,
     tags=["gate"],
     on_failure_callback=Notifier("release_gate", "prepare", RUNS),

@@ -53,6 +53,7 @@ from aftershock_outcome import (  # noqa: E402
     task_failure,
 )
 from aftershock_slots import POOL, take_slot  # noqa: E402
+from aftershock_workers import check_directory, check_worker, needs, queue_arguments, remember_worker  # noqa: E402
 from airflow.sdk import DAG, Metadata, TaskGroup, get_current_context, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -79,6 +80,7 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
         run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     ti.xcom_push(BEGAN, str(run.path))
     bind(run.path)
+    remember_worker(ti)
     stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
@@ -101,6 +103,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
     take_slot(dag_run)(run.path)
+    remember_worker(ti)
     ti.xcom_push(BEGAN, str(run.path))
     stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
@@ -115,20 +118,22 @@ def compare(whole: str) -> None:
 
 
 @task(**POOL, retries=0)
-def drive(run_dir: str, params: dict[str, Any]) -> None:
+def drive(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos.drive import stages
 
+    check_worker(run_dir, ti)
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(run_dir))
     stages.drive(run, EventLog(run))
 
 
 @task(**POOL)
-def audit(run_dir: str, params: dict[str, Any]) -> None:
+def audit(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     """Read the log back from the healed cluster, then find every anomaly with Spark."""
     from checks import pipeline
 
+    check_worker(run_dir, ti)
     existing_cluster(params["kafka_conn_id"])
     run, master = Run.open(Path(run_dir)), spark_master(params["spark_conn_id"])
     pipeline.readback(run, master=master)
@@ -140,6 +145,7 @@ def validate(run_dir: str) -> None:
     """Check the findings against the contract with Great Expectations; needs no cluster."""
     from checks import pipeline
 
+    check_directory(run_dir)
     pipeline.validate(Run.open(Path(run_dir)))
 
 
@@ -148,6 +154,7 @@ def report(run_dir: str) -> None:
     """Write report.html, junit.xml and result.json."""
     from checks import pipeline
 
+    check_directory(run_dir)
     pipeline.report(Run.open(Path(run_dir)))
 
 
@@ -167,6 +174,7 @@ def verdict(run_dir: str) -> None:
     """Fail unless the verdict is a pass."""
     from checks import pipeline
 
+    check_directory(run_dir)
     result = pipeline.verdict(Run.open(Path(run_dir)))
     if result.verdict != "pass":
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {run_dir}/report.html")
@@ -181,10 +189,11 @@ def verdict_of_sides(whole: str) -> None:
 
 
 @task
-def destroy(run_dir: str, params: dict[str, Any]) -> None:
+def destroy(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     """End everything of the run."""
     from chaos.drive import stages
 
+    check_worker(run_dir, ti)
     existing_cluster(params["kafka_conn_id"])
     run = Run(Path(run_dir))
     stages.destroy(run, EventLog(run))
@@ -243,7 +252,8 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         catchup=False,
         max_active_runs=1 if scenario.schedule else 16,
         dag_display_name=f"{name}: {scenario.title}",
-        doc_md=scenario_doc(name, scenario),
+        doc_md=scenario_doc(name, scenario, needs()),
+        default_args=queue_arguments(),
         params=scenario_params(scenario, RUNS),
         tags=scenario_tags(scenario, own=source != name),
         on_failure_callback=Notifier(name, first, RUNS),

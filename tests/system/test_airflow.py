@@ -292,9 +292,7 @@ def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, co
     done = run_dag("resilience.leader-kill", airflow, runs_dir=tmp_path, run_id="refused", **conf)
     said = done.stdout + done.stderr
     assert done.returncode == 1 and reason in said, said[-3000:]
-    assert (
-        "Error: " not in said.replace("AirflowFailException", "") and "/chaos/scenario/" not in said
-    )  # no traceback of ours
+    assert "/chaos/scenario/" not in said  # only Airflow's part of a traceback
     assert not (tmp_path / "refused").exists()
 
 
