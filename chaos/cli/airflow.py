@@ -32,6 +32,7 @@ POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 READY_S = 300.0
 END_S = 30.0
+DATABASE_TIMEOUT_S = 120
 EVENTS_POLL_S = 0.2
 POLL_S = 0.5
 
@@ -171,8 +172,12 @@ def ui(
 
 
 def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Path) -> dict[str, str]:
+    own = airflow_environment()
+    # a scheduler ends if SQLite is locked for longer; the DAGs of all scenarios are written in one transaction
+    database = f"sqlite:///{own['AIRFLOW_HOME']}/airflow.db?timeout={DATABASE_TIMEOUT_S}"
     env = {
-        **airflow_environment(),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
+        **own,
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__WORKERS": "1",
