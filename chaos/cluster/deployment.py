@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -23,12 +23,13 @@ from chaos.cluster.brokers.jvm import Release, log_of
 from chaos.cluster.brokers.release import new_id
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
 from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints
-from chaos.cluster.secured import credentials, users
+from chaos.cluster.secured import credentials, issuer_process, users
 from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
 from chaos.cluster.state import ClusterState, NodeState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.install.cache import Progress, silent
+from chaos.kafka.security import OAUTHBEARER
 from chaos.processes.ports import HOST, free_ports, is_free
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import REAPER, find_marked
@@ -100,10 +101,11 @@ class StartedCluster(Cluster):
             raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
         clear = partial(cls.clear, run)
         with deploying(run, spec, owner, deadline_s, clear) as deployment:
-            create = cls._prepare(deployment, on_progress)
+            create = cls._prepare(with_issuer(deployment), on_progress)
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     cluster = create()
+                    cluster._start_issuer(owner)
                     cluster.start_brokers(cluster.node_ids)
                     cluster._create_users()
                     break
@@ -112,6 +114,12 @@ class StartedCluster(Cluster):
                         raise
                     end_all_but_reaper(run.path, clear)
         return cluster
+
+    def _start_issuer(self, owner: ProcessId | None) -> None:
+        """Start the issuer of tokens, if the clients log in with tokens."""
+        clients = self.state.client_security
+        if clients is not None and clients.mechanism == OAUTHBEARER:
+            issuer_process.start(self.run, credentials.folder(self.run), clients, owner)
 
     def _create_users(self) -> None:
         """Create the users that brokers keep in their metadata; do nothing without security."""
@@ -165,6 +173,12 @@ class StartedCluster(Cluster):
     def _starting(self, node: int) -> StartingNode:
         kind = StartingController if node in self.controller_ids else StartingBroker
         return kind(self.run, self.state.node(node), self.state.access(node))
+
+
+def with_issuer(deployment: Deployment) -> Deployment:
+    """Return the deployment with an address for the issuer of tokens, if clients log in with tokens."""
+    security = issuer_process.with_endpoint(deployment.spec.security)
+    return replace(deployment, spec=replace(deployment.spec, security=security))
 
 
 def check_disk(run: Run) -> None:

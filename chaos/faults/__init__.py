@@ -24,6 +24,7 @@ from chaos.faults import (  # noqa: F401
     consumers,
     controllers,
     deletion,
+    issuer,
     network,
     producers,
     quorum,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import UsageError
-from chaos.kafka.security import Security
+from chaos.kafka.security import OAUTHBEARER, Security
 
 
 class AccessRefused(ConnectionError):
@@ -46,6 +46,8 @@ class Access:
     def librdkafka(self) -> dict[str, str]:
         """Return the settings for a librdkafka client."""
         s = self.security
+        if s.mechanism == OAUTHBEARER:
+            return self._librdkafka_tokens()
         settings = {
             "security.protocol": s.protocol,
             "sasl.mechanisms": s.mechanism,
@@ -55,6 +57,20 @@ class Access:
             "ssl.certificate.location": s.certificate,
             "ssl.key.location": s.key,
             "ssl.key.password": self.key_password or None,
+            "ssl.endpoint.identification.algorithm": None if s.verify_hostname or not s.tls else "none",
+        }
+        return {key: value for key, value in settings.items() if value is not None}
+
+    def _librdkafka_tokens(self) -> dict[str, str]:
+        s = self.security
+        settings = {
+            "security.protocol": s.protocol,
+            "sasl.mechanisms": s.mechanism,
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": s.username,
+            "sasl.oauthbearer.client.secret": self.password,
+            "sasl.oauthbearer.token.endpoint.url": s.token_endpoint,
+            "ssl.ca.location": s.ca,
             "ssl.endpoint.identification.algorithm": None if s.verify_hostname or not s.tls else "none",
         }
         return {key: value for key, value in settings.items() if value is not None}
@@ -91,9 +107,15 @@ class Access:
     def login(self) -> Any:
         """Return a SASL exchange: send `auth_bytes()`, pass the answer to `receive()`, until `is_done()`."""
         # imported on use: the client processes log in by librdkafka and do not need these modules
+        from kafka.net.sasl.oauth import SaslMechanismOAuth
         from kafka.net.sasl.plain import SaslMechanismPlain
         from kafka.net.sasl.scram import SaslMechanismScram
 
+        if self.security.mechanism == OAUTHBEARER:
+            from chaos.kafka.tokens import Tokens
+
+            client, endpoint = str(self.security.username), str(self.security.token_endpoint)
+            return SaslMechanismOAuth(sasl_oauth_token_provider=Tokens(endpoint, client, self.password))
         mechanism = SaslMechanismPlain if self.security.mechanism == "PLAIN" else SaslMechanismScram
         return mechanism(
             sasl_mechanism=self.security.mechanism,

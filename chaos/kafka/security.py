@@ -27,15 +27,23 @@ Secret = Annotated[str, BeforeValidator(_reference), WithJsonSchema({"type": "st
 """Reference to a secret: `env:NAME` or `file:PATH`."""
 
 
+OAUTHBEARER = "OAUTHBEARER"
+
+
 class SecurityFields(BaseModel):
     """The settings of a connection, in any combination. Certificates and keys are PEM files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(None, description="SASL mechanism")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, description="SASL mechanism"
+    )
     username: str | None = Field(None, min_length=1)
     password: Secret | None = Field(None, description="env:NAME or file:PATH")
+    token_endpoint: str | None = Field(
+        None, description="OAUTHBEARER: where clients get tokens, for `username` and `password` as client id and secret"
+    )
     ca: str | None = Field(
         None, description="certificates of the authorities that sign the brokers' certificates; default: the system's"
     )
@@ -69,10 +77,14 @@ class Security(SecurityFields):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        login, files = ("mechanism", "username", "password"), ("ca", "certificate", "key", "key_password")
+        tokens: tuple[str, ...] = ("token_endpoint",)
+        login: tuple[str, ...] = ("mechanism", "username", "password")
+        files = ("ca", "certificate", "key", "key_password")
+        login = (*login, *tokens) if self.mechanism == OAUTHBEARER else login
         if self.sasl and (missing := [key for key in login if getattr(self, key) is None]):
             raise ValueError(f"protocol {self.protocol} needs {', '.join(missing)}")
         unused = [*(() if self.sasl else login), *(() if self.tls else files)]
+        unused += [] if self.mechanism == OAUTHBEARER else tokens
         if superfluous := [key for key in unused if getattr(self, key) is not None]:
             raise ValueError(f"{', '.join(superfluous)} does not fit protocol {self.protocol}")
         if (self.certificate is None) != (self.key is None):
@@ -83,9 +95,9 @@ class Security(SecurityFields):
 
 
 class ClusterSecurity(SecurityFields):
-    """How clients connect to the cluster. An existing cluster has all fields but the last three.
+    """How clients connect to the cluster. An existing cluster has all fields but the last four.
 
-    For a new cluster, give `protocol`, `mechanism`, and these three: Aftershock makes certificates, users and passwords
+    For a new cluster, give `protocol`, `mechanism`, and these four: Aftershock makes certificates, users and passwords
     for each run. `chaos.scenario.security_rules` checks what the driver needs.
     """
 
@@ -98,6 +110,10 @@ class ClusterSecurity(SecurityFields):
 
     certificate_lifetime: Duration | None = Field(
         None, description="process, docker: how long certificates are valid from the start on; 30 days if left out"
+    )
+
+    token_lifetime: Duration | None = Field(
+        None, description="process, OAUTHBEARER: how long a token is valid; 5m if left out"
     )
 
     @property

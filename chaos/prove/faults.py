@@ -35,7 +35,7 @@ LEFT_OUT = {
     "wire.error": "an error without a reason is no fault of a broker that the promises are about",
     "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
     **dict.fromkeys(
-        ["certificate.rotate", "certificate.expire", "credential.change"],
+        ["certificate.rotate", "certificate.expire", "credential.change", "issuer.stop"],
         "needs a secured cluster; lost-answer cuts connections, too",
     ),
     "client.quota": "a quota changes times, and no promise about records",

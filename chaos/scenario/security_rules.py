@@ -7,16 +7,20 @@ from collections.abc import Iterable, Iterator
 from pydantic import ValidationError
 
 from chaos.cluster.settings import SCRAM_SINCE, line_of
-from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.wire import WireFault
+from chaos.scenario.runtime_rules import entries
 from chaos.scenario.setup import Setup
 from chaos.units import format_duration
 
 WHERE = "cluster.security"
+TOKENS_SINCE = (3, 4)
+"""The first release with public classes that check tokens of an issuer (KIP-768)."""
+LEAST_TOKEN_S = 10.0
 LEAST_LIFETIME_S = 3600.0
 """Least lifetime of certificates: far more than a run takes, so that only faults let them expire."""
-_MADE = ("username", "password", "ca", "certificate", "key", "key_password")
+_MADE = ("username", "password", "token_endpoint", "ca", "certificate", "key", "key_password")
 
 
 def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
@@ -34,9 +38,15 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
 def _given(setup: Setup) -> Iterator[str]:
     """Yield what is wrong for an existing cluster."""
     security = setup.cluster.security
-    for key in ("client_certificates", "acls", "certificate_lifetime"):
+    for key in ("client_certificates", "acls", "certificate_lifetime", "token_lifetime"):
         if getattr(security, key):
             yield f"{WHERE}.{key}: does not fit the attached driver: the cluster has its own security settings"
+    if security.mechanism == OAUTHBEARER:
+        yield (
+            f"{WHERE}.mechanism: OAUTHBEARER does not fit the attached driver: Aftershock logs in to existing clusters "
+            "by PLAIN or SCRAM; give a listener with one of them"
+        )
+        return
     try:
         security.given()
     except ValidationError as e:
@@ -67,6 +77,7 @@ def _made(setup: Setup) -> Iterator[str]:
         yield f"{WHERE}.acls: clients have no identity; choose a protocol with SASL, or SSL with client_certificates"
     if not security.secured:
         return
+    yield from _token_problems(setup)
     if cluster.voters:
         yield f"{WHERE}: does not go with cluster.voters; leave one of them out"
     if cluster.metadata == "zookeeper":
@@ -76,6 +87,27 @@ def _made(setup: Setup) -> Iterator[str]:
         )
     elif (security.mechanism or "").startswith("SCRAM") and line_of(cluster.kafka) < SCRAM_SINCE:
         yield f"{WHERE}.mechanism: KRaft has SCRAM since Kafka 3.5, and this is {cluster.kafka}; choose PLAIN"
+
+
+def _token_problems(setup: Setup) -> Iterator[str]:
+    cluster, security = setup.cluster, setup.cluster.security
+    if security.mechanism != OAUTHBEARER:
+        if security.token_lifetime is not None:
+            yield f"{WHERE}.token_lifetime: clients get no tokens; set mechanism: OAUTHBEARER, or leave it out"
+        return
+    where = f"{WHERE}.mechanism"
+    if cluster.driver != "process":
+        yield (
+            f"{where}: the issuer of tokens listens on this machine only, and brokers of the {cluster.driver} driver "
+            "do not reach it; choose the process driver, or SCRAM-SHA-512"
+        )
+    elif line_of(cluster.kafka) < TOKENS_SINCE:
+        yield f"{where}: Kafka {cluster.kafka} has no check of tokens of an issuer (KIP-768); choose 3.4 or later"
+    if security.token_lifetime is not None and not LEAST_TOKEN_S <= security.token_lifetime <= 86_400:
+        yield f"{WHERE}.token_lifetime: {format_duration(security.token_lifetime)} is not between 10s and 24h"
+    for place, entry in entries(setup):
+        if reason := entry.client.missing("tokens"):
+            yield f"{place}.client: {where} asks for tokens, and {reason}"
 
 
 def _lifetime_problems(security: ClusterSecurity) -> Iterator[str]:

@@ -8,11 +8,12 @@ from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.protocol import PROGRAMS, Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
-from chaos.install.jars import kafka_client_jars
+from chaos.install.jars import kafka_client_jars, resolve
 from chaos.install.java import JAVA_ENVIRONMENT
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.java import NEWEST, TRAITS
 
+JACKSON = ("com.fasterxml.jackson.core", "jackson-databind", "2.19.2")
 HEAP = 96 * 2**20
 SHARE = Path(__file__).with_name("share")
 """The program of a member of a share group, which only releases with share groups compile."""
@@ -22,10 +23,13 @@ def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch and compile what a release needs; see `Runtime`."""
     release = client.release or NEWEST
     jars = kafka_client_jars(release, on_progress)
-    programs, names = JavaPrograms(TRAITS.library, release, jars), list[Program](PROGRAMS)
+    # the library reads the answers of an issuer of tokens with it, but its artifact does not name it
+    jackson = () if TRAITS.missing("tokens", release) else tuple(sorted(resolve(*JACKSON, on_progress).glob("*.jar")))
+    programs = JavaPrograms(TRAITS.library, release, jars, more_jars=jackson)
+    names = list[Program](PROGRAMS)
     if not TRAITS.missing("share groups", release):
         main, names = "aftershock.ShareMain", [*names, "share_consumer"]
-        programs = JavaPrograms(TRAITS.library, release, jars, main, (SOURCES, SHARE))
+        programs = JavaPrograms(TRAITS.library, release, jars, main, (SOURCES, SHARE), jackson)
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP)
     return Installed(TRAITS.library, dict.fromkeys(names, command), JAVA_ENVIRONMENT)
 

@@ -6,6 +6,7 @@ from chaos.cluster.brokers import startup
 from chaos.cluster.brokers.jvm import Job
 from chaos.cluster.process.clocks import NodeClocks
 from chaos.cluster.process.disks import NodeDisks
+from chaos.cluster.secured.issuer_process import java_flags
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import Progress
 from chaos.preload import build, meter
@@ -21,7 +22,7 @@ def prepare(spec: ClusterSpec, on_progress: Progress) -> None:
 
 
 class Preloads(NodeClocks, NodeDisks):
-    """The part of the process driver that starts nodes with libraries and agents."""
+    """The part of the process driver that starts nodes with libraries, agents and options."""
 
     def _note_preloads(self, spec: ClusterSpec) -> None:
         self.state.clocks, self.state.disks = spec.clocks, spec.disks
@@ -29,4 +30,5 @@ class Preloads(NodeClocks, NodeDisks):
 
     def _job(self, node: int) -> Job:
         env = build.environment(*self.clock_preloads(node), *self.disk_preloads(node))
-        return startup.job(self.run, node, self.state.heap_bytes, env, self.disk_flags(node))
+        flags = (*self.disk_flags(node), *java_flags(self.state.client_security))
+        return startup.job(self.run, node, self.state.heap_bytes, env, flags)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from chaos.cluster.secured import issuer_process
 from chaos.cluster.secured.certificates import VALID, Authority, write_secret
 from chaos.cluster.secured.settings import (
     CA,
@@ -21,7 +22,7 @@ from chaos.cluster.secured.settings import (
     STORE,
     TRUSTED,
 )
-from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
 from chaos.run.directory import Run
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -60,6 +61,7 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
         write_secret(shared / f"{name}.pem", certificate)
         write_secret(shared / f"{name}.key", key)
         write_secret(shared / f"{name}.password", new_password().encode())
+    issuer_process.write_files(shared, security)
     login = f"plain={_PLAIN} required {_users(shared, security)};\n"
     names = [*hosts]
     for home in homes.values():
@@ -110,6 +112,8 @@ def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | No
     if security.tls:
         fields["ca"] = str(shared / TRUSTED)
     if security.sasl:
+        if mechanism == OAUTHBEARER:
+            fields["token_endpoint"] = security.token_endpoint
         fields |= {"mechanism": mechanism, "username": name, "password": f"file:{shared / f'{name}.password'}"}
     return Security.model_validate(fields)
 

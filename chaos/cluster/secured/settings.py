@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chaos.kafka.security import ClusterSecurity
+from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, SecurityFields
 from chaos.kafka.settings import Scalar
 
 FOLDER = "secrets"
@@ -19,10 +19,16 @@ NODE, PLATFORM, CLIENT = "aftershock-node", "aftershock", "client"
 LISTENER = "listener.name.client"
 """The prefix of the settings of the clients' listener."""
 PLATFORM_MECHANISM = "PLAIN"
+ISSUER_KEY, TOKEN_LIFETIME = "issuer.key", "token.lifetime"
+"""The files of the key of an issuer, and of the seconds for which a token is valid."""
+AUDIENCE = "kafka"
+"""The audience of tokens."""
 
 _PEERS = ("PEERS", "CONTROLLER")
 _FILES = "org.apache.kafka.common.config.provider.FileConfigProvider"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_TOKENS = "org.apache.kafka.common.security.oauthbearer"
+_VALIDATOR = f"{_TOKENS}.OAuthBearerValidatorCallbackHandler"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -61,7 +67,26 @@ def security_settings(security: ClusterSecurity, clients: bool = True) -> dict[s
         for mechanism in mechanisms:
             if mechanism.startswith("SCRAM"):
                 settings[f"{LISTENER}.{mechanism.lower()}.sasl.jaas.config"] = f"{_SCRAM} required;"
+        if security.mechanism == OAUTHBEARER:
+            settings |= _token_settings(security)
     return settings
+
+
+def _token_settings(security: ClusterSecurity) -> dict[str, Scalar]:
+    """Return the settings with which a broker checks tokens by the keys of their issuer (KIP-768)."""
+    issuer = issuer_url(security)
+    return {
+        f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{_TOKENS}.OAuthBearerLoginModule required;",
+        f"{LISTENER}.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
+        "sasl.oauthbearer.jwks.endpoint.url": f"{issuer}/jwks",
+        "sasl.oauthbearer.expected.issuer": issuer,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+
+
+def issuer_url(security: SecurityFields) -> str:
+    """Return the address of the issuer that Aftershock started."""
+    return str(security.token_endpoint).removesuffix("/token")
 
 
 def certificate_user(name: str) -> str:

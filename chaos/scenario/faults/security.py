@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.kafka.security import OAUTHBEARER
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
 
@@ -54,3 +55,20 @@ class CredentialChange(FaultSpec):
                 f"{where}: {self.kind} needs a SCRAM mechanism, such as SCRAM-SHA-512: brokers read the passwords of "
                 f"{security.mechanism} only when they start"
             )
+
+
+class IssuerStop(FaultSpec):
+    """Stop the issuer of tokens; healed by a start with the same key.
+
+    Clients get no new tokens. Their connections live on until the session of the login ends: with the token, if the
+    brokers have `connections.max.reauth.ms`, or after that time if it is shorter. Brokers keep the keys that they know.
+    """
+
+    targets = frozenset({"all_brokers"})
+    breaks_brokers = False
+    kind: Literal["issuer.stop"]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the clients get tokens."""
+        if setup.attached or setup.cluster.security.mechanism != OAUTHBEARER:
+            yield f"{where}: {self.kind} needs cluster.security with mechanism OAUTHBEARER for an issuer"

@@ -61,7 +61,8 @@ TRAITS = Traits(
         "commit outcomes",
         "automatic commit outcomes",
         *OWN_POSITIONS,
-    ),
+    )
+    | {"tokens": "1.9.0"},
     lacks={"idempotent results": "its programs write a result for each record that they read"},
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,

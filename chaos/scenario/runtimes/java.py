@@ -92,7 +92,7 @@ TRAITS = Traits(
         "commit outcomes",
         *OWN_POSITIONS,
     )
-    | {"KIP-848": "4.0.0", "share groups": "4.2.0"},
+    | {"KIP-848": "4.0.0", "share groups": "4.2.0", "tokens": "3.4.0"},
     lacks={
         "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",

@@ -60,6 +60,7 @@ Ability = Literal[
     "automatic commits in assign mode",
     "commits on checkpoints",
     "encrypted keys",
+    "tokens",
     "send outcomes",
     "commit outcomes",
     "automatic commit outcomes",
@@ -84,7 +85,10 @@ SENDING: tuple[Ability, ...] = (
 )
 """What a producer can do if the answer to each record reaches its program, not only the library as in Flink."""
 
-ELSEWHERE: Mapping[Ability, str] = {"share groups": "only the Java client has KafkaShareConsumer; set client: java"}
+ELSEWHERE: Mapping[Ability, str] = {
+    "share groups": "only the Java client has KafkaShareConsumer; set client: java",
+    "tokens": "its programs get none from an issuer; set client: confluent or java, or choose SCRAM-SHA-512",
+}
 """What another runtime can do, by what it is."""
 
 Role = Literal["producer", "consumer"]

@@ -57,6 +57,16 @@ def test_the_listeners_have_protocols_and_no_setting_has_a_secret() -> None:
     assert not any("ssl" in key or "sasl" in key or "authorizer" in key for key in plain)
 
 
+def test_brokers_check_tokens_by_the_keys_of_the_issuer() -> None:
+    security = ClusterSecurity(protocol="SASL_SSL", mechanism="OAUTHBEARER", token_endpoint="http://127.0.0.1:7/token")
+    found = broker_settings(ClusterSpec(2, security=security), 1, on_this_host([11, 12], [21, 22], [31, 32]))
+    assert found["listener.name.client.sasl.enabled.mechanisms"] == "PLAIN,OAUTHBEARER"
+    assert found["sasl.oauthbearer.jwks.endpoint.url"] == "http://127.0.0.1:7/jwks"
+    assert found["sasl.oauthbearer.expected.issuer"] == "http://127.0.0.1:7"
+    handler = found["listener.name.client.oauthbearer.sasl.server.callback.handler.class"]
+    assert handler == "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+
+
 def test_credentials_are_files_of_their_owner_and_references_name_them(tmp_path: Path) -> None:
     run = Run.create(tmp_path, "r")
     homes = {node: run.brokers / str(node) for node in (1, 2)}
@@ -229,6 +239,46 @@ def test_a_run_shows_its_secrets_nowhere_and_a_refused_send_has_failed(tmp_path:
     assert refused and {(row["outcome"], row["error"]) for row in refused} == {("fail", "TOPIC_AUTHORIZATION_FAILED")}
     java = {row["outcome"] for row in sends if row["producer"] == "shop/1" and row["outcome"] != "ok"}
     assert java == {"unknown"}, "an earlier attempt of an idempotent producer may have been written"
+
+
+TOKENS = """
+title: records with tokens, which are renewed while the issuer is up, down and up
+cluster:
+  brokers: 1
+  security: {protocol: SASL_SSL, mechanism: OAUTHBEARER, token_lifetime: 10s, acls: true}
+  config: {connections.max.reauth.ms: 60000}
+topics: [{name: orders, partitions: 2, replication_factor: 1}]
+producers:
+  - {name: shop, topic: orders, rate: 100/s, records: 1000, outlast_faults: true}
+  - {name: java, topic: orders, client: java, rate: 100/s, records: 1000, outlast_faults: true}
+consumers:
+  - {mode: subscribe, name: billing, group: billing, topics: [orders], config: {auto.offset.reset: earliest}}
+faults:
+  - name: stop
+    kind: issuer.stop
+    target: {all_brokers: true}
+    when: {acked: 500}
+    heal: {when: {after: stop.proven + 2s}}
+"""
+HEADER = "eyJhbGciOiJSUzI1NiI"
+"""The beginning of every token of the issuer."""
+
+
+@pytest.mark.kafka
+def test_a_run_with_tokens_shows_neither_them_nor_the_keys_of_their_issuer(tmp_path: Path) -> None:
+    file, runs = tmp_path / "mine.yaml", tmp_path / "runs"
+    file.write_text(TOKENS)
+    with Secrets(runs) as secrets, Watch() as watch:
+        ended = chaos("run", file, "--json", "--runs-dir", runs)
+    assert (ended.code, ended.result["verdict"]) == (0, "pass"), ended.result["sentence"]
+    assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["stop"]
+    (run,) = (path for path in runs.iterdir() if path.is_dir())
+    assert left_running(tmp_path) == [] and not (run / "brokers").exists()
+    assert secrets.modes == {0o600} and len(secrets.texts) > SECRETS
+    for secret in (*secrets.texts, HEADER):
+        assert files_with(tmp_path, secret) == []
+        assert [line for line in watch.arguments if secret.encode() in line] == []
+        assert secret not in ended.out and secret not in ended.err
 
 
 @pytest.mark.kafka

@@ -182,3 +182,46 @@ def test_certificates_and_passwords_change_only_where_there_are_some(
 )
 def test_certificates_and_passwords_of_a_secured_cluster_change(faults: str) -> None:
     assert parse(cluster(SCRAM, "", faults), "t.yaml").faults
+
+
+TOKENS = "protocol: SASL_SSL, mechanism: OAUTHBEARER"
+
+
+@pytest.mark.parametrize(
+    ("security", "more", "faults", "message"),
+    [
+        (TOKENS, ", driver: docker", "", "the issuer of tokens listens on this machine only"),
+        (TOKENS, ", kafka: 3.3.2", "", "Kafka 3.3.2 has no check of tokens of an issuer"),
+        (f"{TOKENS}, token_lifetime: 5s", "", "", "token_lifetime: 5s is not between 10s and 24h"),
+        (f"{SCRAM}, token_lifetime: 60s", "", "", "token_lifetime: clients get no tokens"),
+        (f"{TOKENS}, token_endpoint: 'http://h/token'", "", "", "token_endpoint: does not fit the process driver"),
+        (
+            f"{TOKENS}, username: me, password: 'env:X', token_endpoint: 'http://h/token'",
+            ", driver: attached, bootstrap: 'b:1'",
+            "",
+            "OAUTHBEARER does not fit the attached driver",
+        ),
+        (SCRAM, "", fault("issuer.stop"), "issuer.stop needs cluster.security with mechanism OAUTHBEARER"),
+        (TOKENS, "", fault("credential.change"), "needs a SCRAM mechanism"),
+    ],
+)
+def test_tokens_need_an_issuer_that_brokers_reach(security: str, more: str, faults: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        parse(cluster(security, more, faults), "t.yaml")
+
+
+def test_clients_that_get_no_tokens_are_refused() -> None:
+    assert parse(cluster(TOKENS, "", fault("issuer.stop")), "t.yaml").cluster.security.secured
+    written = cluster(TOKENS)
+    for client, message in (
+        (
+            "franz-go",
+            r"producers\[0\].client: cluster.security.mechanism asks for tokens, and its programs get none",
+        ),
+        ("java:2.8.2", "kafka-clients has it from 3.4.0 on, not in 2.8.2"),
+    ):
+        entry = f"producers: [{{name: shop, topic: orders, client: '{client}'}}]"
+        with pytest.raises(ScenarioError, match=message):
+            parse(written.replace("producers: [{name: shop, topic: orders}]", entry), "t.yaml")
+    entry = "producers: [{name: shop, topic: orders, client: java}]"
+    assert parse(written.replace("producers: [{name: shop, topic: orders}]", entry), "t.yaml")

@@ -16,6 +16,7 @@ import org.apache.kafka.common.utils.AppInfoParser;
 final class Settings {
     private static final String ASSIGNORS = "partition.assignment.strategy";
     private static final String PACKAGE = "org.apache.kafka.clients.consumer.";
+    private static final String TOKENS = "org.apache.kafka.common.security.oauthbearer.";
     private static final Map<String, String> CLASSES = Map.of(
             "range", PACKAGE + "RangeAssignor",
             "roundrobin", PACKAGE + "RoundRobinAssignor",
@@ -56,16 +57,37 @@ final class Settings {
         if (protocol.startsWith("SASL_")) {
             String mechanism = security.text("mechanism");
             settings.put("sasl.mechanism", mechanism);
-            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
-            settings.put(
-                    "sasl.jaas.config",
-                    String.format(
-                            "org.apache.kafka.common.security.%s required username=%s password=%s;",
-                            module, quoted(security.text("username")), quoted(secret(security.text("password")))));
+            if (mechanism.equals("OAUTHBEARER")) {
+                getTokens(settings, security);
+            } else {
+                logIn(settings, security, mechanism);
+            }
         }
         if (protocol.endsWith("SSL")) {
             encrypt(settings, security);
         }
+    }
+
+    private static void logIn(Properties settings, Spec security, String mechanism) throws IOException {
+        String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+        settings.put(
+                "sasl.jaas.config",
+                String.format(
+                        "org.apache.kafka.common.security.%s required username=%s password=%s;",
+                        module, quoted(security.text("username")), quoted(secret(security.text("password")))));
+    }
+
+    /** Sets that the library gets tokens from an issuer (KIP-768), which a property of the JVM has to allow. */
+    private static void getTokens(Properties settings, Spec security) throws IOException {
+        String endpoint = security.text("token_endpoint");
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", endpoint);
+        settings.put("sasl.login.callback.handler.class", TOKENS + "OAuthBearerLoginCallbackHandler");
+        settings.put("sasl.oauthbearer.token.endpoint.url", endpoint);
+        settings.put(
+                "sasl.jaas.config",
+                String.format(
+                        "%sOAuthBearerLoginModule required clientId=%s clientSecret=%s;",
+                        TOKENS, quoted(security.text("username")), quoted(secret(security.text("password")))));
     }
 
     private static void encrypt(Properties settings, Spec security) throws IOException {
