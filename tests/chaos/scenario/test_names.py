@@ -47,8 +47,8 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 OTHER_TEXTS = {
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
     "Cluster": {"kafka", "bootstrap", "config", "racks", "features"},
-    "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
-    "ClusterSecurity": {"username", "password", "ca", "certificate", "key", "key_password"},
+    "Security": {"username", "password", "ca", "certificate", "key", "key_password", "token_endpoint"},
+    "ClusterSecurity": {"username", "password", "ca", "certificate", "key", "key_password", "token_endpoint"},
     "Expect": {"client_errors"},
     "_Contract": {"client_errors"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
