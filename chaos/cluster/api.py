@@ -10,7 +10,6 @@ Every driver guarantees:
 - Nothing outlives its run: when the owner of a run is gone, or the deadline has passed, everything of the run is ended,
   even if the platform itself was killed. `destroy` can be called any number of times, and keeps the logs.
 - It never touches a process of another run, even if that process reuses a process ID.
-Drivers: `process` (JVMs on this machine), `docker` (containers), `attached` (an existing cluster).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.cluster.clocks import SetClock
 from chaos.cluster.disks import LimitDisk, SlowDisk
+from chaos.cluster.migration import Migrate
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -298,8 +298,8 @@ CAPABILITIES: dict[str, type] = {
     "change_release": ChangeRelease,
     "set_clock": SetClock,
     "slow_disk": SlowDisk,
+    "migrate": Migrate,
 }
-
 
 C = TypeVar("C")
 

@@ -224,16 +224,7 @@ def write_cluster(
     cluster_id = "" if zookeeper else new_id()
 
     def write(node: int, host: str, port: int, settings: dict[str, str]) -> NodeState:
-        startup.write_files(run, node, settings, release, cluster_id)
-        log = log_of(run, startup.role(node)).relative_to(run.path)
-        return NodeState(
-            id=node,
-            kafka=spec.kafka,
-            host=host,
-            port=port,
-            log=str(log),
-            data=str((startup.home(run, node) / "data").relative_to(run.path)),
-        )
+        return write_node(run, spec, node, (host, port), settings, release, cluster_id)
 
     server = zookeeper.address if zookeeper else None
     brokers = [
@@ -259,6 +250,28 @@ def write_cluster(
     return cluster_state
 
 
+def write_node(
+    run: Run,
+    spec: ClusterSpec,
+    node: int,
+    address: tuple[str, int],
+    settings: dict[str, str],
+    release: Release,
+    cluster_id: str,
+) -> NodeState:
+    """Write the files of a node, and return its state."""
+    startup.write_files(run, node, settings, release, cluster_id)
+    host, port = address
+    return NodeState(
+        id=node,
+        kafka=spec.kafka,
+        host=host,
+        port=port,
+        log=str(log_of(run, startup.role(node)).relative_to(run.path)),
+        data=str((startup.home(run, node) / "data").relative_to(run.path)),
+    )
+
+
 def _hosts(endpoints: Sequence[BrokerEndpoints], controllers: Mapping[int, ControllerEndpoints]) -> list[str]:
     """Return the hosts at which nodes, clients and the platform reach the nodes."""
     listeners = [a for e in endpoints for a in (f"{e.host}:", e.controller, e.peers) if a]
@@ -268,7 +281,7 @@ def _hosts(endpoints: Sequence[BrokerEndpoints], controllers: Mapping[int, Contr
 
 def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
     """Return a client port for each broker, then `more` other ports. Raises `MachineError` if a fixed port is taken."""
-    fixed, excluded = spec.fixed_ports(), _ports_of_other_runs()
+    fixed, excluded = spec.fixed_ports(), ports_in_use()
     if fixed is None:
         return free_ports(spec.brokers + more, but=excluded)
     for port in fixed:
@@ -280,12 +293,12 @@ def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
     return [*fixed, *free_ports(more, but={*fixed, *excluded})]
 
 
-def _ports_of_other_runs() -> set[int]:
-    """Return the ports of live runs, including brokers that are down: these return to their ports."""
+def ports_in_use() -> set[int]:
+    """Return the ports of all live runs, including brokers that are down: these return to their ports."""
     ports: set[int] = set()
     for run_dir in {p.run_dir for p in find_marked()}:
         with contextlib.suppress(RunDirError):  # nothing is deployed yet, or the directory was removed
             other = state.load(Run(run_dir))
             ports |= {p for b in other.nodes for p in (b.port, b.controller_port, *b.behind) if p is not None}
-            ports |= {other.zookeeper.port} if other.zookeeper else set()
+            ports |= {server.port for server in (other.zookeeper, other.former_zookeeper) if server}
     return ports

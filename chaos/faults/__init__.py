@@ -25,6 +25,8 @@ from chaos.faults import (  # noqa: F401
     controllers,
     deletion,
     issuer,
+    migration,
+    migration_rollback,
     network,
     producers,
     quorum,

@@ -16,9 +16,11 @@ from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.faults.migration import MigrationProvision
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault, promise_problems
 from chaos.scenario.hints import nearest
+from chaos.scenario.migration_rules import can_migrate
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration
@@ -159,6 +161,20 @@ class Scenario(Setup):
     def later_releases(self) -> list[str]:
         """The releases of brokers that faults change to, each once."""
         return list(dict.fromkeys(f.to for f in self.faults if isinstance(f, ReleaseChange)))
+
+    @property
+    def quorums(self) -> int:
+        """The number of quorums of dedicated controllers, one after the other: deployed, or provisioned to migrate."""
+        provisioned = sum(isinstance(f, MigrationProvision) for f in self.faults)
+        return provisioned + (self.cluster.controllers is not None)
+
+    @property
+    def migrated_releases(self) -> list[str]:
+        """The releases of brokers that may migrate their metadata from ZooKeeper to KRaft; none without such a fault."""
+        if not any(isinstance(f, MigrationProvision) for f in self.faults):
+            return []
+        releases = dict.fromkeys([self.cluster.kafka, *self.later_releases])
+        return [release for release in releases if can_migrate(release)]
 
     @property
     def deleted_topics(self) -> frozenset[str]:

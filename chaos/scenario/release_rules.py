@@ -14,8 +14,18 @@ from chaos.cluster.settings import (
     line_of,
 )
 from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.migration import MigrationStep
 from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, ClusterUpgrade, ReleaseChange
 from chaos.scenario.hints import nearest
+from chaos.scenario.migration_rules import (
+    KRAFT,
+    beside_problems,
+    release_change_problem,
+    start_state,
+    state_after,
+    step_problems,
+    under_way,
+)
 from chaos.scenario.setup import Setup
 
 LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(5))]
@@ -32,6 +42,13 @@ class Timeline:
 
     releases: dict[int, str]
     final: tuple[int, int]
+    migration: str
+    """How far a migration to KRaft is, see `chaos.scenario.migration_rules`."""
+
+    @property
+    def zookeeper(self) -> bool:
+        """Whether the brokers keep their metadata in ZooKeeper."""
+        return self.migration != KRAFT
 
     def target(self, fault: FaultSpec) -> list[int]:
         """Return the brokers that a fault targets."""
@@ -41,13 +58,15 @@ class Timeline:
 def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield what is wrong with changes of releases and features. They take place in the order of the scenario."""
     yield from _start_problems(setup)
+    yield from beside_problems(faults)
     kafka = setup.cluster.kafka
     controllers = [CONTROLLERS] if setup.cluster.controllers else []
-    now = Timeline(dict.fromkeys([*controllers, *range(1, setup.cluster.brokers + 1)], kafka), line_of(kafka))
+    releases = dict.fromkeys([*controllers, *range(1, setup.cluster.brokers + 1)], kafka)
+    now = Timeline(releases, line_of(kafka), start_state(setup))
     former: FaultSpec | None = None
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
-        if not isinstance(fault, ReleaseChange | ClusterFinalize):
+        if not isinstance(fault, ReleaseChange | ClusterFinalize | MigrationStep):
             continue
         if former is not None and former.name not in _awaited(fault, faults):
             yield (
@@ -55,6 +74,15 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
                 f"let it begin afterwards, such as after: {former.name}.proven"
             )
         former = fault
+        if isinstance(fault, MigrationStep):
+            yield from step_problems(setup, where, fault, now.migration, set(now.releases.values()), now.final)
+            now.migration = state_after(fault, now.migration)
+            if now.migration == KRAFT:
+                now.releases[CONTROLLERS] = next(iter(now.releases.values()))
+            continue
+        if under_way(now.migration):
+            yield release_change_problem(where, fault.kind)
+            continue
         if isinstance(fault, ClusterFinalize):
             yield from _finalize_problems(setup, where, fault, now)
             continue
@@ -84,11 +112,11 @@ def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline
         yield f"{where}.to: {to} is older than {max(present, key=_numbers)}, which brokers run; use cluster.downgrade"
     elif isinstance(fault, ClusterDowngrade) and any(_numbers(to) > _numbers(p) for p in present):
         yield f"{where}.to: {to} is newer than {min(present, key=_numbers)}, which brokers run; use cluster.upgrade"
-    elif setup.cluster.metadata == "zookeeper" and line >= ZOOKEEPER_BEFORE:
+    elif now.zookeeper and line >= ZOOKEEPER_BEFORE:
         yield (
             f"{where}.to: {to} has no ZooKeeper mode, and the brokers keep their metadata in ZooKeeper; "
-            f"choose a release before {_text(ZOOKEEPER_BEFORE)}, or a cluster with metadata: kraft "
-            f"from {_text(KRAFT_SINCE)} on"
+            f"migrate to KRaft before (migration.*), choose a release before {_text(ZOOKEEPER_BEFORE)}, "
+            f"or a cluster with metadata: kraft from {_text(KRAFT_SINCE)} on"
         )
     elif isinstance(fault, ClusterDowngrade):
         yield from _downgrade_problems(setup, where, fault, now)
@@ -103,7 +131,7 @@ def _downgrade_problems(setup: Setup, where: str, fault: ClusterDowngrade, now: 
         )
     elif fault.refused and not refused:
         yield f"{where}.refused: {fault.to} is not refused, because only the features of {final} are final"
-    elif fault.refused and setup.cluster.controllers:
+    elif fault.refused and CONTROLLERS in now.releases:
         yield (
             f"{where}.refused: dedicated controllers refuse an older broker, and its log does not name the reason; "
             "leave cluster.controllers out, so that each broker is a controller too"
@@ -128,14 +156,14 @@ def _finalize_problems(setup: Setup, where: str, fault: ClusterFinalize, now: Ti
         yield f"{where}: the nodes run {' and '.join(releases)}; upgrade all of them before, by all_brokers: true"
     elif not fault.features and lines == {now.final}:
         yield f"{where}: the features of {_text(now.final)} are final already; upgrade before, or name features"
-    yield from _feature_problems(setup, f"{where}.features", fault.features)
+    yield from _feature_problems(now.zookeeper, f"{where}.features", fault.features)
     if len(lines) == 1 and (not fault.features or METADATA_VERSION in fault.features):
         now.final = lines.pop()
 
 
-def _feature_problems(setup: Setup, where: str, features: Iterable[str]) -> Iterator[str]:
+def _feature_problems(zookeeper: bool, where: str, features: Iterable[str]) -> Iterator[str]:
     for name in features:
-        if setup.cluster.metadata == "zookeeper":
+        if zookeeper:
             yield f"{where}: with ZooKeeper there are none; leave it out"
         elif name not in FEATURES:
             yield f"{where}: {name!r} is no feature{nearest(name, FEATURES)} ({', '.join(FEATURES)})"
@@ -144,7 +172,7 @@ def _feature_problems(setup: Setup, where: str, features: Iterable[str]) -> Iter
 def _start_problems(setup: Setup) -> Iterator[str]:
     """Yield what is wrong with the features of a new cluster."""
     cluster = setup.cluster
-    yield from _feature_problems(setup, "cluster.features", cluster.features)
+    yield from _feature_problems(cluster.metadata == "zookeeper", "cluster.features", cluster.features)
     if METADATA_VERSION in cluster.features:
         yield f"cluster.features: {METADATA_VERSION} is that of the release; begin with an older one, and upgrade"
     elif cluster.features and line_of(cluster.kafka) < FEATURES_SINCE:

@@ -17,8 +17,8 @@ from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, preloads, zookeeper
+from chaos.cluster.process.migration import Migrations
 from chaos.cluster.process.preloads import Preloads
-from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
@@ -37,7 +37,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
-class ProcessCluster(ReleaseChanges, Preloads):
+class ProcessCluster(Migrations, Preloads):
     """The brokers of one run, each a JVM on this machine.
 
     All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
@@ -63,7 +63,8 @@ class ProcessCluster(ReleaseChanges, Preloads):
     def _create(cls, deployment: Deployment, release: Release) -> Self:
         cluster = cls(deployment.run, create_layout(deployment, release), release)
         cluster._note_preloads(deployment.spec)
-        cluster._start_zookeeper()
+        if cluster.state.zookeeper is not None:
+            cluster._start_server(cluster.state.zookeeper)
         return cluster
 
     def broker_alive(self, broker: int) -> bool:
@@ -114,7 +115,7 @@ class ProcessCluster(ReleaseChanges, Preloads):
     def wipe_disk(self, broker: int) -> None:
         """Replace the disk of a broker by an empty, formatted one. Raises `ClusterError` while the broker runs."""
         data = self._unused_data(broker)
-        storage = self._release_of(broker).storage
+        storage = None if self.in_zookeeper_mode(broker) else self._release_of(broker).storage
         shutil.rmtree(data)
         if storage is None:  # with ZooKeeper, a broker creates its files
             data.mkdir()
@@ -174,8 +175,8 @@ class ProcessCluster(ReleaseChanges, Preloads):
 
     def end_brokers(self) -> None:
         """End all nodes, ZooKeeper and the switch, and remove their data; clients and reaper continue."""
-        server = self.state.zookeeper
-        processes = [*(n.process for n in self.state.nodes), server.process if server else None, self.state.switch]
+        servers = filter(None, [self.state.zookeeper, self.state.former_zookeeper])
+        processes = [*(n.process for n in self.state.nodes), *(s.process for s in servers), self.state.switch]
         for identity in filter(None, processes):
             process.kill(identity)
         self._reap()
@@ -185,18 +186,6 @@ class ProcessCluster(ReleaseChanges, Preloads):
         """Do what every cluster does, and reap the child processes."""
         super().destroy()
         self._reap()
-
-    def _start_zookeeper(self) -> None:
-        """Start the ZooKeeper server; do nothing in KRaft mode."""
-        server = self.state.zookeeper
-        if server is None:
-            return
-        spawned = zookeeper.start(self._prepared(self.state.kafka), self.run, self.state.owner)
-        self._children.append(spawned.popen)
-        with self._lock:
-            server.process = spawned.identity
-            self.state.save(self.run.cluster)
-        zookeeper.wait_ready(self.run, server, startup.READY_TIMEOUT_S)
 
     def _data(self, broker: int) -> Path:
         return startup.home(self.run, broker) / "data"

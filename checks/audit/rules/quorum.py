@@ -10,7 +10,7 @@ from chaos.scenario.model import Scenario
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.observed import Observed
 from checks.audit.findings import Finding
-from checks.audit.rules.rule import Rule, RunData, present, unless
+from checks.audit.rules.rule import Rule, RunData, present
 
 SCOPE = "controllers"
 FETCH_TIMEOUT_MS = 2000
@@ -81,6 +81,13 @@ def _fetch_timeout_ms(scenario: Scenario) -> int:
     return int(str(scenario.cluster.config.get("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)))
 
 
+def _inapplicable(scenario: Scenario) -> str:
+    """Return why the rule does not apply; empty if it does. A new quorum begins at the first epoch."""
+    if scenario.quorums > 1:
+        return "the run has several quorums, one after the other"
+    return "" if scenario.quorums else "the cluster has no dedicated controllers"
+
+
 def _explain(f: Finding, e: dict[str, Any], c: RunData) -> str:
     if e["epoch"] == e["other_epoch"]:
         return f"controllers {e['controller']} and {e['other']} were both active in epoch {e['epoch']}"
@@ -96,7 +103,7 @@ RULES = {
         examines=(TERMS,),
         explain=_explain,
         scopes=lambda topics, readers: [SCOPE],
-        inapplicable=unless(lambda s: s.cluster.controllers is not None, "the cluster has no dedicated controllers"),
+        inapplicable=_inapplicable,
         needs_clock=True,
         run=competing_controllers,
     )

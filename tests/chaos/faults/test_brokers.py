@@ -26,7 +26,7 @@ class Cluster:
 
     def __init__(self, refuses=()):
         self.refuses, self.down, self.paused, self.operations = set(refuses), set(), set(), []
-        self.state = SimpleNamespace(driver="process")
+        self.state = SimpleNamespace(driver="process", zookeeper=None)
 
     def _do(self, operation, broker):
         self.operations.append((operation, broker))

@@ -60,7 +60,9 @@ def four(monkeypatch: pytest.MonkeyPatch) -> Quorum:
 def world_of(four: Quorum) -> Any:
     cluster: Any = Cluster()
     cluster.controller_ids = (101, 102, 103, 104)
-    cluster.state = SimpleNamespace(node=lambda node: SimpleNamespace(quorum=f"h:{node}", address="platform:1"))
+    cluster.state = SimpleNamespace(
+        zookeeper=None, node=lambda node: SimpleNamespace(quorum=f"h:{node}", address="platform:1")
+    )
     kafka = SimpleNamespace(
         controller=lambda: (four.leader, four.epoch),
         quorum=lambda: SimpleNamespace(ends=dict.fromkeys(four.voters, END)),
