@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from chaos.cluster.api import able
+from chaos.cluster.api import Kill, able
 from chaos.cluster.migration import Migrate
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import migration_state as reported
@@ -16,18 +17,20 @@ from chaos.faults.migration_steps import COPY_TIMEOUT_S, Roll
 from chaos.faults.targets import start_down
 from chaos.faults.upgrades import describe, named
 from chaos.scenario.faults import migration as specs
+from chaos.wait import wait_until
 
-REFUSED = r"(?i)BROKER_ID_NOT_REGISTERED|does not support registering zk brokers"
+REFUSED = r"Unable to register broker \d+ because the controller returned error BROKER_ID_NOT_REGISTERED"
+"""The line of a broker that asks the controllers to register it with ZooKeeper, which they no longer do."""
+REFUSAL_TIMEOUT_S = 120.0
 
 
 class MigrationRollback(Roll[specs.MigrationRollback], spec=specs.MigrationRollback):
     """The way back. Proof: each broker describes ZooKeeper and no migration, and ZooKeeper names one as the controller.
 
-    The controllers are gone, and so is the progress of the migration in ZooKeeper. With `refused: true`: the broker is
-    down, and its log, or that of a controller, names the refusal.
+    The controllers are gone, and so is the progress of the migration in ZooKeeper. With `refused: true`: the broker
+    logged that the controllers refused to register it, and is down.
     """
 
-    _refusal = ""
     _entered: bool
     """Whether brokers had begun to migrate."""
 
@@ -68,25 +71,34 @@ class MigrationRollback(Roll[specs.MigrationRollback], spec=specs.MigrationRollb
         )
 
     def _try(self, world: World) -> str:
-        """Start the first broker as before the switch. Raises `FaultError` if it gets ready."""
+        """Start the first broker as before the switch, until it is refused. Raises `FaultError` if it gets ready."""
         cluster, broker = able(world.cluster, Migrate), world.cluster.broker_ids[0]
         self._begin(world)
         self.resolved = f"broker {broker}"
         cluster.lend_zookeeper(True)
-        try:
-            self._restart(broker, "migration", world)
-        except ClusterError as e:
-            self._refusal = str(e)
-            return f"broker {broker} in migration mode instead of KRaft mode: {e}"
-        raise FaultError(f"broker {broker} runs with ZooKeeper, which should have been refused")
+        with ThreadPoolExecutor(1) as pool:
+            start = pool.submit(self._restart, broker, "migration", world)
+            why = f"broker {broker} is neither ready nor refused"
+            wait_until(lambda: start.done() or self._refusal(world), REFUSAL_TIMEOUT_S, why, error=FaultError)
+            if not start.done():  # it would go on to ask the controllers
+                able(world.cluster, Kill).kill_broker(broker)
+            failure = start.exception()
+        if failure is None:
+            raise FaultError(f"broker {broker} runs with ZooKeeper, which should have been refused")
+        if not isinstance(failure, ClusterError):
+            raise failure
+        return f"started broker {broker} in migration mode instead of KRaft mode, and ended it when it was refused"
+
+    def _refusal(self, world: World) -> str | None:
+        """Return the refusal that the broker logged since its last start."""
+        return able(world.cluster, Migrate).logged(world.cluster.broker_ids[0], REFUSED)
 
     def _refused(self, world: World) -> str | None:
         (broker,) = world.cluster.broker_ids[:1]
-        if not self._refusal or world.cluster.broker_alive(broker) or not is_gone(broker, world):
+        refusal = self._refusal(world)
+        if refusal is None or world.cluster.broker_alive(broker) or not is_gone(broker, world):
             return None
-        cluster = able(world.cluster, Migrate)
-        found = [(node, text) for node in world.cluster.node_ids if (text := cluster.logged(node, REFUSED))]
-        return f"{self.resolved} did not start: {found[0][1]}" if found else None
+        return f"the controllers refused {self.resolved}, which is down: {refusal}"
 
     def _undo(self, world: World) -> str:
         """Start what is down; after a refused attempt, as it was before."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
+
 from chaos.kafka.quorum import Belief
-from chaos.quorum_watch import Track
+from chaos.quorum_watch import QuorumWatch, Track
+from chaos.wait import wait_until
 
 
 def recorded(*answers: Belief | None) -> list[tuple[str, object]]:
@@ -48,4 +53,28 @@ def test_a_new_epoch_of_the_same_controller_ends_the_former_one() -> None:
         ("active_last", {"epoch": 3, "asked_us": 1}),
         ("active", 4),
         ("active_last", {"epoch": 4, "asked_us": 2}),
+    ]
+
+
+def test_a_controller_that_comes_later_is_watched_until_it_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    controllers: dict[int, tuple[str, int]] = {}
+    notes: list[tuple[str, str, object]] = []
+    monkeypatch.setattr("chaos.quorum_watch.EVERY_S", 0.01)
+    monkeypatch.setattr("chaos.quorum_watch.ask_controller", lambda node, link, timeout_s: Belief(node, 1))
+
+    def watched() -> set[str]:
+        return {thread.name for thread in threading.enumerate() if thread.name.startswith("quorum-watch-")}
+
+    with QuorumWatch(lambda: dict(controllers), lambda *note: notes.append(note), lambda node: None):
+        controllers[101] = ("127.0.0.1", 1)
+        wait_until(lambda: ("controller:101", "active", 101) in notes, 5, "it is not watched")
+        controllers.clear()
+        wait_until(lambda: not watched(), 5, "it is watched although it was removed")
+        controllers[102] = ("127.0.0.1", 2)
+        wait_until(lambda: ("controller:102", "active", 102) in notes, 5, "its successor is not watched")
+    assert not watched()
+    ends = [(entity, value) for entity, key, value in notes if key == "active_last"]
+    assert ends == [
+        ("controller:101", {"epoch": 101, "asked_us": 1}),
+        ("controller:102", {"epoch": 102, "asked_us": 1}),
     ]

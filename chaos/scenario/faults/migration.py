@@ -67,5 +67,6 @@ class MigrationRollback(BrokerRoll):
     to fail; healed by its start as a KRaft broker and the end of ZooKeeper.
     """
 
+    needs = BrokerRoll.needs | {"kill"}
     kind: Literal["migration.rollback"]
     refused: bool = Field(False, description="the migration is final, so the way back has to be refused")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -79,8 +81,6 @@ class Cluster(test_brokers.Cluster):
             self.znodes["/controller"] = '{"brokerid":2}'
 
     def logged(self, node, pattern):
-        import re
-
         found = re.search(pattern, self.logs.get(node, ""))
         return found.group() if found else None
 
@@ -274,17 +274,38 @@ def test_the_way_back_is_not_proven_while_a_migration_is_noted_or_a_broker_remai
     assert fault.proof(world) is None
 
 
+REFUSAL = "Unable to register broker 1 because the controller returned error BROKER_ID_NOT_REGISTERED"
+
+
 def test_a_refused_way_back_is_proven_while_the_broker_is_down_and_its_heal_starts_it(world):
+    done(world, *ALL)
+    cluster, killed = world.cluster, threading.Event()
+
+    def start(brokers):
+        if brokers == [1] and cluster.next_modes[1] == "migration":
+            cluster.logs[1] = REFUSAL
+            killed.wait(10)
+            raise ClusterError("broker 1 ended")
+        Cluster.start_brokers(cluster, brokers)
+
+    cluster.start_brokers = start
+    kill = cluster.kill_broker
+    cluster.kill_broker = lambda broker: (kill(broker), killed.set())
+    fault = build("migration.rollback", refused=True)
+    fault.inject(world)
+    assert cluster.answers, "ZooKeeper is there again"
+    assert fault.proof(world) == f"the controllers refused broker 1, which is down: {REFUSAL}"
+    fault.heal(world)
+    assert cluster.modes[1] == "kraft" and cluster.down == set() and not cluster.answers
+    assert fault.proof(world) is None, "it is up again"
+
+
+def test_a_broker_that_ends_for_another_reason_is_no_refusal(world):
     done(world, *ALL)
     world.cluster.fails = {(1, "migration")}
     fault = build("migration.rollback", refused=True)
     fault.inject(world)
     assert fault.proof(world) is None, "no log names the reason"
-    world.cluster.logs[1] = "the controller returned error BROKER_ID_NOT_REGISTERED"
-    assert fault.proof(world) == "broker 1 did not start: BROKER_ID_NOT_REGISTERED"
-    fault.heal(world)
-    assert world.cluster.modes[1] == "kraft" and world.cluster.down == set() and not world.cluster.answers
-    assert fault.proof(world) is None, "it is up again"
 
 
 def test_a_way_back_that_is_not_refused_fails(world):

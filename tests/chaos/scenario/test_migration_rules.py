@@ -60,14 +60,34 @@ def test_supported_steps_are_accepted(steps: list[str], cluster: str) -> None:
 @pytest.mark.parametrize(
     ("steps", "cluster", "message"),
     [
-        (["provision"], "kafka: 3.9.2", "faults[0]: migration.provision is for a cluster that keeps its metadata in Zoo"),
+        (
+            ["provision"],
+            "kafka: 3.9.2",
+            "faults[0]: migration.provision is for a cluster that keeps its metadata in Zoo",
+        ),
         (["provision"], "kafka: 4.3.1", "give cluster.metadata: zookeeper and a release of 3.6 to 3.9"),
         (["provision"], "kafka: 3.5.2, metadata: zookeeper", "Kafka 3.5.2 cannot migrate to KRaft in production"),
-        (["upgrade-3.9", "provision"], "kafka: 2.8.2", "with the inter.broker.protocol.version of 2.8; let cluster.finali"),
-        (["enter"], ZOOKEEPER, "migration.enter begins when migration.provision was done last; here all metadata is in Zoo"),
+        (
+            ["upgrade-3.9", "provision"],
+            "kafka: 2.8.2",
+            "with the inter.broker.protocol.version of 2.8; let cluster.finali",
+        ),
+        (
+            ["enter"],
+            ZOOKEEPER,
+            "migration.enter begins when migration.provision was done last; here all metadata is in Zoo",
+        ),
         (["provision", "switch"], ZOOKEEPER, "migration.switch begins when migration.enter was done last"),
-        (["provision", "enter", "finalize"], ZOOKEEPER, "migration.finalize begins when migration.switch was done last"),
-        (["provision", "provision"], ZOOKEEPER, "begins when all metadata is in ZooKeeper; here migration.provision was"),
+        (
+            ["provision", "enter", "finalize"],
+            ZOOKEEPER,
+            "migration.finalize begins when migration.switch was done last",
+        ),
+        (
+            ["provision", "provision"],
+            ZOOKEEPER,
+            "begins when all metadata is in ZooKeeper; here migration.provision was",
+        ),
         ([*ALL, "switch"], ZOOKEEPER, "here the metadata is in KRaft, for good"),
         (["rollback"], ZOOKEEPER, "migration.rollback begins when migration.provision was done last or"),
         ([*ALL, "rollback"], ZOOKEEPER, "faults[4]: the migration is final, so there is no way back"),
@@ -76,7 +96,11 @@ def test_supported_steps_are_accepted(steps: list[str], cluster: str) -> None:
         (["provision", "enter", "raise"], ZOOKEEPER, "cluster.finalize during a migration"),
         (["upgrade-4.3", "provision"], ZOOKEEPER, "4.3.1 has no ZooKeeper mode"),
         (["provision-1", "kill-controller"], ZOOKEEPER, "faults[1]: with 1 controllers the others are no majority"),
-        (["provision", "kill-active"], ZOOKEEPER, "faults[1].target.controller: the active controller is no broker during"),
+        (
+            ["provision", "kill-active"],
+            ZOOKEEPER,
+            "faults[1].target.controller: the active controller is no broker during",
+        ),
         (["provision", "kill-follower"], ZOOKEEPER, "with ZooKeeper only one broker is a controller"),
         (["provision"], f"{ZOOKEEPER}, driver: docker", "which the docker driver does not support"),
     ],
