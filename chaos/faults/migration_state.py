@@ -43,8 +43,12 @@ def controlling(world: World) -> int | None:
 
 
 def progress(world: World) -> dict[str, Any] | None:
-    """Return the progress of the migration as ZooKeeper has it; None if it has none."""
-    return _znode(PROGRESS, world)
+    """Return the progress of the migration as ZooKeeper has it; None if no metadata is copied.
+
+    Controllers that wait for the brokers write it, too, without an offset.
+    """
+    found = _znode(PROGRESS, world)
+    return found if found and found["kraft_metadata_offset"] >= 0 else None
 
 
 def leaders(world: World) -> dict[TopicPartition, Leader]:
