@@ -25,7 +25,7 @@ class Cluster:
     """Nodes that report their times. `deaf`: those that delay nothing. `lazy_s`: time that they lose anyway."""
 
     def __init__(self) -> None:
-        self.state = SimpleNamespace(driver="fake")
+        self.state = SimpleNamespace(driver="fake", zookeeper=None)
         self.controller_ids = [101]
         self.broker_ids = [1, 2, 3]
         self.delays = dict.fromkeys((1, 2, 3, 101), FAST)
