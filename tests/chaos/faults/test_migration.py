@@ -105,7 +105,8 @@ def world(monkeypatch) -> World:
 
     def metadata():
         listed = {b: address for b, address in whole.brokers.items() if b not in cluster.down}
-        return test_brokers.Metadata(listed, {ORDERS: PartitionState(1, cluster.epoch, (1, 2, 3), (1, 2, 3))})
+        leader = 2 if 1 in cluster.down else 1
+        return test_brokers.Metadata(listed, {ORDERS: PartitionState(leader, cluster.epoch, (1, 2, 3), (1, 2, 3))})
 
     def settings(kafka, broker, names):
         values = {
