@@ -22,6 +22,8 @@ from chaos.wait import wait_until
 REFUSED = r"Unable to register broker \d+ because the controller returned error BROKER_ID_NOT_REGISTERED"
 """The line of a broker that asks the controllers to register it with ZooKeeper, which they no longer do."""
 REFUSAL_TIMEOUT_S = 120.0
+SENDER = r"UpdateMetadata request sent by controller \d+"
+"""A line of each broker that names the controller with ZooKeeper, or, while it migrates, the KRaft controller."""
 
 
 class MigrationRollback(Roll[specs.MigrationRollback], spec=specs.MigrationRollback):
@@ -53,6 +55,8 @@ class MigrationRollback(Roll[specs.MigrationRollback], spec=specs.MigrationRollb
         targets.answer(partial(_broker_controls, world), "no broker became the controller", COPY_TIMEOUT_S)
         self.evidence["without_controller_s"] = without_s = round(time.monotonic() - began, 2)
         if self._entered:
+            why = "not every broker has metadata of the new controller"
+            targets.answer(partial(_all_follow, world), why, COPY_TIMEOUT_S)
             self._roll("zookeeper", world)
         self.resolved = named(world.cluster.broker_ids, world)
         return f"removed {removed}; a broker controlled the cluster after {without_s} s; {describe(self._steps)}"
@@ -114,3 +118,14 @@ class MigrationRollback(Roll[specs.MigrationRollback], spec=specs.MigrationRollb
 def _broker_controls(world: World) -> bool:
     """Return whether ZooKeeper names a broker as the controller."""
     return reported.controlling(world) in world.cluster.broker_ids
+
+
+def _all_follow(world: World) -> bool:
+    """Return whether each broker has metadata of a broker that controls the cluster.
+
+    Until then its shutdown asks the KRaft controllers for permission, for up to 5 minutes (Kafka's
+    `KafkaServer.controlledShutdown`).
+    """
+    cluster = able(world.cluster, Migrate)
+    senders = (cluster.logged(broker, SENDER) for broker in world.cluster.broker_ids)
+    return all(sender and int(sender.split()[-1]) in world.cluster.broker_ids for sender in senders)

@@ -22,6 +22,7 @@ from tests.chaos.faults import test_brokers
 ORDERS = TopicPartition("orders", 0)
 STATE = "/brokers/topics/orders/partitions/0/state"
 COPIED = "Completed migration of metadata from ZooKeeper to KRaft"
+SENT = "UpdateMetadata request sent by controller"
 
 
 class Cluster(test_brokers.Cluster):
@@ -34,6 +35,7 @@ class Cluster(test_brokers.Cluster):
         self.modes = dict.fromkeys(self.broker_ids, "zookeeper")
         self.next_modes: dict[int, str] = {}
         self.znodes, self.logs, self.epoch, self.answers = {"/controller": '{"brokerid":1}'}, {}, 3, True
+        self.sender = {}
         self.write()
 
     @property
@@ -79,6 +81,7 @@ class Cluster(test_brokers.Cluster):
         self.znodes.pop(path, None)
         if path == "/controller":
             self.znodes["/controller"] = '{"brokerid":2}'
+            self.logs |= {b: f"in response to {SENT} {self.sender.get(b, 2)}" for b in self.broker_ids}
 
     def logged(self, node, pattern):
         found = re.search(pattern, self.logs.get(node, ""))
@@ -263,6 +266,16 @@ def test_the_way_back_takes_the_documented_steps_of_each_state(world, kinds, exp
     assert set(world.cluster.modes[b] for b in world.cluster.broker_ids) == {"zookeeper"}
     world.cluster.znodes["/controller"] = '{"brokerid":101}'
     assert fault.proof(world) is None
+
+
+def test_no_broker_ends_while_one_has_metadata_of_the_removed_controllers(world, monkeypatch):
+    monkeypatch.setattr("chaos.faults.migration_rollback.COPY_TIMEOUT_S", 0.1)
+    done(world, "provision", "enter")
+    world.cluster.sender = {3: 101}
+    before = len(acts(world))
+    with pytest.raises(FaultError, match="not every broker has metadata of the new controller"):
+        build("migration.rollback").inject(world)
+    assert acts(world)[before:] == DELETED
 
 
 def test_the_way_back_is_not_proven_while_a_migration_is_noted_or_a_broker_remains_in_it(world):
