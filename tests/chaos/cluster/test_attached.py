@@ -359,7 +359,13 @@ JAVA, KAFKA_PYTHON, AIOKAFKA, FRANZ_GO = (
 )
 RUNS = {
     "confluent-SCRAM": ("", MEMBERS, "SCRAM-SHA-512", "chaos.clients.confluent.producer"),
-    "sarama-SCRAM": (", client: sarama, config: {acks: all, retries: 300}", MEMBERS, "SCRAM-SHA-512", "sarama-clients"),
+    # without idempotence, a retry during the fault may write a record twice
+    "sarama-SCRAM": (
+        ", client: sarama, config: {acks: all, retries: 300, enable.idempotence: true, Net.MaxOpenRequests: 1}",
+        MEMBERS,
+        "SCRAM-SHA-512",
+        "sarama-clients",
+    ),
     "kafka-python-SCRAM": (
         KAFKA_PYTHON,
         f"{MEMBERS}{KAFKA_PYTHON}",
