@@ -124,7 +124,7 @@ def test_a_run_is_followed_until_its_report_is_there(browser: Browser, served: S
 
     def shown(text: str) -> None:
         deadline = time.monotonic() + 30
-        while text not in (seen := browser.run("document.body.innerText")):
+        while text not in (seen := browser.run("document.body?.innerText ?? ''")):
             assert time.monotonic() < deadline, seen
             time.sleep(0.1)
 
