@@ -148,7 +148,7 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
 
 
 def _possible_drivers(scenario: Scenario) -> Iterator[str]:
-    needs = {need for fault in scenario.faults for need in fault.needs}
+    needs = {need for fault in scenario.faults for need in fault.needed}
     own = scenario.cluster.driver
     return (name for name in _DRIVERS if name == own or needs <= DRIVER_CAPABILITIES[name])
 

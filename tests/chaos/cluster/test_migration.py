@@ -16,6 +16,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings, properties
 from chaos.cluster.state import ZooKeeperState
 from chaos.errors import ClusterError
+from chaos.faults.migration_rollback import SENDER
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -177,6 +178,7 @@ def test_a_cluster_goes_back_and_then_all_the_way(run: Run, release: str) -> Non
     cluster.delete_znode("/controller")
     cluster.delete_znode("/migration")
     cluster.delete_znode("/migration")
+    wait_until(lambda: (cluster.logged(1, SENDER) or "").endswith(" 1"), 60, "the broker does not control itself")
     roll(cluster, "zookeeper")
     assert roles(run) == ["broker-1", "reaper", "zookeeper"] and not (run.brokers / "101").exists()
     assert cluster.znode("/migration") is None and '"brokerid":1' in str(cluster.znode("/controller"))
