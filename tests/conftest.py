@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.lanes import NIGHTLY, is_nightly, matches
+from tests.support.browser import Browser, find
 
 settings.register_profile("aftershock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aftershock")
@@ -54,3 +56,12 @@ def _check_lanes(node_ids: list[str]) -> None:
             raise pytest.UsageError(f"tests/lanes.py: no test matches {key}; correct the key, or delete it")
         if not any(matches(twin, node) and not is_nightly(node) for node in node_ids):
             raise pytest.UsageError(f"tests/lanes.py: {key} has no twin in the standard lane: nothing matches {twin}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for a whole module: to start it takes a second."""
+    if find() is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    with Browser() as running:
+        yield running

@@ -11,26 +11,11 @@ from rich.markup import escape
 from rich.status import Status
 
 from chaos.lab.progress import ProgressListener
-from chaos.run.events import Event
+from chaos.run.events import STAGE_TEXTS, Event
 
 PLAIN_EVERY_S = 2.0
 """Seconds between lines of progress where there is no terminal to redraw."""
 
-_STAGES = {
-    "deploy": "starting the brokers",
-    "clients": "starting the clients",
-    "load": "producing, consuming, breaking",
-    "heal": "healing the cluster",
-    "drain": "waiting for consumers to reach the end",
-    "stop": "stopping the clients",
-    "seal": "sealing the ledger",
-    "commit_log": "reading the log of offset commits back",
-    "readback": "reading the log back",
-    "audit": "auditing every record",
-    "validate": "checking the findings against the contract",
-    "report": "writing the report",
-    "destroy": "ending the brokers",
-}
 _PHASES = {
     "injected": "[yellow]✗ injected[/]",
     "proven": "[cyan]◆ proven[/]",
@@ -88,9 +73,9 @@ class View(ProgressListener):
             self.say_markup(text)
 
     def _show_stage(self, event: Event) -> None:
-        if (name := event["stage"]) not in _STAGES:
+        if (name := event["stage"]) not in STAGE_TEXTS:
             return
-        text = _STAGES[name]
+        text = STAGE_TEXTS[name]
         if event["state"] == "begin":
             if self._status:
                 self._status.update(text)
@@ -103,7 +88,7 @@ class View(ProgressListener):
             self.say_markup(f"[bold red]{text}: failed[/] {escape(str(event.get('detail', '')))}")
 
     def _show_work(self, event: Event) -> None:
-        stage = _STAGES.get(event["stage"], event["stage"])
+        stage = STAGE_TEXTS.get(event["stage"], event["stage"])
         self._show_progress_text(f"{stage}: {event['done']:,} of {event['total']:,} tasks")
 
     def _show_note(self, event: Event) -> None:

@@ -8,28 +8,12 @@ from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.run.directory import Run, read_json
-from chaos.run.events import Event, now_us, read_events
+from chaos.run.events import STAGE_TEXTS, Event, now_us, read_events
 
 SERIES = 240
 """Number of the latest progress events that are drawn: about two minutes."""
-STAGES = {
-    "deploy": "starting the brokers",
-    "drive": "driving",
-    "clients": "starting the clients",
-    "judge": "waiting for Spark",
-    "load": "producing, consuming, breaking",
-    "heal": "healing the cluster",
-    "drain": "waiting for consumers to reach the end",
-    "stop": "stopping the clients",
-    "seal": "sealing the ledger",
-    "commit_log": "reading the log of offset commits back",
-    "readback": "reading the log back",
-    "audit": "auditing every record",
-    "validate": "checking the findings against the contract",
-    "report": "writing the report",
-    "destroy": "ending the brokers",
-}
-"""Stages in their order, for people."""
+STAGES = {"drive": "driving", "judge": "waiting for Spark", **STAGE_TEXTS}
+"""Stages and what each does, for people."""
 State = Literal["waiting", "running", "ended", "broke off"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from pathlib import Path
 
 from chaos.install.cache import Progress, silent
 from chaos.preload.build import Preload, compiled
+from chaos.preload.control import SECOND_NS, ControlFile
 
 CONTROL = "AFTERSHOCK_CLOCK"
-_VERSION = struct.Struct("=Q")
-_SETTING = struct.Struct("=qqd")
-SECOND_NS = 1_000_000_000
+_FILE = ControlFile(struct.Struct("=qqd"))
 
 
 @dataclass(frozen=True)
@@ -30,27 +28,17 @@ RIGHT = Skew()
 
 def create(path: Path) -> None:
     """Create the control file of a clock that is right. An existing file keeps what it says."""
-    if not path.exists():
-        path.write_bytes(bytes(_VERSION.size + 2 * _SETTING.size))
+    _FILE.create(path)
 
 
 def set_skew(path: Path, skew: Skew) -> None:
     """Set a clock: at once, in a running process and in the next ones that use the file. Raises `OSError`."""
-    file = os.open(path, os.O_RDWR)
-    try:
-        version = _VERSION.unpack(os.pread(file, _VERSION.size, 0))[0] + 1
-        setting = _SETTING.pack(round(skew.ahead_s * SECOND_NS), time.time_ns(), skew.drift)
-        os.pwrite(file, setting, _VERSION.size + (version & 1) * _SETTING.size)
-        os.pwrite(file, _VERSION.pack(version), 0)
-    finally:
-        os.close(file)
+    _FILE.change(path, round(skew.ahead_s * SECOND_NS), time.time_ns(), skew.drift)
 
 
 def ahead_s(path: Path) -> float:
     """Return how many seconds a clock is ahead of the machine's clock now, by its control file. Raises `OSError`."""
-    data = path.read_bytes()
-    place = _VERSION.size + (_VERSION.unpack_from(data)[0] & 1) * _SETTING.size
-    offset_ns, since_ns, drift = _SETTING.unpack_from(data, place)
+    offset_ns, since_ns, drift = _FILE.read(path)
     return float(offset_ns + (time.time_ns() - since_ns) * drift) / SECOND_NS
 
 

@@ -22,6 +22,22 @@ Event = dict[str, Any]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 CHECKING = ("readback", "audit", "validate")
+STAGE_TEXTS = {
+    "deploy": "starting the brokers",
+    "clients": "starting the clients",
+    "load": "producing, consuming, breaking",
+    "heal": "healing the cluster",
+    "drain": "waiting for consumers to reach the end",
+    "stop": "stopping the clients",
+    "seal": "sealing the ledger",
+    "commit_log": "reading the log of offset commits back",
+    "readback": "reading the log back",
+    "audit": "auditing every record",
+    "validate": "checking the findings against the contract",
+    "report": "writing the report",
+    "destroy": "ending the brokers",
+}
+"""The stages that a view of a run names, and what each does, for people."""
 
 
 MACHINE_CLOCK = "AFTERSHOCK_MACHINE_CLOCK"

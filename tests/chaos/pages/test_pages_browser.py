@@ -21,7 +21,7 @@ from chaos.run.events import EventLog
 from chaos.wait import wait_until
 from tests.chaos.pages.conftest import Folder, entry
 from tests.support.axe import broken_numbers, violations
-from tests.support.browser import Browser, find
+from tests.support.browser import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -32,14 +32,6 @@ class Served:
 
     folder: Folder
     address: str
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if find() is None:
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    with Browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
