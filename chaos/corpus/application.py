@@ -25,7 +25,7 @@ _COMMITS = {
     "never": "never",
 }
 _COMMON_NAMES = ("java", "confluent")
-"""Client libraries whose settings have Kafka's own names."""
+"""Client libraries that use Kafka's own names of settings."""
 
 
 def application_of(scenario: Scenario) -> Raw:

@@ -44,7 +44,7 @@ class DiskSlow(BrokerFault[specs.DiskSlow], spec=specs.DiskSlow):
 
     Its metrics are the times for Produce requests (LocalTimeMs), spent on the append, and for flushes of segments
     (LogFlushRateAndTimeMs). Their means have to exceed those before the fault by most of the delays. So that there is
-    something to measure, the fault writes single records to a topic whose only replica is at the broker. A dedicated
+    something to measure, the fault writes single records to a topic with its only replica at the broker. A dedicated
     controller flushes its log anyway. The heal waits until the times have fallen.
     """
 

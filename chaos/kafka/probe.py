@@ -1,4 +1,4 @@
-"""A topic whose only replica is at one broker, to let this broker write: one record at a time, flushed at once."""
+"""A topic with its only replica at one broker, to let this broker write: one record at a time, flushed at once."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
 - Reports, trends and the pages of gates and proofs are drawn by `checks.report`, in a child process. `drawing` asks it
   for the style sheet and the digests of its scripts.
 
-All links are relative, so the pages work below any path and from disk. A page whose source is missing or damaged says
+All links are relative, so the pages work below any path and from disk. If its source is missing or damaged, a page says
 what happened and what to do next, with the same navigation. The pages only read; nothing in a run directory changes.
 
 Scripts: a content security policy allows only the scripts of this release, by digest. A report of another release has

@@ -170,7 +170,7 @@ class Scenario(Setup):
 
     @property
     def migrated_releases(self) -> list[str]:
-        """The releases whose brokers may migrate their metadata from ZooKeeper to KRaft; none without such a fault."""
+        """The releases with which brokers may migrate from ZooKeeper to KRaft; none without such a fault."""
         if not any(isinstance(f, MigrationProvision) for f in self.faults):
             return []
         releases = dict.fromkeys([self.cluster.kafka, *self.later_releases])

@@ -48,7 +48,7 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
     """Make the credentials of a cluster, and write those of each node to its working directory.
 
     homes: the working directories by node ID. hosts: all names and addresses of nodes. The platform and the clients
-    trust the next authority from the start, as applications do whose trust stores were updated first.
+    trust the next authority from the start, as applications with updated trust stores do.
     """
     shared, authority, following = folder(run), Authority.create(), Authority.create("aftershock-next-ca")
     valid = VALID if security.certificate_lifetime is None else timedelta(seconds=security.certificate_lifetime)

@@ -31,7 +31,7 @@ _LONGEST_REQUEST = 4096
 
 
 class Issuer:
-    """The answers of an issuer. client: the only client, whose secret is `<client>.password` in the folder."""
+    """The answers of an issuer. client: the only client; its secret is in `<client>.password` in the folder."""
 
     def __init__(self, folder: Path, url: str, client: str = CLIENT) -> None:
         loaded = serialization.load_pem_private_key((folder / ISSUER_KEY).read_bytes(), None)

@@ -27,7 +27,7 @@ def publish_history(
 ) -> None:
     """Write the metrics of a history to every target.
 
-    changed: the tests whose groups are pushed; all if left out. If runs were added meanwhile, it writes again: another
+    changed: the tests with groups to push; all if left out. If runs were added meanwhile, it writes again: another
     process may have written them before this one wrote its older state. Raises `HistoryError`, `MetricsError`.
     """
     for _ in range(ATTEMPTS):
