@@ -20,7 +20,6 @@ import re
 import secrets
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.clients.confluent.runtime import CONSUMER_DEFAULTS
+from chaos.clients.python.start import ENTRY
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.jars import resolve
@@ -136,7 +136,7 @@ class Bench:
             ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
             common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
             path.write_text(json.dumps({**common, "bootstrap": self.bootstrap, **spec}))
-            cpu_s, last = follow([sys.executable, "-m", module, str(path)], self.records)
+            cpu_s, last = follow([*ENTRY, module, str(path)], self.records)
             took_s = last.get("took_s")
             if took_s is None:
                 (stream,) = (ledger / table).glob("*.arrows")

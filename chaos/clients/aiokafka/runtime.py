@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from chaos.clients.python.main import PROGRAMS
+from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.pypi import client_environment
@@ -23,7 +22,7 @@ def prepare(client: Client, on_progress: Progress) -> Installed:
     if number(release) < OWN_PROTOCOL_SINCE:
         others.append("kafka-python==2.0.2")
     environment = client_environment(TRAITS.library, release, "aiokafka", on_progress, others)
-    command = (sys.executable, "-m", "chaos.clients.aiokafka.main")
+    command = (*ENTRY, "chaos.clients.aiokafka.main")
     return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
 
 

@@ -5,10 +5,10 @@ The platform's own Kafka connections and the read-back of the final log always u
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 
 from chaos.clients.protocol import PROGRAMS, Config
+from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, silent
@@ -55,7 +55,7 @@ def _environment(release: str | None, on_progress: Progress) -> dict[str, str]:
     return client_environment(PACKAGE, release, "confluent_kafka", on_progress)
 
 
-PROGRAMS_IN_PYTHON = {program: (sys.executable, "-m", f"chaos.clients.confluent.{program}") for program in PROGRAMS}
+PROGRAMS_IN_PYTHON = {program: (*ENTRY, f"chaos.clients.confluent.{program}") for program in PROGRAMS}
 
 RUNTIME = Runtime(
     traits=TRAITS,

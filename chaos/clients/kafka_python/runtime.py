@@ -6,9 +6,8 @@ first on their module path.
 
 from __future__ import annotations
 
-import sys
-
 from chaos.clients.python.main import PROGRAMS
+from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.pypi import client_environment
@@ -19,7 +18,7 @@ from chaos.scenario.runtimes.kafka_python import NEWEST, TRAITS
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Install a release; see `Runtime`."""
     environment = client_environment(TRAITS.library, client.release or NEWEST, "kafka", on_progress)
-    command = (sys.executable, "-m", "chaos.clients.kafka_python.main")
+    command = (*ENTRY, "chaos.clients.kafka_python.main")
     return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
 
 

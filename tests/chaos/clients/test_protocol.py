@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from chaos.clients.confluent.group import membership
+from chaos.clients.confluent.runtime import PROGRAMS_IN_PYTHON
 from chaos.clients.pacer import Pacer
 from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_name, partition_of
+from chaos.clients.python.start import ENTRY
 from chaos.run.directory import Run
 from tests.support.ledgers import rows
 
@@ -29,7 +31,7 @@ def spec(run: Run, **fields: Any) -> Path:
 
 
 def producer(path: Path) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "chaos.clients.confluent.producer", str(path)]
+    argv = [*PROGRAMS_IN_PYTHON["producer"], str(path)]
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -75,6 +77,14 @@ def test_a_stopped_producer_writes_a_row_for_each_send_in_flight(
     assert {(s["outcome"], s["error"], s["offset"]) for s in sends} == {(outcome, "_PURGE_QUEUE", None)}
     assert {s["key"] for s in sends} <= {"k0", "k1", "k2"}
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started", "stopped"]
+
+
+def test_a_program_does_not_import_pandas(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys, pyarrow\npyarrow.array([1])\nprint(sys.argv[1:], 'pandas' in sys.modules)\n")
+    argv = [*ENTRY, program.stem, "spec.json"]
+    done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("['spec.json'] False\n", "")
 
 
 def test_a_producer_without_its_fleet_exits_at_once_and_does_not_count_as_stopped(run: Run) -> None:
