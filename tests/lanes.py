@@ -51,6 +51,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clock-client": (
         "chaos/clients/test_clocks.py::test_a_client_sees_another_time_and_its_rows_have_that_of_the_machine"
     ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clock-logins": (
+        "chaos/faults/test_clocks.py::test_a_reading_contains_how_far_the_clock_is_ahead"
+    ),
     "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clock-skew": (
         "chaos/cluster/test_conformance.py::test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart"
     ),

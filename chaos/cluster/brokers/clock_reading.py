@@ -1,7 +1,9 @@
 """The clock of a node, read from outside: the time that the node writes into its log when it refuses a request.
 
-A request with an unknown API key is refused, and logged with that key, by brokers and controllers of every release. The
-node stamps the line between the sending of the request and the end of the connection.
+A request with an unknown API key is refused by brokers and controllers of every release. A plain listener logs it with
+that key. A listener with TLS or SASL refuses it before any login, and logs the address and the port of the connection;
+so the reading needs no credentials, and works also while certificates are not valid at the time of the node. The node
+stamps the line between the sending of the request and the end of the connection.
 """
 
 from __future__ import annotations
@@ -48,27 +50,31 @@ def read_clock(host: str, port: int, log: Path) -> ClockReading | None:
     sent_s = time.time()
     try:
         with socket.create_connection((host, port), timeout=ANSWER_S) as connection:
+            source = "-{}:{}-".format(*connection.getsockname()[:2])
             connection.sendall(struct.pack(">i", len(header)) + header)
-            connection.recv(1)  # it closes the connection
+            while connection.recv(1 << 10):  # a TLS alert may come first
+                pass
     except ConnectionResetError:
         pass  # so it does, too
     except OSError:
         return None
     answered_s = time.time()
     try:
-        shown_s = wait_until(lambda: _stamp(read_from(log, offset), key), LOGGED_S, "not logged", every_s=0.02)
+        shown_s = wait_until(
+            lambda: _stamp(read_from(log, offset), (f": {key}", source)), LOGGED_S, "not logged", every_s=0.02
+        )
     except WaitTimeout:
         return None
     assert shown_s is not None  # wait_until returns only truthy values
     return ClockReading(shown_s - answered_s, shown_s + RESOLUTION_S - sent_s)
 
 
-def _stamp(text: str, key: int) -> float | None:
-    """Return the time of the last line before the one that names the key, in seconds since the epoch."""
+def _stamp(text: str, marks: tuple[str, ...]) -> float | None:
+    """Return the time of the entry in which one of the marks occurs, in seconds since the epoch."""
     stamp: str | None = None
     for line in text.splitlines():
-        if f": {key}" in line:
-            return datetime.fromisoformat(stamp).timestamp() if stamp else None
         if match := _LINE.match(line):
             stamp = match[1]
+        if any(mark in line for mark in marks):
+            return datetime.fromisoformat(stamp).timestamp() if stamp else None
     return None

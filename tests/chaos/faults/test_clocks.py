@@ -249,20 +249,31 @@ def test_a_client_that_does_not_answer_is_an_error_before_the_fault(clients: Any
 
 
 class Node:
-    """A node that logs a refused request with the time of its clock, and ends the connection."""
+    """A node that logs a refused request with the time of its clock, and ends the connection. TLS: an alert first."""
 
-    def __init__(self, log: Path, ahead_s: float) -> None:
+    def __init__(self, log: Path, ahead_s: float, secured: bool) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
-        self._log, self._ahead_s = log, ahead_s
+        self._log, self._ahead_s, self._secured = log, ahead_s, secured
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        connection, _ = self._server.accept()
+        connection, (_, port) = self._server.accept()
         with connection:
             (key,) = struct.unpack_from(">h", connection.recv(100), 4)
+            if self._secured:
+                connection.sendall(b"\x15\x03\x03\x00\x02\x02P")
+                time.sleep(0.3)
             shown = datetime.fromtimestamp(time.time() + self._ahead_s, UTC).isoformat(timespec="milliseconds")
             with self._log.open("a") as log:
+                if self._secured:
+                    where = f"(channelId=127.0.0.1:{self.port}-127.0.0.1:{{}}-1-0) (SSL handshake failed)"
+                    for line in (
+                        f"2001-01-01T00:00:00.000Z [n] [INFO] {where.format(port + 1)}",
+                        f"{shown} [n] [INFO] {where.format(port)}",
+                    ):
+                        log.write(f"{line}\n")
+                    return
                 log.write("2001-01-01T00:00:00.000Z [x] [INFO] of another thread\n")
                 log.write(f"{shown} [n] [ERROR] kafka.network.Processor - Closing socket because of error\n")
                 log.write(f"InvalidRequestException: Our best guess of the apiKey is: {key}\n")
@@ -277,8 +288,8 @@ class Node:
 def node(tmp_path: Path) -> Iterator[Any]:
     nodes: list[Node] = []
 
-    def make(ahead_s: float) -> Node:
-        nodes.append(Node(tmp_path / "node.log", ahead_s))
+    def make(ahead_s: float, secured: bool = False) -> Node:
+        nodes.append(Node(tmp_path / "node.log", ahead_s, secured))
         return nodes[-1]
 
     yield make
@@ -286,9 +297,12 @@ def node(tmp_path: Path) -> Iterator[Any]:
         found.close()
 
 
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "secured"])
 @pytest.mark.parametrize("ahead_s", [0.0, 7200.0, -7200.0])
-def test_a_reading_contains_how_far_the_clock_is_ahead(node: Any, tmp_path: Path, ahead_s: float) -> None:
-    found = read_clock("127.0.0.1", node(ahead_s).port, tmp_path / "node.log")
+def test_a_reading_contains_how_far_the_clock_is_ahead(
+    node: Any, tmp_path: Path, ahead_s: float, secured: bool
+) -> None:
+    found = read_clock("127.0.0.1", node(ahead_s, secured).port, tmp_path / "node.log")
     assert found is not None
     assert found.low_s <= ahead_s <= found.high_s
     assert found.ahead_s == pytest.approx(ahead_s, abs=5)
