@@ -6,22 +6,25 @@ two ways:
 
 - AFTERSHOCK_QUEUE names the queue of all tasks of the DAGs, and the workers of one machine consume it, as many as you
   like: `airflow celery worker --queues aftershock`.
-- Without a queue of its own, all workers are on one machine.
+- All workers are on one machine, and AFTERSHOCK_RUNS names the folder of the runs.
 
-A task that is elsewhere fails with a line that says so, before it does anything: on another machine, the ports of
-another run could answer.
+With neither, the first task of a run refuses before it starts anything. KubernetesExecutor cannot run DAGs whose tasks
+share a cluster: a pod ends with its task, and the brokers end with the pod. A task that is elsewhere fails with a line
+that says so, before it does anything: on another machine, the ports of another run could answer.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 VARIABLE = "AFTERSHOCK_QUEUE"
+FOLDER = "AFTERSHOCK_RUNS"
 WORKER = "worker"
 """The XCom key of the machine on which the cluster runs."""
 SEVERAL = ("Celery", "Kubernetes", "Edge", "Ecs", "Batch", "Lambda")
@@ -34,17 +37,44 @@ def queue_arguments() -> dict[str, str]:
     return {"queue": queue} if queue else {}
 
 
-def needs() -> str:
-    """Return what the DAGs need on several machines and do not have, as a line of Markdown; empty if nothing."""
+def executor() -> str:
+    """Return the name of the executor of tasks that name none: the first of Airflow's list."""
     from airflow.sdk.configuration import conf
 
-    executors = str(conf.get("core", "executor", fallback="") or "")
-    if os.environ.get(VARIABLE) or not any(name in executors for name in SEVERAL):
+    first = str(conf.get("core", "executor", fallback="") or "").split(",")[0].strip()
+    return first.rpartition(".")[2]
+
+
+def problem() -> str:
+    """Return why the tasks of a run may not find its cluster, and what to do, as sentences; empty if they find it."""
+    name = executor()
+    if "Kubernetes" in name:
+        return (
+            f"{name} runs each task in a pod that ends with the task, so the brokers of a run would end after "
+            "`deploy`. Run these DAGs with LocalExecutor, or with CeleryExecutor and a queue of the workers of one "
+            f"machine ({VARIABLE})."
+        )
+    if os.environ.get(VARIABLE) or os.environ.get(FOLDER) or not any(part in name for part in SEVERAL):
         return ""
     return (
-        f"- **{executors} may run the tasks of a run on several machines.** `drive`, `audit` and `destroy` fail unless "
-        f"they are on the machine of `deploy`: set `{VARIABLE}` to a queue that the workers of one machine consume."
+        f"{name} may run the tasks of a run on several machines, and `drive`, `audit` and `destroy` must be on the "
+        f"machine of `deploy`. Set {VARIABLE} to a queue that the workers of one machine consume (`airflow celery "
+        f"worker --queues aftershock`), for the scheduler and DAG processor too; or, if all workers are on one "
+        f"machine, set {FOLDER} to the folder of the runs."
     )
+
+
+def needs() -> str:
+    """Return what the DAGs need on several machines and do not have, as a line of Markdown; empty if nothing."""
+    found = problem()
+    return f"- **Runs are refused here.** {found}" if found else ""
+
+
+def check_executor() -> None:
+    """Raise `AirflowFailException` if the tasks of a run may not find its cluster."""
+    one_process = sys.argv[1:3] == ["dags", "test"]  # it runs all tasks here, without the executor
+    if not one_process and (found := problem()):
+        raise AirflowFailException(f"nothing was started on {socket.gethostname()}: {found}")
 
 
 def remember_worker(ti: Any) -> None:

@@ -53,7 +53,14 @@ from aftershock_outcome import (  # noqa: E402
     task_failure,
 )
 from aftershock_slots import POOL, take_slot  # noqa: E402
-from aftershock_workers import check_directory, check_worker, needs, queue_arguments, remember_worker  # noqa: E402
+from aftershock_workers import (  # noqa: E402
+    check_directory,
+    check_executor,
+    check_worker,
+    needs,
+    queue_arguments,
+    remember_worker,
+)
 from airflow.sdk import DAG, Metadata, TaskGroup, get_current_context, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -74,6 +81,7 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
 
+    check_executor()
     with task_failure():
         given = request_of(scenario, params)
         bind = take_slot(dag_run)
@@ -90,6 +98,7 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
     from chaos.drive import variants
 
+    check_executor()
     with task_failure():
         given = request_of(scenario, params)
         return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)

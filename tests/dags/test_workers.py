@@ -40,10 +40,30 @@ print(json.dumps({
 }))
 """
 
+REFUSE = """
+import json
+import aftershock_workers as workers
+from airflow.sdk.exceptions import AirflowFailException
+
+try:
+    workers.check_executor()
+    print(json.dumps(""))
+except AirflowFailException as e:
+    print(json.dumps(str(e)))
+"""
+
 
 def ask(tmp_path, *cases, **env):
+    return run(tmp_path, ASK, json.dumps(cases), **env)
+
+
+def refusal(tmp_path, **env):
+    return run(tmp_path, REFUSE, **env)
+
+
+def run(tmp_path, program, *arguments, **env):
     env = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'dags'}", **env}
-    argv = [sys.executable, "-c", ASK, json.dumps(cases)]
+    argv = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -66,9 +86,22 @@ def test_a_task_that_is_elsewhere_fails_with_what_to_do(tmp_path):
     assert found["queues"] == ["default"] and "several machines" not in found["docs"][0]
 
 
+CELERY = {"AIRFLOW__CORE__EXECUTOR": "airflow.providers.celery.executors.celery_executor.CeleryExecutor"}
+
+
 def test_all_tasks_have_the_queue_and_without_one_the_docs_say_what_is_needed(tmp_path):
-    celery = {"AIRFLOW__CORE__EXECUTOR": "airflow.providers.celery.executors.celery_executor.CeleryExecutor"}
-    without = ask(tmp_path, **celery)
-    assert without["queues"] == ["default"] and "set `AFTERSHOCK_QUEUE` to a queue" in without["docs"][0]
-    with_queue = ask(tmp_path, **celery, AFTERSHOCK_QUEUE="aftershock")
+    without = ask(tmp_path, **CELERY)
+    assert without["queues"] == ["default"] and "Set AFTERSHOCK_QUEUE to a queue" in without["docs"][0]
+    with_queue = ask(tmp_path, **CELERY, AFTERSHOCK_QUEUE="aftershock")
     assert with_queue["queues"] == ["aftershock"] and "several machines" not in with_queue["docs"][0]
+
+
+def test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods(tmp_path):
+    refused = refusal(tmp_path, **CELERY)
+    assert refused.startswith(f"nothing was started on {socket.gethostname()}: CeleryExecutor may run the tasks")
+    assert "Set AFTERSHOCK_QUEUE to a queue" in refused
+    for enough in ({"AFTERSHOCK_QUEUE": "aftershock"}, {"AFTERSHOCK_RUNS": str(tmp_path)}):
+        assert refusal(tmp_path, **CELERY, **enough) == ""
+    assert refusal(tmp_path, AIRFLOW__CORE__EXECUTOR="LocalExecutor,CeleryExecutor") == ""
+    pods = refusal(tmp_path, AIRFLOW__CORE__EXECUTOR="KubernetesExecutor,LocalExecutor", AFTERSHOCK_QUEUE="aftershock")
+    assert "KubernetesExecutor runs each task in a pod that ends with the task" in pods
