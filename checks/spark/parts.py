@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from zipimport import zipimporter
 
@@ -19,6 +20,8 @@ Files = dict[str, list[str]]
 
 TASKS_PER_CORE = 4
 """Tasks per core, if there are files enough, so that all cores finish at about the same time."""
+BYTES_PER_TASK = 4 << 20
+"""Bytes of files below which a further task costs more than it saves: some 50 ms of CPU time."""
 _SPARK_ARCHIVES = ("pyspark.zip", "py4j-", "spark-core_")
 
 
@@ -48,14 +51,23 @@ def each_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any
             yield path.rsplit("/", 2)[-2].removesuffix(".parquet"), path, content.as_buffer()
 
 
-def large_rows(spark: SparkSession) -> AbstractContextManager[None]:
-    """Configure Spark for rows as large as a file: few rows per batch and several tasks per core."""
+def large_rows(spark: SparkSession, files: Files) -> AbstractContextManager[None]:
+    """Configure Spark for rows as large as a file: few rows per batch, and several tasks per core for many bytes."""
+    tasks = tasks_for(files, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     settings = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
-        "spark.sql.files.minPartitionNum": str(TASKS_PER_CORE * spark.sparkContext.defaultParallelism),
+        "spark.sql.files.minPartitionNum": str(tasks),
         "spark.sql.files.openCostInBytes": str(1 << 18),
     }
     return configured(spark, settings)
+
+
+def tasks_for(files: Files, most: int) -> int:
+    """Return the number of tasks for these files; `most` if the driver does not know their size."""
+    paths = [path for parts in files.values() for path in parts]
+    if not all(path.startswith("/") for path in paths):
+        return most
+    return min(most, 1 + sum(Path(path).stat().st_size for path in paths) // BYTES_PER_TASK)
 
 
 def begin_task() -> None:

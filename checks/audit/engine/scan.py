@@ -40,6 +40,8 @@ from checks.spark.parts import Files, begin_task, contents, each_file, large_row
 
 ROWS_PER_TASK = 3_000_000
 """Rows of blocks per task; a task holds them in memory, packed."""
+FEW_ROWS = 200_000
+"""Rows of blocks up to which one task takes no longer than several."""
 MOST_TALLIES = 64
 """Number of tasks above which executors merge the tallies first."""
 
@@ -132,7 +134,7 @@ def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, objec
                 tally.add(UNREADABLE, value=[(path, str(e))])
         yield _packed(tally)
 
-    with large_rows(spark):
+    with large_rows(spark, files):
         return _readable(_collected(contents(spark, files).mapInArrow(add_parts, _TALLY)))
 
 
@@ -183,8 +185,8 @@ def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_b
             judge_block(block, packed, facts, tally)
         yield _packed(tally)
 
-    tasks = max(spark.sparkContext.defaultParallelism, -(-rows // ROWS_PER_TASK))
-    with large_rows(spark):
+    tasks = max(spark.sparkContext.defaultParallelism if rows > FEW_ROWS else 1, -(-rows // ROWS_PER_TASK))
+    with large_rows(spark, files):
         pieces = contents(spark, files).mapInArrow(cut_parts, _PIECE)
         return _readable(_collected(pieces.repartition(tasks, "block").mapInArrow(judge_blocks, _TALLY)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,17 @@ def tables(spark: Any, by_name: dict[str, Story], tmp_path_factory: pytest.TempP
     assert sorted(p.name for p in run.audit.iterdir()) == sorted(AUDIT_TABLES)
     assert sorted(p.name for p in run.path.iterdir()) == ["audit", "ledger"]
     return {table: read_audit(run, table) for table in AUDIT_TABLES}
+
+
+def test_one_task_finds_what_several_find(
+    spark: Any, by_name: dict[str, Story], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checks.spark.parts.BYTES_PER_TASK", 1 << 30)
+    monkeypatch.setattr("checks.audit.engine.scan.FEW_ROWS", 1 << 30)
+    run = make_run(tmp_path / RUN_ID, list(by_name.values()))
+    audit(spark, run, resolved_of(list(by_name.values())))
+    for table, rows in tables.items():  # the order of rows follows that in which tallies arrive
+        assert sorted(read_audit(run, table), key=str) == sorted(rows, key=str), table
 
 
 def finding(tables: Tables, scope: str, check: str) -> dict[str, Any]:
