@@ -5,7 +5,8 @@ carries one JSON line for each event and nothing else. Exit codes: 0 pass, 1 fai
 not a run directory.
 
 Without RUN_DIR, the command reads run directories from standard input, one a line, and judges them one after another
-in the same Spark session; an event `judged` (run_dir, code) follows each.
+in the same Spark session; an event `judged` (run_dir, code) follows each. It reads the log of a run back while it
+judges earlier ones, because a cluster waits for that; an event `read` (run_dir, complete) follows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 from chaos.errors import INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.run.directory import Run
@@ -72,14 +76,16 @@ def _open(options: argparse.Namespace, stages: list[str], stack: contextlib.Exit
     return run
 
 
-def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
-    """Run the stages in order and return the exit code. After a failed stage only the report runs, to explain it."""
+def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.Listener, code: int = PASS) -> int:
+    """Run the stages in order and return the exit code. After a failed stage only the report runs, to explain it.
+
+    code: that of the stages before.
+    """
     work: dict[str, Callable[..., object]] = {
         "readback": pipeline.readback,
         "audit": pipeline.audit,
         "validate": pipeline.validate,
     }
-    code = PASS
     for stage in stages:
         try:
             if stage == "report":
@@ -98,22 +104,61 @@ def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.L
 def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
     """Judge each run directory that standard input names, until it ends."""
     _import_ahead()
+    spark = None
     with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
         spark = pipeline.session(spark_master)
         from checks.spark.parts import warm
 
         warm(spark)
     emit({"kind": "ready"})
-    for line in sys.stdin:
-        code = INCONCLUSIVE
-        try:
-            run = Run.open(Path(line.strip()))
-            read_resolved(run)
-            code = _run(run, stages, spark_master, emit)
-        except AftershockError as e:
-            emit({"kind": "problem", "words": str(e)})
-        emit({"kind": "judged", "run_dir": line.strip(), "code": code})
+    begun: SimpleQueue[_Begun | None] = SimpleQueue()
+    reader = (begun, "readback" in stages, spark, emit)
+    threading.Thread(target=_read_runs, args=reader, daemon=True, name="readback").start()
+    rest = [stage for stage in stages if stage != "readback"]
+    while (entry := begun.get()) is not None:
+        code = _run(entry.run, rest, spark_master, emit, entry.code) if entry.run else entry.code
+        emit({"kind": "judged", "run_dir": entry.run_dir, "code": code})
     return PASS
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A run directory, the run (None if it cannot be opened), and the exit code of its read-back."""
+
+    run_dir: str
+    run: Run | None
+    code: int
+
+
+def _read_runs(begun: SimpleQueue[_Begun | None], wanted: bool, spark: Any, emit: pipeline.Listener) -> None:
+    """Read back each run that standard input names, and put it into the queue; None at the end.
+
+    wanted: whether the read-back is among the stages.
+    """
+    try:
+        for line in sys.stdin:
+            entry = _read_back(line.strip(), wanted, spark, emit)
+            emit({"kind": "read", "run_dir": entry.run_dir, "complete": entry.code == PASS})
+            begun.put(entry)
+    finally:
+        begun.put(None)
+
+
+def _read_back(run_dir: str, wanted: bool, spark: Any, emit: pipeline.Listener) -> _Begun:
+    """Open a run and read it back."""
+    try:
+        run = Run.open(Path(run_dir))
+        read_resolved(run)
+    except AftershockError as e:
+        emit({"kind": "problem", "words": str(e)})
+        return _Begun(run_dir, None, INCONCLUSIVE)
+    try:
+        if wanted:
+            pipeline.readback(run, listener=emit, spark=spark)
+    except AftershockError as e:
+        sys.stderr.write(f"{e}\n")
+        return _Begun(run_dir, run, INCONCLUSIVE)
+    return _Begun(run_dir, run, PASS)
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
@@ -129,13 +174,14 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 def _event_lines() -> Callable[[Event], None]:
     """Reserve standard output for events: other output (of Spark's JVM, of a library) goes to standard error."""
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    out, lock = os.fdopen(os.dup(1), "w", encoding="utf-8"), threading.Lock()
     os.dup2(2, 1)
 
     def emit(event: Event) -> None:
         try:
-            out.write(json.dumps(event) + "\n")
-            out.flush()
+            with lock:
+                out.write(json.dumps(event) + "\n")
+                out.flush()
         except BrokenPipeError:
             pass  # the reader has gone: events.jsonl has the event, and the verdict is still due
 
@@ -147,7 +193,7 @@ def _import_ahead() -> None:
 
     Shared packages are imported first: two threads that import the same package at once may block each other.
     """
-    for module in ("pandas", "pyarrow.parquet", "pyspark.sql.functions"):
+    for module in ("pandas", "pyarrow.parquet", "pyspark.sql.functions", "checks.readback.stage"):
         importlib.import_module(module)
     ahead = "checks.expectations.validate"
     threading.Thread(target=importlib.import_module, args=(ahead,), daemon=True, name="import-ahead").start()

@@ -33,8 +33,11 @@ _EXPECTATIONS = TypeAdapter(list[Expectation])
 TASK_MODULES = ("checks.audit.engine.scan",)
 
 
-def readback(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
-    """Read the final log from the healed cluster into the ledger, unless the ledger has it already."""
+def readback(run: Run, *, master: str | None = None, listener: Listener | None = None, spark: Any = None) -> None:
+    """Read the final log from the healed cluster into the ledger, unless the ledger has it already.
+
+    spark: the session, in a thread that did not start it; `session` knows only that of its thread.
+    """
     with _stage(run, "readback", listener):
         if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
             return
@@ -48,7 +51,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
 
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
-        read_back(session(master), run, resolved, bootstrap, security)
+        read_back(spark or session(master), run, resolved, bootstrap, security)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:

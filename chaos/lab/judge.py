@@ -110,6 +110,8 @@ class Judgement:
 class Judge:
     """A process that judges one run after another with one Spark session. The start returns at once.
 
+    It reads the log of a run back while it judges earlier ones.
+
     Leaving the context ends the process.
     """
 
@@ -166,17 +168,18 @@ class Judge:
         for event in _read_events(self._child):
             if event["kind"] == "ready":
                 self._ready.set()
+            elif event["kind"] == "read":
+                with self._lock:
+                    judgement = next(j for j in self._queue if j.run.path == Path(event["run_dir"]))
+                judgement.read_back = event["complete"]
+                judgement.log_read.set()
             elif event["kind"] == "judged":
                 judgement = self._queue.popleft()
                 assert Path(event["run_dir"]) == judgement.run.path
                 judgement.exit_code = event["code"]
                 judgement.finish()
-            else:
-                if self._listener:
-                    self._listener(event)
-                if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] != "begin":
-                    self._queue[0].read_back = event["state"] == "end"
-                    self._queue[0].log_read.set()
+            elif self._listener:
+                self._listener(event)
         self._ready.set()
         with self._lock:  # the process ended: the runs in the queue get no verdict
             while self._queue:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from chaos.errors import AftershockError, RunDirError
 from chaos.run.events import read_events
 from chaos.run.result import Expectation, Result
+from checks import __main__ as entry
 from checks import pipeline
 from tests.support.fake_runs import FakeRun
 
@@ -109,3 +112,33 @@ def test_all_stages_on_spark(fake, spark):
 @pytest.mark.parametrize("module", pipeline.TASK_MODULES)
 def test_the_modules_that_executors_import_exist(module):
     assert importlib.util.find_spec(module) is not None
+
+
+def test_a_run_is_read_back_while_an_earlier_one_is_judged(tmp_path, monkeypatch):
+    first, second, broken = (FakeRun(tmp_path / name).write().run for name in ("first", "second", "broken"))
+    second_read, events, audited = threading.Event(), [], []
+
+    def readback(run, *, listener, spark):
+        if run.path == broken.path:
+            raise RunDirError("its cluster is gone")
+        if run.path == second.path:
+            second_read.set()
+
+    def audit(run, *, master, listener):
+        assert second_read.wait(30)
+        audited.append(run.path)
+
+    def no_session(master):
+        raise AftershockError("no Spark")
+
+    for name, fake_one in (("readback", readback), ("audit", audit), ("session", no_session)):
+        monkeypatch.setattr(pipeline, name, fake_one)
+    monkeypatch.setattr(entry, "_import_ahead", lambda: None)
+    paths = [str(first.path), str(second.path), str(broken.path), str(tmp_path / "missing")]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(paths)))
+    assert entry._serve(["readback", "audit"], None, events.append) == 0
+    assert audited == [first.path, second.path]
+    judged = [(e["run_dir"], e["code"]) for e in events if e["kind"] == "judged"]
+    assert judged == list(zip(paths, (0, 0, 3, 3), strict=True))
+    read = [(e["run_dir"], e["complete"]) for e in events if e["kind"] == "read"]
+    assert read == list(zip(paths, (True, True, False, False), strict=True))
