@@ -18,7 +18,7 @@ from chaos.processes import process_table
 from chaos.processes.process import ProcessId, spawn
 from chaos.processes.python_module import run_module
 from chaos.run.directory import Run
-from chaos.run.events import Event
+from chaos.run.events import Event, EventLog
 
 ROLE = "checks"
 LOG = "checks.log"
@@ -143,6 +143,12 @@ class Judge:
     def wait_ready(self) -> None:
         """Wait until Spark is up, so that its start does not disturb a measurement. Returns also if it died."""
         self._ready.wait()
+
+    def wait_before_load(self, events: EventLog) -> None:
+        """Wait until Spark is up, as the stage `judge` of a run; no stage if it is up already."""
+        if not self._ready.is_set():
+            with events.stage("judge"):
+                self.wait_ready()
 
     def submit(self, run: Run) -> Judgement:
         """Queue a run that was driven."""

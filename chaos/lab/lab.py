@@ -198,7 +198,7 @@ def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: s
         with Judge(run, listener, spark_master) as judge:
             # a drive that broke off is judged too: what it recorded may show a loss, and is never a pass
             with contextlib.suppress(AftershockError):
-                stages.drive(run, events, before_load=judge.wait_ready)
+                stages.drive(run, events, before_load=lambda: judge.wait_before_load(events))
             judgement = judge.submit(run)
             judgement.log_read.wait()
             if judgement.read_back:

@@ -12,6 +12,7 @@ from chaos.lab import judge, lab
 from chaos.lab.lab import DrivenRun
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
+from chaos.run.events import EventLog, read_events
 from chaos.run.result import EXIT_CODES, AnomalyCount, count_anomalies, describe_anomalies, merge
 from chaos.scenario.load import load
 from chaos.scenario.resolve import resolve
@@ -97,3 +98,23 @@ def test_judges_that_share_a_folder_do_not_end_each_other(tmp_path, monkeypatch)
         with judge.Judge(Run.create_numbered(tmp_path, "judge-")) as second:
             pass
         assert (first._child.poll(), second._child.poll() is None) == (None, False)
+
+
+def test_the_wait_for_spark_is_a_stage_of_the_run_and_only_if_there_is_a_wait(tmp_path, monkeypatch):
+    def ready_when_asked(run, *_: str):
+        program = 'import sys; sys.stdin.readline(); print(\'{"kind": "ready"}\', flush=True); sys.stdin.read()'
+        argv = [sys.executable, "-c", program]
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(judge, "start_checks", ready_when_asked)
+    run = Run.create(tmp_path, "x-1")
+    with judge.Judge(Run.create_numbered(tmp_path, "judge-")) as slow:
+
+        def start(_: object) -> None:  # at the begin of the stage
+            slow._child.stdin.write(b"\n")
+            slow._child.stdin.flush()
+
+        slow.wait_before_load(EventLog(run, start))
+        assert [(e["stage"], e["state"]) for e in read_events(run)] == [("judge", "begin"), ("judge", "end")]
+        slow.wait_before_load(EventLog(run))
+        assert len(read_events(run)) == 2
