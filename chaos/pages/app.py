@@ -115,12 +115,16 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         return _bundle(Run(site.folder.path / found.path))
 
     @app.get("/runs/{path:path}")
-    def file(path: str) -> Response:
+    def file(request: Request, path: str) -> Response:
         if path.endswith("/" + REPORT) or path == REPORT:
             found = site.folder.directory(path.removesuffix(REPORT).rstrip("/"))
             if not (site.folder.path / path).is_file():
                 return HTMLResponse(site.without_report(found))
-        served = site.folder.file(path)
+        try:
+            served = site.folder.file(path)
+        except PageError:  # the address of a directory, without its report
+            found = site.folder.directory(path.rstrip("/"))
+            return RedirectResponse(f"{_root(request)}runs/{_quoted(found.path)}/{REPORT}", status_code=303)
         if served.is_report:
             return HTMLResponse(site.report(served))
         return FileResponse(served.path, media_type=served.type)

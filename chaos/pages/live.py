@@ -113,6 +113,8 @@ def _stages(events: list[Event], now: int) -> list[LiveStage]:
         length = float(seconds) if isinstance(seconds, int | float) else max(0.0, (now - e["at_us"]) / 1e6)
         text = STAGES.get(name, name)
         stages[name] = LiveStage(name=name, text=text, state=state, seconds=length, detail=_text(e.get("detail")))
+    if "clients" in stages and "judge" in stages:  # the wait for Spark is within that stage, and shown by itself
+        stages["clients"].seconds = max(0.0, stages["clients"].seconds - stages["judge"].seconds)
     return list(stages.values())
 
 

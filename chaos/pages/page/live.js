@@ -65,6 +65,11 @@
     let wait = EVERY_MS;
     try {
       const answer = await fetch("live.json", { cache: "no-store" });
+      if (answer.status === 404) {
+        at("state").firstElementChild.textContent = "! removed";
+        at("text").textContent = "The directory of the run was removed. This page shows what it last knew.";
+        return;
+      }
       if (!answer.ok) throw new Error(answer.status);
       const live = await answer.json();
       show(live);

@@ -80,6 +80,17 @@ def test_a_run_whose_directory_moved_or_went_is_found_by_its_name_or_has_no_link
     assert "not in the history" not in page
 
 
+def test_the_address_of_a_directory_leads_to_its_report(runs: Folder) -> None:
+    runs.run("größe 1")
+    (runs.path / "foreign").mkdir()
+    for address, name in (("leader-dies-1", "leader-dies-1"), ("leader-dies-1/", "leader-dies-1"), ("größe 1", "gr")):
+        found = runs.get(f"/runs/{address}")
+        assert found.status_code == 303 and found.headers["location"].startswith(f"/runs/{name}"), address
+        assert "Expectations" in runs.text(found.headers["location"])
+    for address in ("foreign", "none", "", "%2e%2e", "leader-dies-1/ledger", "x" * 5000):
+        runs.text(f"/runs/{address}", status=404)
+
+
 def test_a_bundle_is_packed_and_can_be_unpacked(runs: Folder, tmp_path: Path) -> None:
     found = runs.get("/runs/leader-dies-1/bundle")
     assert found.status_code == 200 and "leader-dies-1.aftershock.tar.gz" in found.headers["content-disposition"]

@@ -36,6 +36,12 @@ def test_the_innermost_stage_that_is_going_on_is_the_text(run: Run) -> None:
     assert 4 < live.stages[-1].seconds < 60 and 4 < live.quiet_s < 60
 
 
+def test_the_wait_for_spark_is_no_time_of_the_clients(run: Run) -> None:
+    ends = stage("judge", "end", seconds=29.0), stage("clients", "end", seconds=35.0)
+    write(run, stage("clients", "begin"), stage("judge", "begin"), *ends)
+    assert {s.name: s.seconds for s in read_live(run).stages} == {"clients": 6.0, "judge": 29.0}
+
+
 def test_rates_lag_faults_and_problems_are_read(run: Run) -> None:
     progress = {
         "at_us": 5,

@@ -138,6 +138,17 @@ def test_a_run_is_followed_until_its_report_is_there(browser: Browser, served: S
     shown("Expectations")
 
 
+def test_the_page_of_a_run_that_is_removed_says_so_and_keeps_what_it_shows(browser: Browser, served: Served) -> None:
+    run = driven(served.folder, "removed-1")
+    browser.open(f"{served.address}/runs/removed-1/report.html")
+    shutil.rmtree(run.path)
+    deadline = time.monotonic() + 30
+    while "was removed" not in (seen := browser.run("document.body.innerText")):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+    assert "! removed" in seen and "producing, consuming, breaking" in seen and "1,000" in seen
+
+
 def test_the_filter_and_the_pages_work_with_the_keyboard(browser: Browser, served: Served) -> None:
     browser.open(served.address + "/")
     browser.key("Tab")
