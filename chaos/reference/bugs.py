@@ -33,6 +33,7 @@ A rate counts conclusive runs on this project's own machines: of the affected va
 fixed one those that break its contract. To add a bug, write a scenario with `bug:` into this folder (see
 [fields](../scenario/README.md)), run it ten times with each variant, and enter the rates as `measured`.
 [REPORTS.md](REPORTS.md) lists reports about client libraries, and what was tried where none was seen.
+[found](found/README.md) has what Aftershock showed that no case of the corpus shows.
 """
 
 

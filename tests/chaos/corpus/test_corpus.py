@@ -13,7 +13,7 @@ from chaos.reference.bugs import cases
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse
-from chaos.scenario.shipped import bugs, shipped
+from chaos.scenario.shipped import BUGS, bugs, shipped
 from checks.report import corpus
 
 CASE = "KAFKA-17754"
@@ -42,6 +42,18 @@ def test_every_file_is_a_case_with_its_variants():
         assert set(load(find(name)).variants) >= {"affected"}
         for side in load(find(name)).variants:
             load(find(name), variant=side)
+
+
+def test_every_finding_has_variants_and_a_line_on_its_page():
+    found = sorted((BUGS / "found").glob("*.yaml"))
+    assert found
+    page = (BUGS / "found" / "README.md").read_text()
+    for path in found:
+        assert f"({path.name})" in page
+        variants = parse(path.read_text(), path.name).variants
+        assert len(variants) > 1
+        for side in variants:
+            load(path, variant=side)
 
 
 def test_names_of_bugs_and_scenarios_differ():
