@@ -1,6 +1,8 @@
 """The limit of clusters that run at once, over all DAGs: AFTERSHOCK_CLUSTERS, or one.
 
-`deploy` takes a slot (`chaos.processes.slots`) for the whole life of the cluster, and is rescheduled if none is free.
+`deploy` takes a slot (`chaos.processes.slots`) for the whole life of the cluster. If none is free, it defers: Airflow's
+triggerer waits (see `aftershock_slot_trigger`), the task shows as deferred, and holds neither a worker nor a slot of a
+pool. A task that is ended while it waits leaves nothing.
 An Airflow pool alone is not enough. Tasks hold the slots of a pool, so between deploy, drive and audit of one run no
 task would hold one, and the deploy of another run could start. A separate task that holds a slot would make one task of
 a run wait for another; `airflow dags test`, which runs one task after another, would wait forever.
@@ -8,52 +10,69 @@ a run wait for another; `airflow dags test`, which runs one task after another, 
 The tasks that use a cluster also take a slot of the Airflow pool AFTERSHOCK_POOL (`ui` and compose.yaml create it with
 as many slots as clusters), later tasks of a run first. The pool lets runs wait in the scheduler at no cost; the slot
 decides between two tasks. No run can wait forever: no task waits for another while it holds a slot of the pool, a
-deploy without a free slot gives its pool slot back, and `destroy`, which frees the slot, needs none.
+deferred deploy gives its pool slot back, and `destroy`, which frees the slot, needs none.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowRescheduleException
+from aftershock_slot_trigger import SlotTrigger
+from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
+from airflow.sdk.bases.decorator import task_decorator_factory
+from airflow.sdk.exceptions import TaskDeferred
 
 POOL: dict[str, Any] = {"pool": os.environ.get("AFTERSHOCK_POOL", "default_pool"), "weight_rule": "upstream"}
 """Arguments of tasks that use a cluster; of two waiting tasks, the one later in its DAG runs first."""
-RETRY_S = 10
 FILE = "aftershock-places.json"
 
 
+class _SlotOperator(_PythonDecoratedOperator):  # type: ignore[misc] # Airflow is not typed for mypy here
+    """A task of Python code that runs from its start after it was deferred."""
+
+    def resume(self, context: Any, event: Any = None) -> Any:
+        """Run the task. Airflow calls it with the event of the trigger."""
+        return self.execute(context)
+
+
+def slot_task(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator of tasks that take a slot: `@task` with the pool, for tasks that may defer."""
+    decorator: Callable[[Callable[..., Any]], Any] = task_decorator_factory(
+        decorated_operator_class=_SlotOperator, **POOL, **arguments
+    )
+    return decorator
+
+
 def take_slot(dag_run: Any) -> Callable[[Path], None]:
-    """Take a slot for a DAG run, or reschedule the task. Returns a function that binds the slot to a run directory."""
-    slots, name = _slots(), f"{dag_run.dag_id} {dag_run.run_id}"
-    _take(slots, name)
-    return partial(slots.bind, name)
+    """Take a slot for a DAG run, or defer the task. Returns a function that binds the slot to a run directory."""
+    name = f"{dag_run.dag_id} {dag_run.run_id}"
+    return partial(_take(name).bind, name)
 
 
 @contextmanager
 def slot_for_task(dag_run: Any, part: str) -> Iterator[None]:
-    """Hold a slot while a task runs clusters, or reschedule the task. part: names the task within the DAG run."""
-    slots, name = _slots(), f"{dag_run.dag_id} {dag_run.run_id} {part}"
-    _take(slots, name)
+    """Hold a slot while a task runs clusters, or defer the task. part: names the task within the DAG run."""
+    name = f"{dag_run.dag_id} {dag_run.run_id} {part}"
+    slots = _take(name)
     try:
         yield
     finally:
         slots.leave(name)  # the process may live on: `airflow dags test` runs all tasks in one
 
 
-def _slots() -> Any:
+def _take(name: str) -> Any:
+    """Take a slot, and return the slots. Raises `TaskDeferred` if none is free."""
     from chaos.processes.slots import Slots
 
-    home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
-    return Slots(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))
-
-
-def _take(slots: Any, name: str) -> None:
+    file = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow") / FILE
+    count = int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1)
+    slots = Slots(file, count)
     if not slots.take(name):
-        raise AirflowRescheduleException(datetime.now(UTC) + timedelta(seconds=RETRY_S))
+        raise TaskDeferred(trigger=SlotTrigger(str(file), count, socket.gethostname()), method_name="resume")
+    return slots

@@ -22,7 +22,7 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 from aftershock_forms import folder_params, seed_param  # noqa: E402
 from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
-from aftershock_slots import POOL, slot_for_task  # noqa: E402
+from aftershock_slots import slot_for_task, slot_task  # noqa: E402
 from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
@@ -85,7 +85,7 @@ def prepare(params: dict[str, Any]) -> str:
         return str(open_proof(plan_proof(asked), asked).folder.path)
 
 
-@task(retries=0, **POOL)
+@slot_task(retries=0)
 def run(folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
     """Run the sets of faults. Fails only if they cannot be run."""
     from chaos.lab.child_call import call

@@ -25,7 +25,7 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 from aftershock_forms import folder_params, seed_param  # noqa: E402
 from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
-from aftershock_slots import POOL, slot_for_task  # noqa: E402
+from aftershock_slots import slot_for_task, slot_task  # noqa: E402
 from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
@@ -56,7 +56,6 @@ PARAMS = {
     "seed": seed_param(),
     **folder_params(RUNS, "gate"),
 }
-MAPPED: dict[str, Any] = {"map_index_template": "{{ name }}", **POOL}
 
 
 def request(params: dict[str, Any], folder: str, *cells: int) -> Any:
@@ -89,7 +88,7 @@ def plan(folder: str) -> list[int]:
     return list(range(1, len(GateFolder(Path(folder)).plan().cells) + 1))
 
 
-@task(retries=0, **MAPPED)
+@slot_task(retries=0, map_index_template="{{ name }}")
 def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
     """Run every repetition of one cell. Fails unless its records pass."""
     from airflow.sdk import get_current_context

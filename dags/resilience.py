@@ -52,7 +52,7 @@ from aftershock_outcome import (  # noqa: E402
     summary,
     task_failure,
 )
-from aftershock_slots import POOL, take_slot  # noqa: E402
+from aftershock_slots import POOL, slot_task, take_slot  # noqa: E402
 from aftershock_workers import (  # noqa: E402
     check_directory,
     check_executor,
@@ -76,7 +76,7 @@ from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
 RUNS = default_runs_dir(PROJECT)
 
 
-@task(**POOL)
+@slot_task()
 def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
@@ -104,7 +104,7 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
         return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
 
 
-@task(**POOL)
+@slot_task()
 def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Start the cluster of one variant, and return its run directory."""
     from chaos.drive import stages, variants

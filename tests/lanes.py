@@ -12,6 +12,9 @@ first parameter. The twin is one of the same form.
 from __future__ import annotations
 
 NIGHTLY: dict[str, str] = {
+    "system/test_celery.py::test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leaves_nothing": (
+        "dags/test_slots.py::test_a_task_without_a_slot_defers_and_runs_when_one_is_free"
+    ),
     "system/test_celery.py::test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused": (
         "dags/test_workers.py::test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods"
     ),

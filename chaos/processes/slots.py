@@ -35,6 +35,11 @@ class Slots:
             holders[name] = {"deploys": str(ProcessId.current()), "run_dir": ""}
             return True
 
+    def any_free(self) -> bool:
+        """Return whether a slot is free now; another process may take it next."""
+        with self._holders() as holders:
+            return len(holders) < self._slots
+
     def bind(self, name: str, run_dir: Path) -> None:
         """Let any live process of a run hold the slot from now on."""
         with self._holders() as holders:

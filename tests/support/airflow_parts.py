@@ -1,4 +1,4 @@
-"""An Airflow in parts, as a team runs it: API server, scheduler, DAG processor, and Celery workers on Redis."""
+"""An Airflow in parts, as a team runs it: API server, scheduler, DAG processor, triggerer, Celery workers."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ class AirflowParts:
         for name, part in self.parts.items():
             assert part.poll() is None, f"{name} ended:\n{self.log(name)[-3000:]}"
 
-    def __call__(self, path: str, body: Any = None) -> Any:
+    def __call__(self, path: str, body: Any = None, method: str | None = None) -> Any:
         """Return the answer of the REST API."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._login()}"}
-        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data=data, headers=headers)
+        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data=data, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
@@ -153,6 +153,19 @@ class AirflowParts:
     def tasks(self, run: str) -> dict[str, dict[str, Any]]:
         """Return the task instances of a run by the id of the task."""
         return {task["task_id"]: task for task in self(f"{run}/taskInstances")["task_instances"]}
+
+    def wait_task(self, run: str, task: str, state: str) -> None:
+        """Wait for a state of a task."""
+
+        def now() -> str:
+            self.check()
+            return str(self.tasks(run)[task]["state"])
+
+        wait_until(lambda: now() == state, 120, lambda: f"{task} is {now()}, not {state}", every_s=0.5)
+
+    def fail_task(self, run: str, task: str) -> None:
+        """Mark a task as failed, as a user does on the web page."""
+        self(f"{run}/taskInstances/{task}", {"new_state": "failed"}, "PATCH")
 
     def wait_ended(self, run: str, timeout_s: float) -> str:
         """Wait for the end of a run. Returns its state."""

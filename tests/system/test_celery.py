@@ -1,4 +1,7 @@
-"""CeleryExecutor with two workers: the tasks of a run are on the worker of the queue, and without one it is refused."""
+"""CeleryExecutor with two workers: the tasks of a run are on the worker of the queue, and without one it is refused.
+
+A deploy that waits for a slot is deferred.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.processes.slots import Slots
 from tests.support.airflow_parts import AirflowParts
 from tests.support.platform import left_running
 
@@ -23,6 +27,9 @@ consumers: [{mode: assign, name: replay, topics: [orders], start: earliest}]
 """
 ELSEWHERE = "worker-elsewhere"
 """The name of the second machine."""
+QUEUE = {"AFTERSHOCK_QUEUE": "aftershock"}
+FILE = "aftershock-places.json"
+"""The file of the slots in Airflow's home."""
 
 
 def why_not() -> str:
@@ -41,45 +48,65 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def airflow(tmp_path: Path) -> Iterator[AirflowParts]:
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowParts]:
     """Yield an Airflow with a worker of the queue `aftershock` here, and one of the default queue elsewhere."""
-    (tmp_path / "scenarios").mkdir()
-    (tmp_path / "scenarios" / "small.yaml").write_text(SMALL)
-    home = tmp_path / "airflow"
+    folder = tmp_path_factory.mktemp("celery")
+    (folder / "scenarios").mkdir()
+    (folder / "scenarios" / "small.yaml").write_text(SMALL)
+    home = folder / "airflow"
     home.mkdir()
-    env = {"AFTERSHOCK_SCENARIOS": str(tmp_path / "scenarios"), "AFTERSHOCK_HISTORY": "off"}
+    env = {"AFTERSHOCK_SCENARIOS": str(folder / "scenarios"), "AFTERSHOCK_HISTORY": "off"}
     with AirflowParts(home, **env) as parts:
         parts.start_redis()
-        queue = {"AFTERSHOCK_QUEUE": "aftershock"}
-        for name in ("api-server", "scheduler"):
-            parts.start(name, name, *(["--port", str(parts.port)] if name == "api-server" else []))
-        parts.start("dag-processor", **queue)
-        parts.start_worker("here", "aftershock", **queue)
+        parts.start("api-server", "api-server", "--port", str(parts.port))
+        parts.start("scheduler")
+        parts.start("dag-processor", **QUEUE)
+        parts.start("triggerer")
+        parts.start_worker("here", "aftershock", **QUEUE)
         parts.start_worker("elsewhere", "default", hostname=ELSEWHERE)
         parts.wait_ready("resilience.small")
         yield parts
 
 
-def test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused(airflow, tmp_path):
-    runs = tmp_path / "runs"
-    run = airflow.trigger("resilience.small", runs_dir=str(runs), run_id="queued")
+def passed_on(host: str, airflow: AirflowParts, run: str, run_dir: Path) -> None:
+    """Assert that a run ends with a pass, and that all of its tasks were on one machine."""
     state = airflow.wait_ended(run, 300)
     tasks = airflow.tasks(run)
     shown = {name: (task["state"], task["hostname"]) for name, task in tasks.items()}
     assert state == "success", shown
     assert {task["queue"] for task in tasks.values()} == {"aftershock"}
-    assert {task["hostname"] for task in tasks.values()} == {socket.gethostname()}, shown
-    assert json.loads((runs / "queued" / "result.json").read_text())["verdict"] == "pass"
+    assert {task["hostname"] for task in tasks.values()} == {host}, shown
+    assert json.loads((run_dir / "result.json").read_text())["verdict"] == "pass"
+
+
+def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leaves_nothing(airflow, tmp_path):
+    slots = Slots(airflow.home / FILE, 1)
+    assert slots.take("this test")
+    first = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="first")
+    second = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="second")
+    for run in (first, second):
+        airflow.wait_task(run, "deploy", "deferred")  # the only worker of the queue is free for the other one
+    airflow.fail_task(second, "deploy")
+    assert airflow.wait_ended(second, 120) == "failed"
+    slots.leave("this test")
+    passed_on(socket.gethostname(), airflow, first, tmp_path / "first")
+    assert not (tmp_path / "second").exists() and left_running(tmp_path) == []
+    assert slots.any_free()
+
+
+def test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused(airflow, tmp_path):
+    run = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="queued")
+    passed_on(socket.gethostname(), airflow, run, tmp_path / "queued")
 
     airflow.end("dag-processor")  # somebody forgot the variable
     airflow.start("dag-processor")
     airflow.wait_queue("resilience.small", "deploy", "default")
-    run = airflow.trigger("resilience.small", runs_dir=str(runs), run_id="unqueued")
+    run = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="unqueued")
     assert airflow.wait_ended(run, 300) == "failed"
     deploy = airflow.tasks(run)["deploy"]
     assert (deploy["state"], deploy["hostname"], deploy["try_number"]) == ("failed", ELSEWHERE, 1)
     log = airflow.task_log(run, "deploy")
     assert f"nothing was started on {ELSEWHERE}: CeleryExecutor may run the tasks of a run on several machines" in log
     assert "Set AFTERSHOCK_QUEUE to a queue" in log
-    assert not (runs / "unqueued").exists() and left_running(runs) == []
+    assert not (tmp_path / "unqueued").exists() and left_running(tmp_path) == []

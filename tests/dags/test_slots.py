@@ -1,0 +1,75 @@
+"""Tasks that wait for a slot: deferred through the trigger, and run when one is free."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.platform import ROOT
+
+pytestmark = pytest.mark.airflow
+
+WAIT = """
+import asyncio, json, os, sys
+from pathlib import Path
+from types import SimpleNamespace
+import aftershock_slots
+from airflow.sdk import DAG
+from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.exceptions import TaskDeferred
+import dags.aftershock_slot_trigger as trigger
+from chaos.processes.slots import Slots
+
+trigger.LOOK_S = 0.01
+trigger.ELSEWHERE_S = 0.05
+slots = Slots(Path(os.environ["AIRFLOW_HOME"]) / aftershock_slots.FILE, 1)
+ran = []
+
+with DAG("waiting") as dag:
+    @aftershock_slots.slot_task(retries=0)
+    def work():
+        bind = aftershock_slots.take_slot(SimpleNamespace(dag_id="waiting", run_id="r"))
+        ran.append(bind)
+        return "done"
+    work()
+
+operator = dag.get_task("work")
+slots.take("another")
+try:
+    operator.execute({})
+except TaskDeferred as deferred:
+    path, arguments = deferred.trigger.serialize()
+    method = deferred.method_name
+again = import_string(path)(**arguments)
+ran_before = len(ran)
+
+async def first_event(one):
+    return await anext(one.run())
+
+async def wait():
+    waiting = asyncio.create_task(first_event(again))
+    await asyncio.sleep(0.3)
+    early = waiting.done()
+    slots.leave("another")
+    await asyncio.wait_for(waiting, 30)
+    return early
+
+early = asyncio.run(wait())
+slots.take("another")
+asyncio.run(asyncio.wait_for(first_event(import_string(path)(**arguments | {"host": "elsewhere"})), 30))
+slots.leave("another")
+print(json.dumps([path, ran_before, early, getattr(operator, method)({}, event={}), len(ran), slots.any_free()]))
+"""
+
+
+def test_a_task_without_a_slot_defers_and_runs_when_one_is_free(tmp_path):
+    env = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'dags'}"}
+    argv = [sys.executable, "-c", WAIT]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    path, ran_before, fired_early, result, ran, free = json.loads(done.stdout.splitlines()[-1])
+    assert path == "dags.aftershock_slot_trigger.SlotTrigger"
+    assert (ran_before, fired_early) == (0, False)
+    assert (result, ran, free) == ("done", 1, False)
