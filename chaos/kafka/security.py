@@ -113,7 +113,7 @@ class ClusterSecurity(SecurityFields):
     )
 
     token_lifetime: Duration | None = Field(
-        None, description="process, OAUTHBEARER: how long a token is valid; 5m if left out"
+        None, description="process, docker, OAUTHBEARER: how long a token is valid; 5m if left out"
     )
 
     @property

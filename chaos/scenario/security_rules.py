@@ -96,12 +96,7 @@ def _token_problems(setup: Setup) -> Iterator[str]:
             yield f"{WHERE}.token_lifetime: clients get no tokens; set mechanism: OAUTHBEARER, or leave it out"
         return
     where = f"{WHERE}.mechanism"
-    if cluster.driver != "process":
-        yield (
-            f"{where}: the issuer of tokens listens on this machine only, and brokers of the {cluster.driver} driver "
-            "do not reach it; choose the process driver, or SCRAM-SHA-512"
-        )
-    elif line_of(cluster.kafka) < TOKENS_SINCE:
+    if line_of(cluster.kafka) < TOKENS_SINCE:
         yield f"{where}: Kafka {cluster.kafka} has no check of tokens of an issuer (KIP-768); choose 3.4 or later"
     if security.token_lifetime is not None and not LEAST_TOKEN_S <= security.token_lifetime <= 86_400:
         yield f"{WHERE}.token_lifetime: {format_duration(security.token_lifetime)} is not between 10s and 24h"

@@ -15,12 +15,16 @@ from chaos.cluster.brokers import jvm, startup
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.docker import disk
 from chaos.cluster.docker.engine import engine_errors, labels, reason
+from chaos.cluster.secured.issuer_process import java_flags
+from chaos.cluster.secured.settings import FOLDER, TOKEN_KEYS
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import NodeState
 from chaos.processes.ports import HOST
 from chaos.processes.process import marks_of
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
+TOKEN_KEYS_URL = f"file://{_HOME}/{FOLDER}/{TOKEN_KEYS}"
+"""The address of the public keys of the issuer of tokens, which listens on the loopback interface of the machine."""
 _PERIOD_US = 100_000
 _CPUS = "aftershock.cpus"
 FREEZE_S = 20.0
@@ -37,7 +41,8 @@ def create(
     run, spec, owner = deploying.run, deploying.spec, deploying.owner
     role, home = startup.role(node.id), startup.home(run, node.id)
     jvm.make_tmp(home)
-    argv = shlex.join(["java", *jvm.arguments(startup.job(run, node.id, spec.heap_bytes), _HOME, _LOGS)])
+    job = startup.job(run, node.id, spec.heap_bytes, flags=java_flags(spec.security, TOKEN_KEYS_URL))
+    argv = shlex.join(["java", *jvm.arguments(job, _HOME, _LOGS)])
     mounts = {str(home): {"bind": _HOME, "mode": "rw"}, str(run.logs): {"bind": _LOGS, "mode": "rw"}}
     if spec.disk_bytes:
         mounts[disk.volume_name(run, node.id)] = {"bind": disk.MOUNT, "mode": "rw"}

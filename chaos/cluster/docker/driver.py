@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -17,10 +18,12 @@ from chaos.cluster.docker import container, disk, network
 from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, remove
 from chaos.cluster.docker.image import image_of
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints
+from chaos.cluster.secured.settings import TOKEN_KEYS_SETTING
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
 from chaos.install.cache import Progress
+from chaos.kafka.security import OAUTHBEARER
 from chaos.processes.ports import HOST
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
@@ -42,6 +45,7 @@ class DockerCluster(StartedCluster):
 
     @classmethod
     def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
+        deployment = _with_token_keys(deployment)
         run, spec, client = deployment.run, deployment.spec, connect()
         release = prepare_files(spec.kafka, run, deployment.owner, on_progress, spec.features)
         image = image_of(client, spec.kafka, release.jars, on_progress)
@@ -214,6 +218,18 @@ class DockerCluster(StartedCluster):
             wait_until(lambda: not self.broker_alive(broker), timeout_s, "it still runs", every_s=0.02)
         except WaitTimeout as e:
             raise ClusterError(f"{self.state.name(broker)} {why}: {e}; see {self._log(broker)}") from None
+
+
+def _with_token_keys(deployment: Deployment) -> Deployment:
+    """Let brokers read the public keys of the issuer of tokens from a file (KIP-768): containers do not reach it."""
+    spec = deployment.spec
+    if spec.security.mechanism != OAUTHBEARER:
+        return deployment
+
+    def extra(node: int) -> Mapping[str, str]:
+        return {**(spec.extra(node) if spec.extra else {}), TOKEN_KEYS_SETTING: container.TOKEN_KEYS_URL}
+
+    return replace(deployment, spec=replace(spec, extra=extra))
 
 
 def _create_layout(deploying: Deployment, client: DockerClient, release: Release, image: str) -> ClusterState:

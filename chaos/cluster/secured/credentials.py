@@ -20,6 +20,7 @@ from chaos.cluster.secured.settings import (
     PLATFORM,
     PLATFORM_MECHANISM,
     STORE,
+    TOKEN_KEYS,
     TRUSTED,
 )
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
@@ -68,6 +69,8 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
         (home / FOLDER).mkdir(mode=0o700)
         write_secret(home / CA, authority.pem)
         write_secret(home / LOGIN, login.encode())
+        if security.mechanism == OAUTHBEARER:
+            write_secret(home / FOLDER / TOKEN_KEYS, (shared / TOKEN_KEYS).read_bytes())
         write_store(home / STORE, authority, names, valid)
     return Secured(
         spec=security,

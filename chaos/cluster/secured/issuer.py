@@ -34,16 +34,13 @@ class Issuer:
     """The answers of an issuer. client: the only client; its secret is in `<client>.password` in the folder."""
 
     def __init__(self, folder: Path, url: str, client: str = CLIENT) -> None:
-        loaded = serialization.load_pem_private_key((folder / ISSUER_KEY).read_bytes(), None)
-        assert isinstance(loaded, rsa.RSAPrivateKey)
-        self._key, self._url, self._client = loaded, url, client
+        self._key, self._url, self._client = _key_in(folder), url, client
         self._secret = (folder / f"{client}.password").read_text(encoding="ascii")
         self._lifetime_s = int((folder / TOKEN_LIFETIME).read_text(encoding="ascii"))
 
     def keys(self) -> dict[str, Any]:
         """Return the set of public keys (JWKS)."""
-        public: dict[str, Any] = RSAAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
-        return {"keys": [{**public, "kid": KEY_ID, "alg": ALGORITHM, "use": "sig"}]}
+        return _public(self._key)
 
     def token(self, authorization: str, body: str) -> dict[str, Any] | None:
         """Return the answer to a request for a token; None if the client is unknown.
@@ -63,6 +60,22 @@ class Issuer:
     def _known(self, authorization: str) -> bool:
         expected = base64.b64encode(f"{self._client}:{self._secret}".encode()).decode()
         return hmac.compare_digest(authorization.encode(), f"Basic {expected}".encode())
+
+
+def public_keys(folder: Path) -> bytes:
+    """Return the set of public keys (JWKS) for the key in a folder, as JSON."""
+    return json.dumps(_public(_key_in(folder))).encode()
+
+
+def _key_in(folder: Path) -> rsa.RSAPrivateKey:
+    loaded = serialization.load_pem_private_key((folder / ISSUER_KEY).read_bytes(), None)
+    assert isinstance(loaded, rsa.RSAPrivateKey)
+    return loaded
+
+
+def _public(key: rsa.RSAPrivateKey) -> dict[str, Any]:
+    public: dict[str, Any] = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    return {"keys": [{**public, "kid": KEY_ID, "alg": ALGORITHM, "use": "sig"}]}
 
 
 def serve(folder: Path, port: int) -> None:

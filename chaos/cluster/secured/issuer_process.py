@@ -9,9 +9,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from chaos.cluster.secured.certificates import write_secret
-from chaos.cluster.secured.settings import ISSUER_KEY, TOKEN_LIFETIME, issuer_url
+from chaos.cluster.secured.issuer import public_keys
+from chaos.cluster.secured.settings import ISSUER_KEY, TOKEN_KEYS, TOKEN_LIFETIME, issuer_url, keys_url
 from chaos.errors import ClusterError
-from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
+from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security, SecurityFields
 from chaos.processes import process
 from chaos.processes.ports import HOST, free_ports, is_free
 from chaos.processes.process import ProcessId, spawn
@@ -41,6 +42,7 @@ def write_files(folder: Path, security: ClusterSecurity) -> None:
         lifetime_s = LIFETIME_S if security.token_lifetime is None else security.token_lifetime
         write_secret(folder / ISSUER_KEY, _new_key())
         write_secret(folder / TOKEN_LIFETIME, str(round(lifetime_s)).encode())
+        write_secret(folder / TOKEN_KEYS, public_keys(folder))
 
 
 def start(run: Run, folder: Path, clients: Security, owner: ProcessId | None) -> None:
@@ -69,11 +71,14 @@ def port_of(clients: Security) -> int:
     return int(issuer_url(clients).rpartition(":")[2])
 
 
-def java_flags(clients: Security | None) -> tuple[str, ...]:
-    """Return the options that let a JVM ask the issuer, which releases from 4.0 on demand; none without tokens."""
+def java_flags(clients: SecurityFields | None, *more: str) -> tuple[str, ...]:
+    """Return the options that let a JVM ask the issuer, which releases from 4.0 on demand; none without tokens.
+
+    more: other addresses that the JVM may read.
+    """
     if clients is None or clients.mechanism != OAUTHBEARER:
         return ()
-    urls = f"{clients.token_endpoint},{issuer_url(clients)}/jwks"
+    urls = ",".join([str(clients.token_endpoint), keys_url(clients), *more])
     return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",)
 
 

@@ -21,6 +21,9 @@ LISTENER = "listener.name.client"
 PLATFORM_MECHANISM = "PLAIN"
 ISSUER_KEY, TOKEN_LIFETIME = "issuer.key", "token.lifetime"
 """The files of the key of an issuer, and of the seconds for which a token is valid."""
+TOKEN_KEYS = "jwks.json"
+"""The file of the public keys of an issuer (JWKS), for brokers that do not reach it."""
+TOKEN_KEYS_SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 AUDIENCE = "kafka"
 """The audience of tokens."""
 
@@ -78,7 +81,7 @@ def _token_settings(security: ClusterSecurity) -> dict[str, Scalar]:
     return {
         f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{_TOKENS}.OAuthBearerLoginModule required;",
         f"{LISTENER}.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
-        "sasl.oauthbearer.jwks.endpoint.url": f"{issuer}/jwks",
+        TOKEN_KEYS_SETTING: keys_url(security),
         "sasl.oauthbearer.expected.issuer": issuer,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
     }
@@ -87,6 +90,11 @@ def _token_settings(security: ClusterSecurity) -> dict[str, Scalar]:
 def issuer_url(security: SecurityFields) -> str:
     """Return the address of the issuer that Aftershock started."""
     return str(security.token_endpoint).removesuffix("/token")
+
+
+def keys_url(security: SecurityFields) -> str:
+    """Return the address of the public keys of the issuer."""
+    return f"{issuer_url(security)}/jwks"
 
 
 def certificate_user(name: str) -> str:

@@ -34,6 +34,7 @@ from tests.support.watch import Watch, files_with
 
 SCRAM = ClusterSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=True)
 MUTUAL = ClusterSecurity(protocol="SSL", client_certificates=True, acls=True)
+BY_TOKEN = ClusterSecurity(protocol="SASL_SSL", mechanism="OAUTHBEARER")
 LOGIN_PLAIN = ClusterSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN")
 
 
@@ -283,9 +284,10 @@ def test_a_run_with_tokens_shows_neither_them_nor_the_keys_of_their_issuer(tmp_p
 
 @pytest.mark.kafka
 @needs_engine
-def test_containers_are_secured_as_processes_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("security", "kafka"), [(SCRAM, "4.3.1"), (BY_TOKEN, "4.3.1"), (BY_TOKEN, "3.9.2")])
+def test_containers_are_secured_as_processes_are(tmp_path: Path, security: ClusterSecurity, kafka: str) -> None:
     run = Run.create(tmp_path, "secured")
-    spec = ClusterSpec(1, controllers=1, security=SCRAM)
+    spec = ClusterSpec(1, kafka, controllers=1, security=security)
     cluster = DockerCluster.deploy(run, spec, ProcessId.current(), 600)
     try:
         secured = cluster.state.secured
