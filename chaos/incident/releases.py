@@ -58,19 +58,24 @@ class Axis:
         return NAMES.get(self.software, self.software)
 
     def overrides(self, scenario: Scenario, release: str) -> list[str]:
-        """Return the overrides that select a release: for the entries with the runtime, or for all if none has it."""
+        """Return the overrides that select a release: for the entries with the runtime, or for all if none has it.
+
+        A release that such an entry names itself is replaced too.
+        """
         if self.runtime is None:
             return [f"cluster.kafka={release!r}"]
-        if self.runtime == DEFAULT:
-            return [f"clients.confluent_kafka={release!r}"]
         entries = [
             (key, entry)
             for key in ("producers", "consumers", "processors")
             for entry in getattr(scenario, key)
         ]  # fmt: skip
         own = [(key, entry) for key, entry in entries if entry.client.runtime == self.runtime] or entries
+        common = []
+        if self.runtime == DEFAULT:  # its release has a field for all entries that name none
+            common = [f"clients.confluent_kafka={release!r}"]
+            own = [(key, entry) for key, entry in own if entry.client.runtime != DEFAULT or entry.client.release]
         client = json.dumps(f"{self.runtime}:{release}")
-        return [f"{key}.{entry.name}.client={client}" for key, entry in own]
+        return [*common, *(f"{key}.{entry.name}.client={client}" for key, entry in own)]
 
 
 def kafka_axis(span: str) -> Axis:

@@ -277,6 +277,19 @@ def test_a_release_of_a_library_is_that_of_the_entries_that_use_it():
     )
 
 
+def test_a_release_of_the_default_library_replaces_the_one_that_an_entry_names():
+    axis = releases.client_axis("2.2.0..2.3.0")
+    for name, entries in (
+        ("librdkafka-4427", ['consumers.billing.client="confluent:2.3.0"']),
+        ("kafka-python-offset-reset", []),  # its producer has the default library, and no release
+    ):
+        subject = load_subject(name, "affected")
+        overrides = axis.overrides(subject.scenario, "2.3.0")
+        assert overrides == ["clients.confluent_kafka='2.3.0'", *entries]
+        tested = [c for c in subject.set(*overrides).scenario.client_libraries if c.runtime == "confluent"]
+        assert {c.release for c in tested} == {"2.3.0"}
+
+
 @pytest.mark.parametrize(
     ("span", "message"),
     [
