@@ -16,14 +16,14 @@ from chaos.cluster.deployment import Deployment
 from chaos.cluster.docker import disk
 from chaos.cluster.docker.engine import engine_errors, labels, reason
 from chaos.cluster.secured.issuer_process import java_flags
-from chaos.cluster.secured.settings import FOLDER, TOKEN_KEYS
+from chaos.cluster.secured.settings import TOKEN_KEYS
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import NodeState
 from chaos.processes.ports import HOST
 from chaos.processes.process import marks_of
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
-TOKEN_KEYS_URL = f"file://{_HOME}/{FOLDER}/{TOKEN_KEYS}"
+TOKEN_KEYS_URL = f"file://{_HOME}/{TOKEN_KEYS}"
 """The address of the public keys of the issuer of tokens, which listens on the loopback interface of the machine."""
 _PERIOD_US = 100_000
 _CPUS = "aftershock.cpus"

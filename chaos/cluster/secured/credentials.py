@@ -63,14 +63,15 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
         write_secret(shared / f"{name}.key", key)
         write_secret(shared / f"{name}.password", new_password().encode())
     issuer_process.write_files(shared, security)
+    token_keys = issuer_process.token_keys(shared, security)
     login = f"plain={_PLAIN} required {_users(shared, security)};\n"
     names = [*hosts]
     for home in homes.values():
         (home / FOLDER).mkdir(mode=0o700)
         write_secret(home / CA, authority.pem)
         write_secret(home / LOGIN, login.encode())
-        if security.mechanism == OAUTHBEARER:
-            write_secret(home / FOLDER / TOKEN_KEYS, (shared / TOKEN_KEYS).read_bytes())
+        if token_keys:
+            write_secret(home / TOKEN_KEYS, token_keys)
         write_store(home / STORE, authority, names, valid)
     return Secured(
         spec=security,

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from chaos.cluster.secured.certificates import write_secret
-from chaos.cluster.secured.issuer import public_keys
-from chaos.cluster.secured.settings import ISSUER_KEY, TOKEN_KEYS, TOKEN_LIFETIME, issuer_url, keys_url
+from chaos.cluster.secured.settings import ISSUER_KEY, TOKEN_LIFETIME, issuer_url, keys_url
 from chaos.errors import ClusterError
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security, SecurityFields
 from chaos.processes import process
@@ -42,7 +41,15 @@ def write_files(folder: Path, security: ClusterSecurity) -> None:
         lifetime_s = LIFETIME_S if security.token_lifetime is None else security.token_lifetime
         write_secret(folder / ISSUER_KEY, _new_key())
         write_secret(folder / TOKEN_LIFETIME, str(round(lifetime_s)).encode())
-        write_secret(folder / TOKEN_KEYS, public_keys(folder))
+
+
+def token_keys(folder: Path, security: ClusterSecurity) -> bytes:
+    """Return the public keys of the issuer (JWKS), as JSON; nothing without tokens."""
+    if security.mechanism != OAUTHBEARER:
+        return b""
+    from chaos.cluster.secured.issuer import public_keys  # with a library that only tokens need
+
+    return public_keys(folder)
 
 
 def start(run: Run, folder: Path, clients: Security, owner: ProcessId | None) -> None:
