@@ -8,9 +8,9 @@ two ways:
   like: `airflow celery worker --queues aftershock`.
 - All workers are on one machine, and AFTERSHOCK_RUNS names the folder of the runs.
 
-With neither, the first task of a run refuses before it starts anything. KubernetesExecutor cannot run DAGs whose tasks
-share a cluster: a pod ends with its task, and the brokers end with the pod. A task that is elsewhere fails with a line
-that says so, before it does anything: on another machine, the ports of another run could answer.
+With neither, the first task of a run refuses, and starts nothing. KubernetesExecutor cannot run these DAGs, because
+their tasks share a cluster: a pod ends with its task, and the brokers end with the pod. A task that is elsewhere fails
+with a line that says so, before it does anything: on another machine, the ports of another run could answer.
 """
 
 from __future__ import annotations
