@@ -1,16 +1,14 @@
 """Forms, names, tags and links of the DAGs, without a server: the DAGs are imported in a process with Airflow."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from chaos.errors import AftershockError, ScenarioError
 from chaos.scenario.load import all_overrides, load
 from chaos.scenario.shipped import shipped
+from tests.support.dag_programs import run_program
 from tests.support.platform import ROOT
 
 pytestmark = pytest.mark.airflow
@@ -92,17 +90,8 @@ URLS = [
 def describe(tmp_path, **env):
     (tmp_path / "own").mkdir(exist_ok=True)
     (tmp_path / "own" / "mine.yaml").write_text(MINE)
-    env = {
-        **os.environ,
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AFTERSHOCK_SCENARIOS": str(tmp_path / "own"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags")]),
-        **env,
-    }
-    argv = [sys.executable, "-c", DESCRIBE, json.dumps(VALUES), json.dumps(URLS)]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    env = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "AFTERSHOCK_SCENARIOS": str(tmp_path / "own"), **env}
+    return run_program(tmp_path, DESCRIBE, json.dumps(VALUES), json.dumps(URLS), **env)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,8 @@
 """Tasks that wait for a slot: deferred through the trigger, and run when one is free."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.platform import ROOT
+from tests.support.dag_programs import run_program
 
 pytestmark = pytest.mark.airflow
 
@@ -65,11 +60,7 @@ print(json.dumps([path, ran_before, early, getattr(operator, method)({}, event={
 
 
 def test_a_task_without_a_slot_defers_and_runs_when_one_is_free(tmp_path):
-    env = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'dags'}"}
-    argv = [sys.executable, "-c", WAIT]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    path, ran_before, fired_early, result, ran, free = json.loads(done.stdout.splitlines()[-1])
+    path, ran_before, fired_early, result, ran, free = run_program(tmp_path, WAIT)
     assert path == "dags.aftershock_slot_trigger.SlotTrigger"
     assert (ran_before, fired_early) == (0, False)
     assert (result, ran, free) == ("done", 1, False)

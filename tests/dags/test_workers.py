@@ -1,14 +1,11 @@
 """Runs on several workers: the queue of all tasks, what the DAGs say that they need, and tasks that are elsewhere."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from tests.support.platform import ROOT
+from tests.support.dag_programs import run_program
 
 pytestmark = pytest.mark.airflow
 
@@ -54,19 +51,11 @@ except AirflowFailException as e:
 
 
 def ask(tmp_path, *cases, **env):
-    return run(tmp_path, ASK, json.dumps(cases), **env)
+    return run_program(tmp_path, ASK, json.dumps(cases), **env)
 
 
 def refusal(tmp_path, **env):
-    return run(tmp_path, REFUSE, **env)
-
-
-def run(tmp_path, program, *arguments, **env):
-    env = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'dags'}", **env}
-    argv = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_program(tmp_path, REFUSE, **env)
 
 
 def test_a_task_that_is_elsewhere_fails_with_what_to_do(tmp_path):

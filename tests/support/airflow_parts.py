@@ -9,13 +9,12 @@ import secrets
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
 from chaos.processes.ports import free_ports
 from chaos.wait import wait_until
+from tests.support.airflow_api import ask
 from tests.support.platform import ROOT
 
 HOST = "127.0.0.1"
@@ -116,16 +115,11 @@ class AirflowParts:
 
     def __call__(self, path: str, body: Any = None, method: str | None = None) -> Any:
         """Return the answer of the REST API."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._login()}"}
-        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data=data, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        return ask(f"http://{HOST}:{self.port}{path}", body, self._login(), method)
 
     def _login(self) -> str:
         if not self._token:
-            with urllib.request.urlopen(f"http://{HOST}:{self.port}/auth/token", timeout=60) as answer:
-                self._token = json.load(answer)["access_token"]
+            self._token = ask(f"http://{HOST}:{self.port}/auth/token")["access_token"]
         return self._token
 
     def wait_ready(self, dag: str) -> None:

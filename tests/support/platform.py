@@ -14,6 +14,14 @@ from typing import IO, Any
 from chaos.processes.process_table import find_marked
 
 ROOT = Path(__file__).parents[2]
+SHORTEST = """
+title: the shortest run
+cluster: {brokers: 1}
+topics: [{name: orders, replication_factor: 1}]
+producers: [{name: shop, topic: orders, records: 1000}]
+consumers: [{mode: assign, name: replay, topics: [orders], start: earliest}]
+"""
+"""The text of a scenario that passes, with one broker and no fault."""
 
 
 @dataclass(frozen=True)

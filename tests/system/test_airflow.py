@@ -14,7 +14,7 @@ from chaos.run.proof_result import ProofResult
 from chaos.run.result import Judged, RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
-from tests.support.platform import ROOT, chaos, left_running
+from tests.support.platform import ROOT, SHORTEST, chaos, left_running
 
 pytestmark = pytest.mark.airflow
 
@@ -224,20 +224,11 @@ def test_a_dag_whose_contract_is_broken_is_not_green(airflow, tmp_path):
     assert left_running(tmp_path) == []
 
 
-SMALL_SCENARIO = """
-title: the shortest run
-cluster: {brokers: 1}
-topics: [{name: orders, replication_factor: 1}]
-producers: [{name: shop, topic: orders, records: 1000}]
-consumers: [{mode: assign, name: replay, topics: [orders], start: earliest}]
-"""
-
-
 @pytest.fixture
 def small(tmp_path):
     """Return the file of a scenario that passes, with one broker and no fault."""
     file = tmp_path / "small.yaml"
-    file.write_text(SMALL_SCENARIO)
+    file.write_text(SHORTEST)
     return file
 
 

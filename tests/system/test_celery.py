@@ -16,15 +16,8 @@ import pytest
 
 from chaos.processes.slots import Slots
 from tests.support.airflow_parts import AirflowParts
-from tests.support.platform import left_running
+from tests.support.platform import SHORTEST, left_running
 
-SMALL = """
-title: the shortest run
-cluster: {brokers: 1}
-topics: [{name: orders, replication_factor: 1}]
-producers: [{name: shop, topic: orders, records: 1000}]
-consumers: [{mode: assign, name: replay, topics: [orders], start: earliest}]
-"""
 ELSEWHERE = "worker-elsewhere"
 """The name of the second machine."""
 QUEUE = {"AFTERSHOCK_QUEUE": "aftershock"}
@@ -40,11 +33,12 @@ def why_not() -> str:
     return "" if named.returncode == 0 else "a process cannot have another host name here: run as root"
 
 
+WHY_NOT = why_not()
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.kafka,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
 ]
 
 
@@ -53,7 +47,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowParts]:
     """Yield an Airflow with a worker of the queue `aftershock` here, and one of the default queue elsewhere."""
     folder = tmp_path_factory.mktemp("celery")
     (folder / "scenarios").mkdir()
-    (folder / "scenarios" / "small.yaml").write_text(SMALL)
+    (folder / "scenarios" / "small.yaml").write_text(SHORTEST)
     home = folder / "airflow"
     home.mkdir()
     env = {"AFTERSHOCK_SCENARIOS": str(folder / "scenarios"), "AFTERSHOCK_HISTORY": "off"}

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from docker import DockerClient
 from chaos.cluster.docker.engine import connect
 from chaos.errors import MachineError
 from chaos.wait import wait_until
+from tests.support.airflow_api import ask
 from tests.support.platform import ROOT
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
@@ -87,17 +87,7 @@ class Deployment:
 
     def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Send a request to Airflow's REST API, a POST if there is a body. Raises `OSError`, also for an HTTP error."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as e:
-            e.add_note(e.read().decode(errors="replace")[:1000])
-            raise
+        return ask(f"http://127.0.0.1:{self.port}{path}", body, self.token)
 
     def knows_the_dag(self) -> bool:
         try:

@@ -17,6 +17,7 @@ import pytest
 
 from chaos.history.store import Store, default_url
 from chaos.wait import wait_until
+from tests.support.airflow_api import ask
 from tests.support.browser import Browser, find
 from tests.support.platform import ROOT, left_running, start
 
@@ -70,15 +71,11 @@ class Api:
         self.base = re.search(r"http://127\.0\.0\.1:\d+", said).group()
         passwords = json.loads((home / "simple_auth_manager_passwords.json.generated").read_text())
         (user, password), *_ = passwords.items()
-        self.headers = {"Content-Type": "application/json"}
-        login = self("/auth/token", {"username": user, "password": password})
-        self.headers["Authorization"] = f"Bearer {login['access_token']}"
+        self.token = ""
+        self.token = self("/auth/token", {"username": user, "password": password})["access_token"]
 
     def __call__(self, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data=data, headers=self.headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        return ask(self.base + path, body, self.token)
 
     def refusal(self, dag, **conf):
         """Return the message with which the API refuses a run."""
