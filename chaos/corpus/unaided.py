@@ -1,6 +1,7 @@
 """Proofs of the applications of published bugs: does `prove` find a bug without a hint?
 
-Each proof gets the settings of the affected variant, and a budget of time. Bugs with the same application share one.
+Each proof gets the settings of the affected variant, and a budget of time. Bugs with the same application share one. A
+proof ends when it has found the bugs of its application.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Unaided:
-    """How the proofs run. budget: the time of each, such as `20m`."""
+    """How the proofs run. budget: the longest time of each, such as `20m`."""
 
     budget: str
     folder: Path
@@ -52,19 +53,24 @@ class Unaided:
     jobs: int
     seed: int | None
 
-    def prove(self, name: str, app: str) -> Timed:
-        """Prove an application. Raises `UsageError` for one that a proof does not know, else as `run_proof`."""
+    def prove(self, name: str, app: str, sought: Sequence[set[str]]) -> Timed:
+        """Prove an application. sought: the anomalies of each of its bugs.
+
+        Raises `UsageError` for an application that a proof does not know, else as `run_proof`.
+        """
         file = self.folder / f"{name}.yaml"
         write_atomically(file, app)
         into = self.folder / name
         request = ProofRequest(file, self.folder, self.budget, self.seed, jobs=self.jobs, into=into)
         proof = open_proof(plan_proof(request), request)
         self.listener.say(f"{name}: a proof of its application, {self.budget}")
-        started, seconds = time.monotonic(), dict[str, float]()
+        started, seconds, broken = time.monotonic(), dict[str, float](), set[str]()
 
-        def report(run: ProofRun) -> None:
+        def report(run: ProofRun) -> bool:
             seconds[run.run_id] = round(time.monotonic() - started, 1)
             self.listener.say(f"{name}: {describe(run)}")
+            broken.update(forbidden(run))
+            return all(anomalies & broken for anomalies in sought)
 
         return Timed(run_proof(proof, self.listener, report, self.jobs), into, seconds)
 
@@ -86,8 +92,7 @@ def prove_corpus(
     assert budget_s is not None  # there is a budget
     folder = new_folder(runs_dir, "unaided")
     how = Unaided(budget, folder, listener, jobs, seed)
-    proofs: dict[str, Timed] = {}
-    scored = [_case(name, case, how, proofs) for name, case in cases.items()]
+    scored = list(_cases(cases, how))
     tried = [case for case in scored if case.answer != "not applicable"]
     found = sum(case.answer == "found" for case in tried)
     result = UnaidedResult(
@@ -104,28 +109,46 @@ def prove_corpus(
     return folder, result
 
 
-def _case(name: str, case: Scenario, how: Unaided, proofs: dict[str, Timed]) -> UnaidedCase:
-    assert case.bug
-    affected = load(find(name), variant=AFFECTED)
-    head = UnaidedCase(
-        name=name,
-        title=case.title,
-        bug=case.bug.id,
-        shows=[text.replace("`", "") for text in shows(case)],
-        answer="not applicable",
-    )
+def _cases(cases: Mapping[str, Scenario], how: Unaided) -> Iterator[UnaidedCase]:
+    """Prove the application of each bug once, and score the bugs."""
+    apps: dict[str, str | UsageError] = {name: _application(name) for name in cases}
+    sought = {name: anomalies_of(load(find(name), variant=AFFECTED)) for name in cases}
+    proofs: dict[str, Timed] = {}
+    for name, case in cases.items():
+        app, head = apps[name], _head(name, case)
+        try:
+            if isinstance(app, UsageError):
+                raise app
+            if app not in proofs:
+                proofs[app] = how.prove(name, app, [sought[other] for other in cases if apps[other] == app])
+        except UsageError as e:
+            yield head.model_copy(update={"why": str(e)})
+        else:
+            yield score(head, sought[name], proofs[app], how.folder)
+
+
+def _application(name: str) -> str | UsageError:
+    """Return the application of a bug, as `app.yaml` has it, or why it has none."""
     try:
-        app = dump(application_of(affected))
-        if app not in proofs:
-            proofs[app] = how.prove(name, app)
+        return dump(application_of(load(find(name), variant=AFFECTED)))
     except UsageError as e:
-        return head.model_copy(update={"why": str(e)})
-    return score(head, anomalies_of(affected), proofs[app], how.folder)
+        return e
+
+
+def _head(name: str, case: Scenario) -> UnaidedCase:
+    assert case.bug
+    lines = [text.replace("`", "") for text in shows(case)]
+    return UnaidedCase(name=name, title=case.title, bug=case.bug.id, shows=lines, answer="not applicable")
 
 
 def anomalies_of(affected: Scenario) -> set[str]:
     """Return the names of the anomalies that the affected variant must show."""
     return {anomaly_name(*line) for line, bound in contract(affected).counts().items() if bound.min > 0}
+
+
+def forbidden(run: ProofRun) -> set[str]:
+    """Return the names of the anomalies by which a run broke a promise, unless it ran with another setting."""
+    return {a.name for a in run.anomalies if a.state == "forbidden" and run.purpose != "mended"}
 
 
 def score(head: UnaidedCase, anomalies: set[str], proof: Timed, folder: Path) -> UnaidedCase:

@@ -134,10 +134,11 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def run_proof(
-    proof: Proof, listener: ProgressListener, report: Callable[[ProofRun], None], jobs: int = 2
+    proof: Proof, listener: ProgressListener, report: Callable[[ProofRun], bool | None], jobs: int = 2
 ) -> ProofResult:
     """Run what is planned and not stored yet, judge all stored runs, and write the result and its pages.
 
+    report: called with each finished run; no other run begins after it has returned True.
     After an interruption the finished runs are judged, too. Raises as `Lab.drive`.
     """
     judge, place = proof.judge, proof.folder

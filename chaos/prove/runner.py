@@ -82,12 +82,15 @@ def _tier(task: Task) -> tuple[int, bool]:
 
 @dataclass
 class Crew:
-    """The workers of a proof, each with its cluster. report: called with each finished run, from several threads."""
+    """The workers of a proof, each with its cluster.
+
+    report: called with each finished run, from several threads; no other run begins after it has returned True.
+    """
 
     folder: ProofFolder
     follow_up: FollowUp
     listener: ProgressListener
-    report: Callable[[ProofRun], None]
+    report: Callable[[ProofRun], bool | None]
     jobs: int
     _errors: list[BaseException] = field(default_factory=list)
     _interrupted: bool = False
@@ -155,7 +158,8 @@ class Crew:
             variant = f"{one.faults.id} with {one.change}" if one.change else one.faults.id
             title = f"prove {self.follow_up.application.title}"
             record_part(finished.run, self.folder.path.parent, title, variant, self.listener.say)
-            self.report(stored)
+            if self.report(stored):
+                queue.stop()
             if one.faults.id == BASELINE and len(_unknown(runs)) > 1:
                 queue.stop()  # without faults nothing works, so no other run can show anything
             queue.finish(following)
