@@ -224,3 +224,15 @@ def test_a_run_that_an_interruption_ended_is_not_stored_and_runs_again(tmp_path:
     crew._finish(one, Interrupted(Run(tmp_path / "none")), Queue([one], None))  # type: ignore[arg-type]
     assert [stored.state for stored in proof.folder.runs()] == ([] if interrupted else ["unknown"])
     assert crew._errors == []
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_no_run_begins_after_a_report_that_has_enough(tmp_path: Path, enough: bool) -> None:
+    request = opened(tmp_path, into=tmp_path / "proof", most=1)
+    proof = open_proof(plan_proof(request), request)
+    crew = Crew(proof.folder, proof.judge.follow_up, ProgressListener(), lambda stored: enough, jobs=1)
+    one, other = tasks(tmp_path, "leader-crash", "all-power")
+    queue = Queue([one, other], None)
+    assert queue.take(None) == one
+    crew._finish(one, Interrupted(Run(tmp_path / "none")), queue)  # type: ignore[arg-type]
+    assert (queue.take(None) is None) == enough
