@@ -159,7 +159,13 @@ def ab(
 
 def shrink(
     source: Source,
-    anomaly: Annotated[str, typer.Option(help="The kind of anomaly that must remain, such as lost_write.")],
+    anomaly: Annotated[
+        str,
+        typer.Option(
+            help="The kind of anomaly that must remain, such as lost_write; or a time that must remain above its "
+            "bound, such as produce_unavailability."
+        ),
+    ],
     tries: Annotated[
         int, typer.Option(min=1, max=100, help="Runs of a candidate before it counts as one without the anomaly.")
     ] = 2,

@@ -39,7 +39,13 @@ Side = Annotated[str, typer.Option("--variant", help="The side of an A/B scenari
 RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]
-Anomaly = Annotated[str | None, typer.Option(help="The kind of anomaly that decides, such as lost_write.")]
+Anomaly = Annotated[
+    str | None,
+    typer.Option(
+        help="The kind of anomaly that decides, such as lost_write; or a time above its bound, "
+        "such as produce_unavailability."
+    ),
+]
 Metrics = Annotated[
     list[str] | None,
     typer.Option(

@@ -51,6 +51,8 @@ class DiskSlow(BrokerFault[specs.DiskSlow], spec=specs.DiskSlow):
     _normal: dict[int, Reading]
     """What each node measured before the fault."""
     _start: dict[int, Start]
+    _refusal: str | None = None
+    """The last answer to a write of the fault; None if that is written."""
     _after = ""
     """The times of the nodes after the heal, once they have fallen."""
 
@@ -78,7 +80,11 @@ class DiskSlow(BrokerFault[specs.DiskSlow], spec=specs.DiskSlow):
 
     def _measure_before(self, node: int, world: World) -> Reading:
         """Return the times of a node before the fault. Raises `FaultError` if it reports none."""
-        why = f"{node_name(node, world)} reports no times of requests and flushes, so its disk cannot be observed"
+        silent = f"{node_name(node, world)} reports no times of requests and flushes, so its disk cannot be observed"
+
+        def why() -> str:
+            return f"{silent}; it answers a write with: {self._refusal}" if self._refusal else silent
+
         if _takes_records(node):
             create_probe(world.kafka, _topic(node), node)
         found = []
@@ -91,7 +97,8 @@ class DiskSlow(BrokerFault[specs.DiskSlow], spec=specs.DiskSlow):
         """Let a node write, and return what it has measured since a reading; None if that is too little for a mean."""
         if _takes_records(node):
             delays = self._delays
-            probe(world.kafka, _topic(node), node, ANSWER_S + delays.write_s + FLUSHED_FILES * delays.sync_s)
+            timeout_s = ANSWER_S + delays.write_s + FLUSHED_FILES * delays.sync_s
+            self._refusal = probe(world.kafka, _topic(node), node, timeout_s)
         reading = _fresh(node, world)
         if reading is None:
             return None

@@ -60,8 +60,8 @@ def bisect(
     if (request.kafka is None) == (request.client is None):
         raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")
     axis = kafka_axis(request.kafka) if request.kafka is not None else client_axis(request.client or "")
-    anomaly = parse_anomaly(request.anomaly) if request.anomaly else None
     subject = request.subject()
+    anomaly = parse_anomaly(request.anomaly, subject.scenario) if request.anomaly else None
     with trials.new_lab("bisect", subject, request, listener) as lab:
         listener.say(f"{len(axis.releases)} releases of {axis.name}, seed {subject.seed}, in {lab.folder}")
         bisection = Bisection(lab, subject, axis, anomaly, request.tries)

@@ -6,23 +6,29 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from chaos.anomalies import ANOMALIES
+from chaos.anomalies import ANOMALIES, METRICS
 from chaos.contract import contract
 from chaos.errors import UsageError
-from chaos.run.result import RunOutcome, anomaly_name
+from chaos.run.result import RunOutcome, anomaly_name, exceeding
 from chaos.scenario.model import Scenario
 
 CONFIDENCE = 0.95
 
 
-def parse_anomaly(text: str) -> str:
+def parse_anomaly(text: str, scenario: Scenario) -> str:
     """Return the name of an anomaly that a user wrote (`lost_write`, `duplicate_delivery.illegal`).
 
-    Raises `UsageError` with the known names.
+    A metric (`produce_unavailability`) stands for a time that exceeds a bound of the scenario.
+    Raises `UsageError` with the known names, or if the scenario does not bound the metric.
     """
     kind, _, split = text.strip().replace(".", " ").partition(" ")
+    if kind in METRICS and not split:
+        if kind in {metric for metric, _ in scenario.expect.times()}:
+            return exceeding(kind)
+        raise UsageError(f"the scenario has no bound for {kind}; add one: --set expect.{kind}.max=30s")
     if kind not in ANOMALIES or (split and split not in ANOMALIES[kind].splits):
-        raise UsageError(f"there is no anomaly {text!r}; known are {', '.join(ANOMALIES)}")
+        names = ", ".join([*ANOMALIES, *METRICS])
+        raise UsageError(f"there is no anomaly and no bounded time {text!r}; known are {names}")
     return anomaly_name(kind, split)
 
 
@@ -57,11 +63,12 @@ def merge(outcomes: Iterable[RunOutcome]) -> RunOutcome:
     conclusive = [outcome for outcome in every if outcome.conclusive]
     if not conclusive:
         return every[0]
-    counts: Counter[str] = Counter()
+    counts, exceeded = Counter[str](), Counter[str]()
     for outcome in conclusive:
         counts |= Counter(outcome.anomalies)  # the larger count of each
+        exceeded |= Counter(outcome.exceeded)
     worst = next((outcome for outcome in conclusive if outcome.verdict == "fail"), conclusive[0])
-    return worst.model_copy(update={"anomalies": dict(counts)})
+    return worst.model_copy(update={"anomalies": dict(counts), "exceeded": dict(exceeded)})
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,12 @@ def shrink(
     report: called with the result at the end, also if the search breaks off with a scenario.
     Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    anomaly, budget, tries = parse_anomaly(request.anomaly), Budget.parse(request.budget), request.tries
     subject = request.subject()
+    anomaly, budget, tries = (
+        parse_anomaly(request.anomaly, subject.scenario),
+        Budget.parse(request.budget),
+        request.tries,
+    )
     if subject.outcome is not None and not subject.outcome.count(anomaly):
         raise UsageError(f"{request.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
     with trials.new_lab("shrink", subject, request, listener) as lab:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+from kafka.errors import for_code
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request
+from chaos.units import format_duration
 
 FLUSHED = {"flush.messages": "1"}
 _MAGIC, _PLAIN, _BATCH_BYTES, _LEADER = 2, 0, 4096, 1
@@ -20,8 +22,8 @@ def create_probe(kafka: Kafka, topic: str, broker: int) -> None:
     admin.create_topic_at(kafka, topic, broker, FLUSHED)
 
 
-def probe(kafka: Kafka, topic: str, broker: int, timeout_s: float) -> bool:
-    """Let the broker write and flush one record; return whether it has acknowledged it in time."""
+def probe(kafka: Kafka, topic: str, broker: int, timeout_s: float) -> str | None:
+    """Let the broker write and flush one record; return None if it acknowledges it in time, else its answer."""
     records = MemoryRecordsBuilder(_MAGIC, _PLAIN, _BATCH_BYTES)
     records.append(timestamp=int(time.time() * 1000), key=None, value=b"probe")
     records.close()
@@ -34,7 +36,10 @@ def probe(kafka: Kafka, topic: str, broker: int, timeout_s: float) -> bool:
         topic_data=[{"name": topic, "partition_data": [partition]}],
     )
     answer = kafka.ask(broker, message, timeout_s)
-    return answer is not None and not any(p.error_code for t in answer.responses for p in t.partition_responses)
+    if answer is None:
+        return f"no answer within {format_duration(timeout_s)}"
+    codes = [p.error_code for t in answer.responses for p in t.partition_responses if p.error_code]
+    return str(for_code(codes[0]).__name__) if codes else None
 
 
 def remove_probe(kafka: Kafka, topic: str) -> bool:

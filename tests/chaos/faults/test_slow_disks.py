@@ -76,11 +76,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
     cluster = Cluster()
     topics: list[str] = []
 
-    def probe(kafka: Any, topic: str, node: int, timeout_s: float) -> bool:
+    def probe(kafka: Any, topic: str, node: int, timeout_s: float) -> str | None:
         assert topic in topics
-        if node not in cluster.down:
-            cluster.write(node)
-        return node not in cluster.down
+        if node in cluster.down:
+            return "no answer within 5 s"
+        cluster.write(node)
+        return None
 
     monkeypatch.setattr(slow_disks, "create_probe", lambda kafka, topic, node: topics.append(topic))
     monkeypatch.setattr(slow_disks, "probe", probe)
@@ -192,6 +193,13 @@ def test_a_second_fault_of_a_slow_disk_is_refused_and_changes_nothing(world: Any
         second.inject(world)
     assert second.heal(world) == "nothing to heal"
     assert world.cluster.delays[2] == Delays(write_s=0.05)
+
+
+def test_a_node_that_refuses_writes_is_an_error_that_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_disks, "probe", lambda *args: "NotLeaderForPartitionError")
+    with pytest.raises(FaultError, match=r"reports no times .*; it answers a write with: NotLeaderForPartitionError"):
+        fault_of(WRITE).inject(world)
+    assert not world.cluster.delays[2].write_s
 
 
 def test_a_node_that_reports_nothing_is_an_error_before_the_fault(world: Any) -> None:

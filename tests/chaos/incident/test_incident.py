@@ -25,7 +25,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
-from chaos.scenario.load import load, parse
+from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import read, resolve
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import number
@@ -161,11 +161,27 @@ def test_a_replay_says_which_versions_differ(tmp_path):
 
 
 def test_an_anomaly_is_named_as_the_contract_does():
-    assert outcomes.parse_anomaly("lost_write") == "lost_write"
-    assert outcomes.parse_anomaly("duplicate_delivery.illegal") == "duplicate_delivery illegal"
-    for wrong in ("lost", "lost_write legal", ""):
+    scenario = load(find("clean-run"))
+    assert outcomes.parse_anomaly("lost_write", scenario) == "lost_write"
+    assert outcomes.parse_anomaly("duplicate_delivery.illegal", scenario) == "duplicate_delivery illegal"
+    for wrong in ("lost", "lost_write legal", "ack_latency max", ""):
         with pytest.raises(UsageError, match="known are lost_write"):
-            outcomes.parse_anomaly(wrong)
+            outcomes.parse_anomaly(wrong, scenario)
+
+
+def test_a_time_above_its_bound_is_a_sign_like_an_anomaly(tmp_path):
+    bounded = load(find("clean-run"), ["expect.ack_latency.max=1s"])
+    sign = outcomes.parse_anomaly("ack_latency", bounded)
+    with pytest.raises(UsageError, match=r"no bound for isr_recovery; add one: --set expect\.isr_recovery\.max=30s"):
+        outcomes.parse_anomaly("isr_recovery", bounded)
+    run = a_run(tmp_path)
+    raw = {"verdict": "fail", "sentence": "", "totals": []}
+    line = {"name": "n", "check": "ack_latency", "expected": "", "seen": ""}
+    for verdict, count in (("fail", 1), ("pass", 0), ("inconclusive", 0)):
+        run.result.write_text(json.dumps({**raw, "expectations": [{**line, "verdict": verdict}]}))
+        assert RunOutcome.read(run).count(sign) == count
+    worse = outcome().model_copy(update={"exceeded": {sign: 2}})
+    assert outcomes.merge([outcome(), worse]).count(sign) == 2
 
 
 def test_counts_of_a_kind_with_parts():
