@@ -423,8 +423,10 @@ def test_a_slow_disk_shows_in_the_times_that_the_broker_reports(cluster: Cluster
     spec = SPECS["disk.slow"].model_validate({"name": "slow", "kind": "disk.slow", **delays, **target})
     world = World(None, cluster, None, None, kafka, random.Random(1))  # type: ignore[arg-type]
     slow = FAULTS["disk.slow"](spec)
-    # behind, so that it ends with a jump ahead: after one back, no leader was elected within 60 s
+    # behind, so that it ends with a jump ahead; down, as a step back lets a node wait for the time before the step
+    able(cluster, Stop).stop_broker(1)
     able(cluster, SetClock).set_clock(1, Skew(-600))
+    able(cluster, Start).start_broker(1)
     try:
         slow.inject(world)
         wait_until(lambda: slow.proof(world), SEEN_S, "the broker reports no slow writes")
