@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import stat
 import threading
@@ -166,8 +167,9 @@ class Secrets:
     def _look(self) -> None:
         while not self._over.wait(0.2):
             for folder in ("credentials", "secrets"):
-                for path in self._runs.glob(f"*/brokers/**/{folder}/*"):
-                    self._read(path)
+                with contextlib.suppress(FileNotFoundError):  # a folder is removed while it is listed
+                    for path in self._runs.glob(f"*/brokers/**/{folder}/*"):
+                        self._read(path)
 
     def _read(self, path: Path) -> None:
         try:
