@@ -39,6 +39,8 @@ processor, which reads, transforms and writes, writes all of them.
     {"do": "slow", "per_record_s": 0.02}      add this processing time to each record; 0 restores full speed (consumers)
     {"do": "seek", "offsets": {"orders/0": 9}} continue at these offsets, on the assigned partitions that are named
     {"do": "seek", "ago_s": 5.0}              continue, on every assigned partition, at the first record of that time
+    {"do": "seek", …, "lookup_first_s": 0.5}  assign all partitions without offsets, and after this time again at the
+                                              targets (librdkafka in assign mode only)
     {"do": "resume"}                          resume all assigned partitions, though none is paused (librdkafka only)
 
 Several clients may be threads of one process (`threads` in the spec). Each writes its own tables, an order with a

@@ -99,6 +99,9 @@ class ProducerSpec(WriterSpec):
     partitions: int = Field(0, ge=0, description="partitions of the topic; required with `partitioner`")
     checkpoint_every_s: float | None = Field(None, gt=0, description="seconds between checkpoints of its position")
     restore: bool = Field(False, description="continue at its last checkpoint, instead of `first_seq` if there is one")
+    definite_errors: list[str] = Field(
+        [], description="names of errors in the protocol that count as `fail`, besides those that prove a refusal"
+    )
     partitioner: Literal["round_robin", "by_key_number"] | None = Field(
         None, description="the application chooses the partition; the library does when left out"
     )

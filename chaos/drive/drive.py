@@ -124,7 +124,9 @@ class Drive:
         for spec in self._scenario.faults:
             connection = self._connect()  # faults run at the same time, so each has a connection
             stack.callback(connection.close)
-            world = World(self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy)
+            world = World(
+                self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy, self._run
+            )
             faults[spec.name] = FaultRun(FAULTS[spec.kind](spec), world, writer, self._events, self._limits.proof)
         for fault in faults.values():
             stack.callback(fault.finish, HEAL_TIMEOUT_S)

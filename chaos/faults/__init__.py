@@ -31,6 +31,7 @@ from chaos.faults import (  # noqa: F401
     producers,
     quorum,
     quotas,
+    raw,
     resources,
     security,
     share_groups,

@@ -13,6 +13,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.observer import Observer
 from chaos.relay.control import Proxy
+from chaos.run.directory import Run
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.model import Scenario
 
@@ -28,7 +29,7 @@ class World:
     """The scenario, the cluster, the clients, the observer, and a separate Kafka connection for one fault.
 
     `rng` makes the random choices of all faults. `access` is the way to log in, `proxy` the wire proxy; both are None
-    for runs without them.
+    for runs without them. `run` has the ledger, for faults that write records.
     """
 
     scenario: Scenario
@@ -39,6 +40,7 @@ class World:
     rng: random.Random
     access: Access | None = None
     proxy: Proxy | None = None
+    run: Run | None = None
 
 
 class Fault(ABC, Generic[S]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chaos.clients.roster import ClientState
 from chaos.faults.base import World
@@ -271,7 +271,9 @@ class ConsumerSeek(ClientFault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
     def _inject(self, world: World) -> str:
         self._seeks_before = len(self._seeks(world))
         offsets, ago = self.spec.offsets, self.spec.ago
-        order = {"offsets": offsets} if offsets else {"ago_s": ago}
+        order: dict[str, Any] = {"offsets": offsets} if offsets else {"ago_s": ago}
+        if self.spec.lookup_first is not None:
+            order["lookup_first_s"] = self.spec.lookup_first
         destination = f"{offsets}" if offsets else f"the records written {ago:g} s ago"
         self._moves, self.begun = {}, True
         world.fleet.order(self.resolved, {"do": "seek", **order})

@@ -87,5 +87,7 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
         return _Sample(time.monotonic(), state.count("delivered"), frozenset(positions), lag)
 
     def _undo(self, world: World) -> str:
+        if not world.fleet.state(self.resolved).alive:
+            return f"{self.resolved} is gone"
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": 0.0})
         return f"{self.resolved} works at full speed"

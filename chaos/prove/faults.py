@@ -32,6 +32,7 @@ LEFT_OUT = {
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
     "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
     "wire.hold": "an order of requests that one bug needs; slow-link is its like",
+    "wire.produce": "a request that no client of an application sends",
     "wire.error": "an error without a reason is no fault of a broker that the promises are about",
     "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
     **dict.fromkeys(

@@ -17,6 +17,7 @@ from chaos.scenario.commit import Commit
 from chaos.scenario.names import ClientName, GroupId, RackName, TopicName, TopicPattern
 from chaos.scenario.processing import Plain, Transactions, Workers
 from chaos.scenario.runtimes.choice import Client, ClientChoice
+from chaos.scenario.runtimes.error_codes import ErrorName
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.scenario.share import Share
 from chaos.scenario.triggers import OneOf, Partition, Strict
@@ -57,6 +58,11 @@ class Producer(Strict):
         None,
         description="librdkafka's partitioners by their names; sticky: one partition for some time, without keys; "
         "round_robin and by_key_number: functions of the application. The library's default if left out",
+    )
+    definite_errors: list[ErrorName] = Field(
+        [],
+        description="errors such as NOT_LEADER_OR_FOLLOWER after which the application takes a record for not written, "
+        "besides those that prove it; `resurrected_write` shows where that is wrong (java)",
     )
     resend: bool = Field(False, description="after a crash, continue at the first record without acknowledgement")
     checkpoint_every: Duration | None = Field(

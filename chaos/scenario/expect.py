@@ -146,7 +146,7 @@ class _Contract(Strict):
     client_errors: dict[ClientName, dict[ErrorText, Count]] = Field(
         {},
         description="by the name of an entry and a text such as GROUP_MAX_SIZE_REACHED: the number of its clients that "
-        "reported an error with this text",
+        "reported an error with this text; with a minimum, a client may end with such an error",
     )
 
     superseded: dict[TopicName, Count] = Field(

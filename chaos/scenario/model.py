@@ -17,8 +17,9 @@ from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopi
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.migration import MigrationProvision
+from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
-from chaos.scenario.faults.wire import FrameFault, WireFault, promise_problems
+from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.hints import nearest
 from chaos.scenario.migration_rules import can_migrate
 from chaos.scenario.setup import Setup
@@ -84,16 +85,35 @@ class Scenario(Setup):
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
         problems += clock_problems(self, self.faults, self.expect, run_s)
-        problems += promise_problems(self.faults, self.expect)
+        problems += self._promise_problems()
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _promise_problems(self) -> Iterator[str]:
+        """Yield the faults under which no rule can derive the contract."""
+        for i, fault in enumerate(self.faults):
+            if self.expect.promised and fault.no_promise:
+                yield (
+                    f"faults[{i}]: {fault.no_promise}, and no rule says what settings promise then; "
+                    "give expect with bounds"
+                )
 
     def _bug_problems(self) -> Iterator[str]:
         """Check that a bug has its variants. One side of it, as a run has it, has none."""
         needed = {AFFECTED, FIXED} if self.bug and self.bug.fixed else {AFFECTED}
         if self.bug and self.variants and set(self.variants) != needed:
             yield f"bug: needs the variants {' and '.join(sorted(needed))}, and no other"
+
+    @property
+    def raw_writes(self) -> list[WireProduce]:
+        """The faults that write records of their own."""
+        return [fault for fault in self.faults if isinstance(fault, WireProduce)]
+
+    @property
+    def transactional(self) -> bool:
+        """Whether any client or fault writes in transactions."""
+        return super().transactional or any(fault.in_transaction for fault in self.raw_writes)
 
     @property
     def compacted(self) -> frozenset[str]:

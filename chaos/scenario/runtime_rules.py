@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import (
     Assign,
@@ -29,6 +30,7 @@ from chaos.scenario.faults.clients import (
     ProducerFence,
 )
 from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.processing import Plain, Transactions
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
@@ -75,6 +77,8 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
     if isinstance(entry, Producer):
         return
     ended = {p.topic for p in setup.producers if p.transactions} | {p.to for p in setup.processors if p.transactions}
+    raw = [f for f in faults if isinstance(f, WireProduce) and f.in_transaction]
+    ended |= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
     asked: list[tuple[set[str], Ability]] = [
         ({p.topic for p in setup.producers if p.tombstone_every}, "tombstones"),
         (ended, "transaction markers"),
@@ -104,6 +108,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "checkpoint_every", "checkpoints of a producer"
             if entry.resend:
                 yield "resend", "resending"
+            if entry.definite_errors:
+                yield "definite_errors", "definite errors"
             if str(entry.config.get("parallelism.default", 1)) != "1":
                 yield "config", "parallel writing"
             if entry.mode != "callback":
@@ -277,6 +283,10 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
     match fault:
         case ConsumerSeek():
             yield from _refusal(where, entry.client, "seek")
+            if fault.lookup_first is not None:
+                yield from _refusal(f"{where}.lookup_first", entry.client, "assignments in turn")
+                if entry.name in {c.name for c in setup.consumers if c.mode != "assign"}:
+                    yield f"{where}.lookup_first: {entry.name} subscribes; it goes with mode: assign"
         case ConsumerResume():
             yield from _refusal(where, entry.client, "resume")
         case ClientQuota():

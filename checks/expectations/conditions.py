@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import PurePosixPath
+from typing import Any
 
 from chaos.errors import RunDirError
+from chaos.kafka.partition import TopicPartition
 from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
+from checks.audit.facts.readers import entry_of
 from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
@@ -104,6 +107,8 @@ class Conditions:
         complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
         complete -= {p.topic for p in self._scenario.producers if p.transactions}
         complete -= {p.to for p in self._scenario.processors if p.transactions}
+        raw = [f for f in self._scenario.raw_writes if f.in_transaction]
+        complete -= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
         gaps = self._counts.get("log_gaps", {})
         return listed([f"{topic}: {n:,} offsets" for topic, n in sorted(gaps.items()) if n and topic in complete])
 
@@ -186,9 +191,17 @@ class Conditions:
         if not self._lifecycle:
             return Observation.missing("not recorded", NO_CLIENTS)
         crashed = [r for r in self._lifecycle if r["event"] == "crashed"]
-        dead = [str(r["client"]) for r in crashed if json_object(r["detail"]).get("unexpected")]
+        unexpected = [r for r in crashed if json_object(r["detail"]).get("unexpected")]
+        dead = [str(r["client"]) for r in unexpected if not self._ended_as_demanded(r)]
         reason = f"{listed(dead)} died although no fault killed it; see its file in logs/ and run again"
         return Observation(len(dead), f"{len(dead)}", reason)
+
+    def _ended_as_demanded(self, crash: dict[str, Any]) -> bool:
+        """Return whether the last error of an incarnation before its end is one that the contract demands."""
+        life = [r for r in self._lifecycle if all(r[name] == crash[name] for name in ("client", "incarnation"))]
+        errors = [str(json_object(r["detail"]).get("error", "")) for r in life if r["event"] == "error"]
+        bounds = self._scenario.expect.client_errors.get(entry_of(str(crash["client"])), {})
+        return bool(errors) and any(bound.min > 0 and text in errors[-1] for text, bound in bounds.items())
 
     def _doubled(self) -> Observation:
         """Count incarnations with more than one process: their rows cannot be distinguished."""

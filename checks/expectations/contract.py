@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from chaos.anomalies import METRICS, PHRASES
 from chaos.contract import contract
 from chaos.scenario.expect import Bound
+from chaos.scenario.faults.raw import RECORDS
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
@@ -48,8 +49,8 @@ def terms(resolved: Resolved) -> list[Term]:
 
 
 def planned_sends(s: Scenario) -> int:
-    """Return the number of records that the producers send in total."""
-    return sum(p.count * p.records for p in s.producers)
+    """Return the number of records that the producers and the faults send in total."""
+    return sum(p.count * p.records for p in s.producers) + sum(RECORDS[f.sends] for f in s.raw_writes)
 
 
 def partition_count(s: Scenario) -> int:

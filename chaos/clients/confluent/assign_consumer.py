@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from chaos.clients.assignments import StartPosition
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.confluent.library import VERSIONS
-from chaos.clients.confluent.positions import TIMEOUT_S, offsets_at, reset_position, watermarks
+from chaos.clients.confluent.positions import TIMEOUT_S, offsets_at, reset_position, seek_targets, watermarks
 from chaos.clients.confluent.reader import Reader
 from chaos.clients.program import Channel, Lifecycle, run_clients
 from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
@@ -60,6 +61,21 @@ class AssignConsumer(Reader[AssignConsumerSpec], SelfAssigned[Committer]):
     def _assign(self, starts: Mapping[Partition, StartPosition], *, more: bool) -> None:
         targets = [TopicPartition(*p, s.offset) for p, s in starts.items()]
         (self.consumer.incremental_assign if more else self.consumer.assign)(targets)
+
+    def _seek(self, order: dict[str, Any]) -> Mapping[Partition, int]:
+        """Obey an order to seek. With `lookup_first_s`, assign twice: without offsets, and then at the targets.
+
+        Partitions without a target continue at their positions.
+        """
+        if "lookup_first_s" not in order:
+            return super()._seek(order)
+        held = list(self.assignments.numbers)
+        targets = seek_targets(order, held, self.consumer)
+        positions = {p: int(self.assignments.positions[p] or 0) for p in held} | dict(targets)
+        self.consumer.assign([TopicPartition(*p) for p in held])
+        time.sleep(float(order["lookup_first_s"]))
+        self.consumer.assign([TopicPartition(*p, offset) for p, offset in positions.items()])
+        return positions
 
 
 def group_id(spec: AssignConsumerSpec) -> str:

@@ -46,6 +46,8 @@ class FaultSpec(Strict):
     """True for a fault that takes dedicated controllers as its target."""
     once_per_target: ClassVar[bool] = False
     """True for a fault that a scenario may contain only once for the same target."""
+    no_promise: ClassVar[str] = ""
+    """Why no rule says what settings promise under the fault; empty if rules do."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """Parameters of which exactly one is given."""
 

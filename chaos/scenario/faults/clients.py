@@ -115,6 +115,12 @@ class ConsumerSeek(ConsumerFault):
     ago: Duration | None = Field(
         None, gt=0, description="or, on each assigned partition, to the records written this long ago"
     )
+    lookup_first: Duration | None = Field(
+        None,
+        gt=0,
+        description="in place of a seek: assign the partitions without offsets, so that the client library looks up "
+        "where to start, and this long afterwards again at the target (assign mode)",
+    )
 
 
 class ConsumerResume(ConsumerFault):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.clients import settings_of
-from chaos.scenario.expect import Expect
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
 from chaos.scenario.faults.wire_errors import CODES, ERRORS, allowed
 from chaos.scenario.hints import nearest
@@ -140,6 +139,8 @@ class WireError(FrameFault):
     partition gets the code, or all; the broker has carried the request out. Healed by letting them pass.
     """
 
+    no_promise = "wire.error answers in place of the broker"
+
     kind: Literal["wire.error"]
     error: str = Field(description="the code by its Kafka name, such as NOT_LEADER_OR_FOLLOWER")
 
@@ -160,16 +161,6 @@ class WireError(FrameFault):
             unanswered = str(settings_of(producer).get("acks")) == "0"
             if unanswered and any(fnmatchcase(name, self.client) for name in ids):
                 yield f"{where}.client: {producer.name} has acks 0, and no broker answers its records"
-
-
-def promise_problems(faults: Iterable[FaultSpec], expect: Expect) -> Iterator[str]:
-    """Yield what no rule can derive: errors that no broker had a reason for."""
-    for i, fault in enumerate(faults):
-        if expect.promised and isinstance(fault, WireError):
-            yield (
-                f"faults[{i}]: wire.error answers in place of the broker, and no rule says what settings promise then; "
-                "give expect with bounds"
-            )
 
 
 class WireSlow(WireFault):

@@ -55,6 +55,7 @@ TRAITS = Traits(
         "seek",
         "wrong clock",
         "resume",
+        "assignments in turn",
         "checkpoint",
         "checkpoint interval",
         "automatic commits in assign mode",

@@ -86,6 +86,7 @@ TRAITS = Traits(
         "workers",
         "assign",
         "seek",
+        "definite errors",
         "wrong clock",
         "checkpoint",
         "automatic commits in assign mode",

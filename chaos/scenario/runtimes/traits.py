@@ -42,6 +42,7 @@ Ability = Literal[
     "assign",
     "seek",
     "resume",
+    "assignments in turn",
     "checkpoint",
     "checkpoint interval",
     "checkpoints of a producer",
@@ -62,6 +63,7 @@ Ability = Literal[
     "encrypted keys",
     "tokens",
     "send outcomes",
+    "definite errors",
     "commit outcomes",
     "automatic commit outcomes",
 ]

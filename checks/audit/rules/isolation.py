@@ -14,7 +14,7 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, readers_with
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, readers_with
 from checks.audit.rules.share_block import ShareBlock
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
@@ -117,14 +117,14 @@ def _acknowledgements(r: ReaderBlock) -> Ints:
 
 def _no_read_committed(s: Scenario) -> str:
     if not any(reads_committed(c) for c in s.readers):
-        return no_transactions(s) or "no consumer reads with isolation.level=read_committed"
+        return no_transactional_client(s) or "no consumer reads with isolation.level=read_committed"
     writers = [p.client for p in s.producers if p.transactions] + [p.client for p in s.processors if p.transactions]
     if writers and all(client.missing("send outcomes") for client in writers):
         return (
             "no transactional producer learns the offsets of its records, so only a delivery that the final log hides "
             "from read_committed readers would count"
         )
-    return no_transactions(s)
+    return no_transactional_client(s)
 
 
 def aborted_share(s: ShareBlock, tally: Tally) -> None:
@@ -140,7 +140,7 @@ def aborted_share(s: ShareBlock, tally: Tally) -> None:
 def _no_committed_share(s: Scenario) -> str:
     if all(entry.setting(ISOLATION) != "read_committed" for entry in s.shares):
         return "no share group reads with read_committed"
-    return no_transactions(s)
+    return no_transactional_client(s)
 
 
 _committed_readers = readers_with(lambda r: r.committed_only)

@@ -129,6 +129,10 @@ _applies = unless(lambda scenario: True, "")
 no_members = unless(lambda s: any(c.mode == "subscribe" for c in s.readers), "no consumer subscribes")
 no_commits = unless(lambda s: any(commits_offsets(c) for c in s.readers), "no consumer commits offsets")
 no_transactions = unless(lambda s: s.transactional, "no producer uses transactions")
+no_transactional_client = unless(
+    lambda s: any(p.transactions for p in s.producers) or any(p.transactions for p in s.processors),
+    "no producer uses transactions",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

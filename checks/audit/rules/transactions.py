@@ -16,7 +16,7 @@ from checks.audit.facts.observed import Span, joined
 from checks.audit.facts.run_facts import ABORTED, COMMITTED
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, present
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, no_transactions, present
 from checks.audit.undecided import OPEN, Reason
 
 HANGS_US = 10_000_000
@@ -153,7 +153,7 @@ RULES = {
     "torn_transaction": Rule(
         examines=(IN_TRANSACTIONS,),
         explain="its transaction was {why} by read_committed readers of the final log",
-        inapplicable=no_transactions,
+        inapplicable=no_transactional_client,
         writes=torn_transaction,
     ),
     "hanging_transaction": Rule(

@@ -48,6 +48,10 @@ faults:
   - {name: delete, kind: topic.delete, target: {topic: returns}, when: {at: 0s}}
   - {name: renew, kind: topic.recreate, target: {topic: returns}, partitions: 2, when: {at: 0s}}
   - {name: remove, kind: topic.delete, target: {topic: returns}, create_again: false, when: {at: 0s}}
+  - {name: late, kind: wire.produce, sends: after_abort, target: {partition: orders/1}, when: {at: 0s}}
+  - {name: zombie, kind: wire.produce, sends: old_epoch, target: {partition: orders/1}, when: {at: 0s}}
+  - {name: gap, kind: wire.produce, sends: sequence_gap, target: {partition: orders/1}, when: {at: 0s}}
+expect: {}
 """
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 RECORDS = 10
@@ -69,7 +73,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (run.ledger).mkdir(exist_ok=True)
         with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as observer:
             wait_until(lambda: observer.metadata, 30, "nothing is observed")
-            yield World(scenario, cluster, SimpleNamespace(), observer, kafka, random.Random(1))  # type: ignore[arg-type]
+            fleet: Any = SimpleNamespace()
+            yield World(scenario, cluster, fleet, observer, kafka, random.Random(1), run=run)
         kafka.close()
     finally:
         cluster.destroy()
@@ -169,3 +174,10 @@ def test_a_topic_is_deleted_and_created_again(world: World) -> None:
     assert wait_until(lambda: last.proof(world), 30, "the topic still exists") == "returns is gone from the metadata"
     assert last.heal(world) == "returns stays deleted"
     wait_until(lambda: second not in world.observer.partitions(), 10, "the observer still lists it")
+
+
+def test_a_broker_refuses_what_no_client_library_sends(world: World) -> None:
+    assert run(world, "late").endswith("a record of an aborted transaction: refused with INVALID_TXN_STATE")
+    assert run(world, "zombie").endswith("a record with a fenced producer epoch: refused with INVALID_PRODUCER_EPOCH")
+    assert run(world, "gap").endswith("after one with sequence 0: refused with OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert build(world, "late").proof(world) is None, "each fault has its own answer"

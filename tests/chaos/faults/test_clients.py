@@ -318,11 +318,16 @@ class Slowed:
     def group(self, name):
         return GroupState("Stable", 1, (GroupMember("m1", None, "a/1", "", (), (TopicPartition("orders", 0),)),))
 
+    alive = True
+
     def order(self, client, order):
-        pass
+        if not self.alive:
+            raise ClientError(f"{client} is gone and takes no order")
 
     def state(self, client):
-        return SimpleNamespace(positions=lambda: dict.fromkeys(self.partitions, self.done), count=lambda _: self.done)
+        return SimpleNamespace(
+            positions=lambda: dict.fromkeys(self.partitions, self.done), count=lambda _: self.done, alive=self.alive
+        )
 
     def end_offsets(self, partitions):
         return dict.fromkeys(partitions, self.end)
@@ -340,6 +345,13 @@ def test_a_consumer_that_nothing_evicts_is_slow_if_it_falls_behind(monkeypatch, 
     assert world.after(0.1, 0, 0) is None, "the first sample"
     assert world.after(1.5, 2, 100) is None, "too early"
     assert world.after(1.0, 3, 50) == "a/1 processed 5 records in 2.5 s, and its lag grew from 0 to 145 records"
+
+
+def test_a_slow_consumer_that_is_gone_needs_no_heal(monkeypatch):
+    world = Slowed(monkeypatch)
+    assert world.fault.heal(world) == "a/1 works at full speed"
+    world.alive = False
+    assert world.fault.heal(world) == "a/1 is gone"
 
 
 @pytest.mark.parametrize(("processed", "arrived"), [(60, 100), (5, 5), (0, 0)], ids=["fast", "keeps up", "idle"])

@@ -57,6 +57,11 @@ def killed(target):
     return f"faults: [{{name: f, kind: taskmanager.kill, target: {target}, when: {{acked: 9}}}}]\n"
 
 
+def sought(target, how):
+    fault = f"name: f, kind: consumer.seek, ago: 1s, {how}, target: {{member: {target}}}, when: {{acked: 9}}"
+    return f"faults: [{{{fault}}}]\n"
+
+
 def query(**values):
     entry = {
         "mode": "assign",
@@ -137,6 +142,27 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "auto_offset_reset is also given as auto.offset.reset; give it once",
         ),
         (group(client="aiokafka:0.7.2"), "aiokafka 0.7.2 is not supported; choose 0.8.0 to 0.14.0"),
+        (
+            writer(definite_errors=["NOT_LEADER_OR_FOLLOWER"]),
+            "producers[0].definite_errors: the runtime confluent has no definite errors",
+        ),
+        (
+            writer(client="java", definite_errors=["NOT_LEADER_FOR_PARTITION"]),
+            "producers[0].definite_errors[0]: 'NOT_LEADER_FOR_PARTITION' is no error of the protocol (did you mean",
+        ),
+        (
+            assign(client="java") + sought("a/1", "lookup_first: 1s"),
+            "faults[0].lookup_first: the runtime java:4.3.1 has no assignments in turn",
+        ),
+        (
+            group(client="confluent") + sought("b/1", "lookup_first: 1s"),
+            "faults[0].lookup_first: b subscribes; it goes with mode: assign",
+        ),
+        (
+            query() + "faults: [{name: f, kind: wire.produce, sends: old_epoch, target: {partition: orders/0}, "
+            "when: {acked: 9}}]\nexpect: {}\n",
+            "consumers[0].topics: the runtime spark:4.0.2 has no transaction markers",
+        ),
         (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each sarama client is a process"),
         (
             group(client="sarama:1.43.3", config={"Consumer.Group.Rebalance.GroupStrategies": "cooperative-sticky"}),

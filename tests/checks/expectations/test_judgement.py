@@ -234,6 +234,23 @@ def test_an_unexpected_client_death_is_inconclusive_and_named(fake):
 
 
 @pytest.mark.parametrize(
+    ("demanded", "errors", "verdict"),
+    [
+        ("{billing: {INVALID_REQUEST: 1}}", ["INVALID_REQUEST: fatal"], "pass"),
+        ("{billing: {INVALID_REQUEST: {min: 0}}}", ["INVALID_REQUEST: fatal"], "inconclusive"),
+        ("{billing: {INVALID_REQUEST: 1}}", ["INVALID_REQUEST: fatal", "MemoryError"], "inconclusive"),
+        ("{billing: {INVALID_REQUEST: 1}}", [], "inconclusive"),
+        ("{replay: {INVALID_REQUEST: 1}}", ["INVALID_REQUEST: fatal"], "inconclusive"),
+    ],
+)
+def test_a_client_may_end_with_an_error_only_if_the_contract_demands_that_error(fake, demanded, errors, verdict):
+    run = fake(SCENARIO + f"  client_errors: {demanded}\n")
+    rows = [life("billing/1", "consumer", "error", error=error) for error in errors]
+    run.ledger["lifecycle"] += [*rows, life("billing/1", "consumer", "crashed", unexpected=True)]
+    assert judged(run)["clients_lived", "", ""].verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("file", "unexpected", "verdict"),
     [
         ("deliveries/billing-1.1.arrows", False, "pass"),

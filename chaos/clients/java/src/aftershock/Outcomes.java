@@ -77,12 +77,14 @@ final class Outcomes {
      *
      * @param queued whether the library had taken the record; a record that it refused at once never left the process
      * @param steady what does not change during the run: limits, rights
+     * @param definite names of further errors that the application takes for refusals
      */
-    static String ofSend(Throwable error, boolean queued, boolean singleAttempt, List<String> steady) {
-        if (!queued) {
+    static String ofSend(
+            Throwable error, boolean queued, boolean singleAttempt, List<String> steady, List<String> definite) {
+        Errors code = Errors.forException(error);
+        if (!queued || definite.contains(code.name())) {
             return FAIL;
         }
-        Errors code = Errors.forException(error);
         boolean never = NEVER.contains(code)
                 || (steady.contains("limits") && BY_LIMITS.contains(code))
                 || (steady.contains("rights") && BY_RIGHTS.contains(code));

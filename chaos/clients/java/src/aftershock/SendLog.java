@@ -20,6 +20,7 @@ final class SendLog {
     private final boolean singleAttempt;
     private final boolean hasOffsets;
     private final List<String> steady;
+    private final List<String> definite;
     private Rows ok = new Rows();
     private Rows errors = new Rows();
     private double nextWrite;
@@ -34,6 +35,7 @@ final class SendLog {
         this.singleAttempt = singleAttempt;
         this.hasOffsets = hasOffsets;
         steady = spec.has("steady") ? spec.texts("steady") : List.of();
+        definite = spec.has("definite_errors") ? spec.texts("definite_errors") : List.of();
         table = new Table(spec, "sends");
     }
 
@@ -66,7 +68,7 @@ final class SendLog {
 
     /** Records a send that failed; see `Outcomes.ofSend`. */
     synchronized void failed(long seq, String key, long invokedUs, int partition, Throwable error, boolean queued) {
-        String outcome = Outcomes.ofSend(error, queued, singleAttempt, steady);
+        String outcome = Outcomes.ofSend(error, queued, singleAttempt, steady, definite);
         errors.add(seq, key, invokedUs, partition, -1);
         errors.outcomes.add(outcome);
         errors.errors.add(Outcomes.name(error));
