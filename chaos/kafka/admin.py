@@ -23,6 +23,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
+    DescribeQuorumRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
 )
@@ -253,9 +254,13 @@ def reassign(kafka: Kafka, partition: TopicPartition, replicas: list[int]) -> No
 
 
 def any_broker(kafka: Kafka) -> int | None:
-    """Return the broker to send changes of topics to: in KRaft any broker, with ZooKeeper the controller."""
+    """Return the broker to send changes of topics to: in KRaft one that answers, with ZooKeeper the controller."""
     metadata = kafka.metadata()
-    return metadata.controller if metadata else None
+    if metadata is None:
+        return None
+    if kafka.is_silent(metadata.controller) and kafka.supports(DescribeQuorumRequest.API_KEY):
+        return next((broker for broker in metadata.brokers if not kafka.is_silent(broker)), None)
+    return metadata.controller
 
 
 def _coordinator(group: str) -> Broker:

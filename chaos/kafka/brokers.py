@@ -145,7 +145,12 @@ class Brokers:
                 return connection.ask(request, self._timeout_s if timeout_s is None else timeout_s)
             except OSError:
                 self._apis.clear()  # as above
+                self._shunned[address] = time.monotonic() + SHUN_S
                 return None
+
+    def is_silent(self, broker: int) -> bool:
+        """Return whether a broker did not answer the last request, less than `SHUN_S` ago."""
+        return self._shunned.get(self._brokers.get(broker, ("", 0)), 0.0) > time.monotonic()
 
     def supports(self, api: int, broker: int | None = None, version: int = 0) -> bool | None:
         """Return whether a broker (None: any) supports a version of an API key; None if it does not answer.

@@ -35,6 +35,9 @@ class Kafka:
     def metadata(self):
         return SimpleNamespace(controller=1)
 
+    def is_silent(self, broker):
+        return False
+
     def state(self, partition):
         return SimpleNamespace(leader=2)
 

@@ -53,7 +53,7 @@ OTHER_TEXTS = {
     "_Contract": {"client_errors"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
     "Topic": {"config"},
-    "Producer": {"name", "config"},
+    "Producer": {"name", "config", "definite_errors"},
     "Processor": {"name", "config", "consumer_config"},
     "Subscribe": {"name", "config", "static", "rack"},
     "Assign": {"name", "config", "rack"},

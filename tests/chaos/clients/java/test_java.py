@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
@@ -186,3 +186,28 @@ producers: [{{name: shop, topic: {t}, client: java, config: {{no.such.setting: 1
 """)
     with pytest.raises(ClientError, match=r"kafka-clients \S+ has no setting no\.such\.setting"):
         f.start_producers()
+
+
+def test_an_error_is_a_failure_after_several_attempts_only_if_the_application_takes_it_for_one(
+    fleet: MakeFleet, run: Run, bootstrap: str
+) -> None:
+    t = topic_name()
+    refused = "config: {acks: all, enable.idempotence: false, retries: 1, retry.backoff.ms: 50, linger.ms: 0}"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
+producers:
+  - {{name: plain, topic: {t}, records: 2, client: java, {refused}}}
+  - {{name: sure, topic: {t}, records: 2, client: java, definite_errors: [NOT_ENOUGH_REPLICAS], {refused}}}
+expect: {{}}
+""")
+    with admin(bootstrap) as a:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, t)
+        setting = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(setting)
+        a.incremental_alter_configs([resource])[resource].result(30)
+    f.start_consumers()
+    f.start_producers()
+    until(f.producers_done, "producers did not finish")
+    assert f.stop_all(WAIT_S) == []
+    outcomes = {(s["producer"], s["outcome"], s["error"]) for s in rows(run, "sends")}
+    assert outcomes == {("plain/1", "unknown", "NOT_ENOUGH_REPLICAS"), ("sure/1", "fail", "NOT_ENOUGH_REPLICAS")}
