@@ -30,7 +30,6 @@ LEFT_OUT = {
         "needs dedicated controllers; a proof has brokers that are controllers too",
     ),
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
-    "wire.delay": "as lost-answer, but each run waits for the time-out of a request",
     "wire.hold": "an order of requests that one bug needs; slow-link is its like",
     "wire.produce": "a request that no client of an application sends",
     "wire.error": "an error without a reason is no fault of a broker that the promises are about",
