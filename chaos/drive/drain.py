@@ -13,17 +13,37 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.kafka.share_groups import share_positions
-from chaos.run.events import EventLog
+from chaos.run.events import UNDRAINED, EventLog
 from chaos.scenario.clients import Consumer, reads_committed
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 
 TICK_S = 0.02
 OFFSETS_TIMEOUT_S = 60.0
+GOING_ON_S = 10.0
+"""Time since its last progress within which a reader is not stalled, but has more to do than the drain allows."""
 LEVELS: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
 
 Ends = dict[Isolation, dict[TopicPartition, int]]
 """The end offset of each partition, by isolation level."""
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What a reader has left in a partition. done: what it has done, as a number that rises; text: a message."""
+
+    reader: str
+    partition: TopicPartition
+    done: int
+    text: str
+
+
+@dataclass
+class Progress:
+    """The highest `done` of a reader in a partition, and when it last rose: None if it never did."""
+
+    done: int
+    rose: float | None = None
 
 
 @dataclass
@@ -41,10 +61,13 @@ class Drain:
     during: Callable[[Fleet], None]
     _highest: dict[TopicPartition, int] = field(default_factory=dict)
     """The end offset of each partition, the records of open transactions included."""
+    _progress: dict[tuple[str, TopicPartition], Progress] = field(default_factory=dict)
+    _over: bool = False
 
     def run(self, partitions: list[TopicPartition]) -> bool:
         """Wait until all readers are at the ends. Returns False, with a note, after `limits.drain`.
 
+        If all that are behind still make progress then, an event `undrained` names them: they are slow, not stalled.
         Processors first: their output is complete only when they are at the ends of their input, one after another.
         """
         readers, shares = self.scenario.readers, self.scenario.shares
@@ -62,20 +85,37 @@ class Drain:
     def _wait(self, readers: Sequence[Consumer], ends: Ends, deadline: float) -> bool:
         return self._wait_while(partial(self._behind, readers, ends), deadline)
 
-    def _wait_while(self, unmet: Callable[[], list[str]], deadline: float) -> bool:
-        limit = f"{self.scenario.limits.drain:g} s (limits.drain)"
+    def _wait_while(self, unmet: Callable[[], list[Behind]], deadline: float) -> bool:
         while behind := unmet():
+            self._note_progress(behind)
             self.during(self.fleet)
             if time.monotonic() > deadline:
-                more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
-                self.events.note(f"not drained after {limit}: {'; '.join(behind[:5])}{more}")
+                self._give_up(behind)
                 return False
             time.sleep(TICK_S)
         return True
 
-    def _unfinished(self) -> list[str]:
-        """Return a message for each partition in which a share group has records without a final state."""
-        messages = []
+    def _note_progress(self, behind: list[Behind]) -> None:
+        for one in behind:
+            known = self._progress.setdefault((one.reader, one.partition), Progress(one.done))
+            if one.done > known.done:
+                known.done, known.rose = one.done, time.monotonic()
+
+    def _give_up(self, behind: list[Behind]) -> None:
+        limit = f"{self.scenario.limits.drain:g} s (limits.drain)"
+        more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
+        self.events.note(f"not drained after {limit}: {'; '.join(one.text for one in behind[:5])}{more}")
+        if not self._over and all(map(self._goes_on, behind)):
+            self.events.emit(UNDRAINED, readers=sorted({one.reader for one in behind}), limit=limit)
+        self._over = True  # what waits for readers that are behind is behind, too
+
+    def _goes_on(self, one: Behind) -> bool:
+        rose = self._progress[one.reader, one.partition].rose
+        return rose is not None and time.monotonic() - rose < min(GOING_ON_S, self.scenario.limits.drain / 2)
+
+    def _unfinished(self) -> list[Behind]:
+        """Return each partition in which a share group has records without a final state."""
+        found_behind = []
         for group, topics in {share.group: share.topics for share in self.scenario.shares}.items():
             partitions = [partition for partition in self._highest if partition.topic in topics]
             found = share_positions(self.kafka, group, partitions) or {}
@@ -83,8 +123,10 @@ class Drain:
                 at = found.get(partition)
                 if at is None or at.lag != 0:
                     left = "an unknown number of records" if at is None or at.lag is None else f"{at.lag:,} records"
-                    messages.append(f"{group} has {left} to finish in {partition}")
-        return messages
+                    done = self._highest[partition] - at.lag if at is not None and at.lag is not None else 0
+                    text = f"{group} has {left} to finish in {partition}"
+                    found_behind.append(Behind(group, partition, done, text))
+        return found_behind
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""
@@ -124,9 +166,9 @@ class Drain:
                 entries = self._entries_of(entry.group)
                 yield entry.group, entries, [e.name for e in entries]
 
-    def _behind(self, readers: Sequence[Consumer], all_ends: Ends) -> list[str]:
-        """Return a message for each partition in which a reader has not reached the end."""
-        messages = []
+    def _behind(self, readers: Sequence[Consumer], all_ends: Ends) -> list[Behind]:
+        """Return each partition in which a reader has not reached the end."""
+        found = []
         for reader, entries, names in self._readers(readers):
             ends = all_ends["read_committed" if reads_committed(entries[0]) else "read_uncommitted"]
             existing = {partition.topic for partition in ends}
@@ -138,5 +180,6 @@ class Drain:
                 beyond = partition.topic in self.scenario.deleted_topics and at > self._highest.get(partition, at)
                 if partition.topic in topics and (at < end or beyond):
                     position = positions.get(str(partition), "no position")
-                    messages.append(f"{reader} is at {position} of {end} in {partition}")
-        return messages
+                    text = f"{reader} is at {position} of {end} in {partition}"
+                    found.append(Behind(reader, partition, at, text))
+        return found

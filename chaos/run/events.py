@@ -2,8 +2,8 @@
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
 per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem` (words: a sentence about something
-that may keep the run from a proof), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict`
-(verdict, sentence, report).
+that may keep the run from a proof), `undrained` (readers that made progress when the drain ended, limit), `work`
+(stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from chaos.run.directory import Run
 Event = dict[str, Any]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
+UNDRAINED = "undrained"
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",

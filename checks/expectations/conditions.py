@@ -11,7 +11,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
-from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
+from chaos.run.events import DRIVING, UNDRAINED, notes, read_events, stages_broken_off
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
@@ -89,10 +89,14 @@ class Conditions:
         return ""
 
     def undrained(self) -> str:
-        """Return why undelivered records prove nothing; empty if the drive waited for the consumers."""
+        """Return why undelivered records prove nothing; empty if the drive waited until no reader went on."""
         drained = any(e.get("stage") == "drain" and e.get("state") == "end" for e in self._events)
         if stages_broken_off(self._events, DRIVING) and not drained:
             return "the drive broke off before its drain, so consumers had no time to reach the end of the log"
+        for event in self._events:
+            if event.get("kind") == UNDRAINED:
+                readers, limit = listed(event.get("readers", [])), event.get("limit")
+                return f"{readers} still made progress when the drain ended, after {limit}; raise the limit"
         return ""
 
     def _gaps(self) -> str:

@@ -22,6 +22,8 @@ from checks.expectations.rebalances import count_rebalances
 from checks.expectations.sends import failures, lowest_success
 
 CLIENT_FAULTS = "consumer."
+STALLED = ("stalled_delivery", "stalled_share")
+"""Checks of what the readers left when the drain ended."""
 
 
 REMOVED = ("superseded", "expired_tombstones")
@@ -112,7 +114,8 @@ class Measure:
         compares = check in NEED_LOG_TIMES and not nothing_to_examine(self._scenario, check)
         if compares and (reason := self._conditions.log_times()):
             return reason
-        return self._conditions.undrained() if check == "stalled_delivery" else ""
+        waits = check in STALLED and not nothing_to_examine(self._scenario, check)
+        return self._conditions.undrained() if waits else ""
 
     def _nothing_examined(self, term: Term) -> Observation:
         """Return 0 if the scenario gives the check nothing to examine, else an observation without a value."""

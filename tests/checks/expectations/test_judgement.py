@@ -7,6 +7,7 @@ import json
 import pytest
 
 from chaos.ledger.schemas import TABLES
+from chaos.run.events import UNDRAINED, EventLog
 from chaos.run.result import Expectation
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES
 from checks.expectations.contract import terms
@@ -402,6 +403,19 @@ def test_a_reader_without_counts_received_nothing(fake):
     run = fake()
     run.counts = [r for r in run.counts if r["scope"] != "replay/1"]
     assert "replay/1" in judged(run)["something_happened", "delivered", ""].why
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_readers_that_go_on_when_the_drain_ends_prove_no_stall(fake, slow):
+    run = fake()
+    run.found("stalled_delivery", count=60)
+    if slow:
+        EventLog(run.run).emit(UNDRAINED, readers=["billing"], limit="60 s (limits.drain)")
+    terms = judged(run)
+    assert others_pass(terms, ("stalled_delivery", "", ""))
+    found = terms["stalled_delivery", "", ""]
+    assert found.verdict == ("inconclusive" if slow else "fail")
+    assert ("billing still made progress when the drain ended, after 60 s (limits.drain)" in found.why) == slow
 
 
 @pytest.mark.parametrize("stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")]])

@@ -1,0 +1,84 @@
+"""The drain: it waits for the readers, and distinguishes one that is slow from one that is stalled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.drive import drain
+from chaos.kafka.partition import TopicPartition
+from chaos.run.directory import Run
+from chaos.run.events import UNDRAINED, EventLog, read_events
+from chaos.scenario.load import parse
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+END = 1000
+SCENARIO = """
+title: t
+topics: [{name: orders, partitions: 2}]
+producers: [{name: shop, topic: orders, records: 2000}]
+consumers: [{mode: subscribe, name: billing, group: billing, topics: [orders]}]
+limits: {drain: 1s}
+"""
+
+
+class Fleet:
+    """The readers: `position` has the offset of a partition after so many looks."""
+
+    def __init__(self, position: Callable[[int, TopicPartition], int]) -> None:
+        self.looks = 0
+        self._position = position
+
+    def present(self, entry: str) -> list[str]:
+        return [f"{entry}/1"]
+
+    def positions(self, *names: str) -> dict[str, int]:
+        self.looks += 1
+        return {str(p): self._position(self.looks, p) for p in (FIRST, SECOND)}
+
+
+def drained(run: Run, position: Callable[[int, TopicPartition], int]) -> tuple[bool, list[dict[str, Any]]]:
+    """Return the answer of a drain, and its events."""
+    kafka: Any = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, END))
+    fleet: Any = Fleet(position)
+    cluster: Any = SimpleNamespace()
+    one = drain.Drain(parse(SCENARIO, "t"), cluster, kafka, fleet, EventLog(run), lambda fleet: None)
+    return one.run([FIRST, SECOND]), read_events(run)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path, "r")
+
+
+def test_readers_at_the_end_end_the_drain(run: Run) -> None:
+    assert drained(run, lambda look, partition: min(END, 400 * look)) == (True, [])
+
+
+def test_a_reader_that_goes_on_until_the_end_of_the_drain_is_slow(run: Run) -> None:
+    done, events = drained(run, lambda look, partition: look)
+    assert not done
+    assert [e["kind"] for e in events] == ["note", UNDRAINED]
+    assert (events[1]["readers"], events[1]["limit"]) == (["billing"], "1 s (limits.drain)")
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        lambda look, partition: 7,
+        lambda look, partition: look if partition == FIRST else 7,
+        lambda look, partition: END if partition == FIRST else 7,
+        lambda look, partition: min(look, 10),  # it stops early
+        lambda look, partition: 500 - look,  # it goes back
+        lambda look, partition: 100 + look % 5,  # it delivers the same again and again
+    ],
+)
+def test_a_partition_without_progress_is_stalled(run: Run, position: Callable[[int, TopicPartition], int]) -> None:
+    done, events = drained(run, position)
+    assert not done
+    assert [e["kind"] for e in events] == ["note"]
+    assert "not drained after 1 s (limits.drain): billing is at " in events[0]["words"]
