@@ -192,17 +192,17 @@ def test_an_error_is_a_failure_after_several_attempts_only_if_the_application_ta
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
-    refused = "config: {acks: all, enable.idempotence: false, retries: 1, retry.backoff.ms: 50, linger.ms: 0}"
+    refused = "config: {acks: all, enable.idempotence: false, retries: 1, linger.ms: 0}"
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
 producers:
   - {{name: plain, topic: {t}, records: 2, client: java, {refused}}}
-  - {{name: sure, topic: {t}, records: 2, client: java, definite_errors: [NOT_ENOUGH_REPLICAS], {refused}}}
-expect: {{}}
+  - {{name: sure, topic: {t}, records: 2, client: java, definite_errors: [MESSAGE_TOO_LARGE], {refused}}}
+faults: [{{name: f, kind: topic.config, target: {{topic: {t}}}, settings: {{retention.ms: 9}}, when: {{at: 0s}}}}]
 """)
     with admin(bootstrap) as a:
         resource = ConfigResource(ConfigResource.Type.TOPIC, t)
-        setting = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+        setting = ConfigEntry("max.message.bytes", "100", incremental_operation=AlterConfigOpType.SET)
         resource.add_incremental_config(setting)
         a.incremental_alter_configs([resource])[resource].result(30)
     f.start_consumers()
@@ -210,4 +210,4 @@ expect: {{}}
     until(f.producers_done, "producers did not finish")
     assert f.stop_all(WAIT_S) == []
     outcomes = {(s["producer"], s["outcome"], s["error"]) for s in rows(run, "sends")}
-    assert outcomes == {("plain/1", "unknown", "NOT_ENOUGH_REPLICAS"), ("sure/1", "fail", "NOT_ENOUGH_REPLICAS")}
+    assert outcomes == {("plain/1", "unknown", "MESSAGE_TOO_LARGE"), ("sure/1", "fail", "MESSAGE_TOO_LARGE")}
