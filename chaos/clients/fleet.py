@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from chaos.clients.checkpoint import incarnations
 from chaos.clients.clocks import ClientClocks
+from chaos.clients.host import Host, LocalHost
 from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
-from chaos.clients.runtime import prepare
 from chaos.clients.session import SessionCluster
 from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ClientError
-from chaos.install.cache import silent
 from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
 from chaos.preload.clock import Skew
-from chaos.processes import process
-from chaos.processes.process import ProcessId, spawn
-from chaos.processes.usage import read_all
+from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.clients import Assign, Entry
@@ -47,7 +42,8 @@ class Fleet(Roster):
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap, security)
         self._owner = ProcessId.current()
-        self._installed = {client: prepare(client, silent) for client in resolved.scenario.client_libraries}
+        self._here = LocalHost(run, self._owner)
+        self._here.prepare(resolved.scenario.client_libraries)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
         self._ended = threading.Event()
@@ -68,7 +64,7 @@ class Fleet(Roster):
     def _measure(self) -> None:
         """Read CPU time and memory of all processes until the fleet ends: a process that was killed shows none."""
         while not self._ended.wait(METER_EVERY_S):
-            read_all(state.meter for state in self._running())
+            self._here.measure(state.meter for state in self._running())
 
     def start_consumers(self) -> None:
         """Start all consumers and processors, and the producers, which wait for the order to start.
@@ -98,7 +94,7 @@ class Fleet(Roster):
         started = []
         for entry in [self._entries[name] for name in sorted(entries) if name not in self._sessions]:
             if isinstance(entry, Assign) and entry.client.session:
-                installed = self._installed[self._scenario.client_of(entry)]
+                installed = self._here.installed[self._scenario.client_of(entry)]
                 self._sessions[entry.name] = SessionCluster(self._run, entry, installed, self._owner)
                 started.append(self._sessions[entry.name])
         for session in started:
@@ -122,32 +118,26 @@ class Fleet(Roster):
             entry = self._entries[client.rpartition("/")[0]]
             mates = process_mates(entry, client)
             session = self._sessions.get(entry.name)
-            incarnation = self._next_incarnation(client, session is not None)
-            spec = self._specs.build(
-                entry, mates[0], incarnation, self.clock_zero_us, session.job_manager.address if session else None
-            )
-            installed = self._installed[self._scenario.client_of(entry)]
+            host = self._host_of(mates[0])
+            incarnation = self._next_incarnation(client, host, session is not None)
+            address = session.job_manager.address if session else None
+            spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us, address, host.written)
             log = self._run.logs / f"{client.replace('/', '-')}.log"
-            spawned = spawn(
-                installed.command(spec, self._specs.write(spec)),
-                run=self._run,
-                role=f"{spec.role} {client}",
-                owner=self._owner,
-                log=log,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**installed.env, **self._clocks.environment(mates[0])},
-            )
-            states = [ClientState(mate, spec.role, spec.incarnation, spawned, log) for mate in mates]
+            library = self._scenario.client_of(entry)
+            process = host.start(spec, library, log, self._clocks.environment(mates[0]))
+            states = [ClientState(mate, spec.role, spec.incarnation, process) for mate in mates]
             for state in states:
                 state.mates = states
                 self._incarnations.setdefault(state.client, []).append(state)
         states[0].listen(self._record_exit)
         return states
 
-    def _next_incarnation(self, client: str, has_attempts: bool) -> int:
+    def _host_of(self, client: str) -> Host:
+        return self._here
+
+    def _next_incarnation(self, client: str, host: Host, has_attempts: bool) -> int:
         """Return the number of the next incarnation; a job in a session cluster used some for its attempts."""
-        used = incarnations(self._run.ledger, client) if has_attempts else []
+        used = host.written.incarnations(client) if has_attempts else []
         return max(len(self._incarnations.get(client, [])), *used, 0) + 1
 
     def _wait_started(self, states: list[ClientState]) -> None:
@@ -198,12 +188,12 @@ class Fleet(Roster):
     def pause(self, client: str) -> None:
         """Pause a client with SIGSTOP. Returns when the process is stopped."""
         state = self.state(client)
-        if not state.alive or not process.pause(state.spawned.identity, group=True):
+        if not state.alive or not state.process.pause():
             raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
 
     def resume(self, client: str) -> None:
         """Resume a client with SIGCONT; no-op if it is not paused or is gone."""
-        process.cont(self.state(client).spawned.identity, group=True)
+        self.state(client).process.signal(signal.SIGCONT)
 
     def set_clock(self, client: str, skew: Skew) -> None:
         """Change the clock of the process of a client, running or not."""

@@ -6,20 +6,15 @@ import json
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from chaos.clients.host import ClientProcess, Meter
 from chaos.errors import ClientError, WaitTimeout
 from chaos.kafka.partition import TopicPartition
-from chaos.processes.process import Spawned
-from chaos.processes.usage import UsageMeter
 from chaos.scenario.clients import Assign, Entry, Producer, StartAt
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 
-LAST_LINES = 20
-MAX_EVENT = 1 << 20
-"""Bytes of the longest event."""
 MAX_ERRORS = 200
 """Errors that are kept of a client; a program may flood its stdout."""
 
@@ -35,9 +30,9 @@ class ClientState:
     superseded: the fleet started the next incarnation while this one ran, which ends this one.
     """
 
-    def __init__(self, client: str, role: str, incarnation: int, spawned: Spawned, log: Path) -> None:
-        self.client, self.role, self.incarnation, self.log = client, role, incarnation, log
-        self.spawned = spawned
+    def __init__(self, client: str, role: str, incarnation: int, process: ClientProcess) -> None:
+        self.client, self.role, self.incarnation, self.log = client, role, incarnation, process.log
+        self.process = process
         self.mates: list[ClientState] = [self]
         self.started = threading.Event()
         self.gone = threading.Event()
@@ -50,12 +45,11 @@ class ClientState:
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
         self._shown_us: int | None = None
-        self._meter = UsageMeter(spawned.identity.pid)
 
     @property
-    def meter(self) -> UsageMeter:
+    def meter(self) -> Meter:
         """The meter of the process, which mates share."""
-        return self.mates[0]._meter
+        return self.process.meter
 
     @property
     def alive(self) -> bool:
@@ -90,16 +84,14 @@ class ClientState:
 
     def listen(self, on_exit: Callable[[ClientState], None]) -> None:
         """Read events in a thread until the process exits; then call `on_exit` with this state and each mate."""
-        stdout = self.spawned.popen.stdout
-        assert stdout is not None  # the fleet made the pipe
         name = f"{self.client}.{self.incarnation}"
-        threading.Thread(target=self._listen, args=(stdout, on_exit), name=name, daemon=True).start()
+        threading.Thread(target=self._listen, args=(on_exit,), name=name, daemon=True).start()
 
-    def _listen(self, stdout: IO[bytes], on_exit: Callable[[ClientState], None]) -> None:
+    def _listen(self, on_exit: Callable[[ClientState], None]) -> None:
         try:
-            while line := stdout.readline(MAX_EVENT):
+            for line in self.process.read_events():
                 self._receive(line)
-            exit_code = self.spawned.wait(at_end=self.meter.read)
+            exit_code = self.process.wait()
             for mate in self.mates:
                 mate.exit_code = exit_code
                 on_exit(mate)
@@ -135,13 +127,10 @@ class ClientState:
 
     def order(self, order: dict[str, Any]) -> None:
         """Send an order. Raises `ClientError` if the client is gone."""
-        stdin = self.spawned.popen.stdin
-        assert stdin is not None  # the fleet made the pipe
         if len(self.mates) > 1:
             order = {**order, "client": self.client}
         try:
-            stdin.write(json.dumps(order).encode() + b"\n")
-            stdin.flush()
+            self.process.write(json.dumps(order).encode() + b"\n")
         except (BrokenPipeError, ValueError):
             raise ClientError(f"{self.client} is gone and takes no order; see {self.log}") from None
 
@@ -156,10 +145,9 @@ class ClientState:
 
     def kill(self, timeout_s: float) -> None:
         """Send SIGKILL and wait for the exit. Raises `ClientError` after `timeout_s`."""
-        self.meter.read()
-        self.spawned.signal_group(signal.SIGKILL)
+        self.process.signal(signal.SIGKILL)
         if not self.gone.wait(timeout_s):
-            raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
+            raise ClientError(f"{self.client} (process {self.process.pid}) does not end after SIGKILL")
 
     def describe_exit(self) -> str:
         """Return a sentence about an unexpected exit."""
@@ -169,10 +157,7 @@ class ClientState:
 
     def last_lines(self) -> list[str]:
         """Return the last lines of the log; empty if it is not readable."""
-        try:
-            return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-        except OSError:
-            return []
+        return self.process.last_lines()
 
 
 class Roster:

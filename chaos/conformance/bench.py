@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 
+from chaos.clients.host import LocalProcess
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, WaitTimeout
@@ -182,7 +183,8 @@ class Bench:
             )
         except OSError as e:
             raise Broken(f"the program cannot be started: {e}") from None
-        state = ClientState(spec.client, spec.role, spec.incarnation, spawned, log)
+        process = LocalProcess(spawned, log)
+        state = ClientState(spec.client, spec.role, spec.incarnation, process)
         self._states.append(state)
         state.listen(lambda _: None)
         started = within(START_S, lambda: state.started.is_set() or not state.alive)
@@ -234,7 +236,7 @@ def eventually(condition: Callable[[], object], reason: str | Callable[[], str])
 
 def crash(state: ClientState) -> None:
     """Kill a program as a fault does, and check that nothing of its process group is left."""
-    pid = state.spawned.identity.pid
+    pid = state.process.pid
     state.kill(EXIT_S)
 
     def gone() -> bool:
@@ -256,9 +258,8 @@ def stop(state: ClientState) -> None:
 
 def orphan(state: ClientState) -> None:
     """Close the stdin of a program, and check that it ends by itself, and not as if it had been ordered to."""
-    stdin = state.spawned.popen.stdin
-    assert stdin is not None  # the bench made the pipe
-    stdin.close()
+    assert isinstance(state.process, LocalProcess)  # the bench started it
+    state.process.end_orders()
     require(state.gone.wait(EXIT_S), f"it still runs {EXIT_S:g} s after the end of stdin")
     require(state.exit_code != 0, "exit code 0 after the end of stdin, as after a clean stop")
 
@@ -281,10 +282,7 @@ def rubbish(state: ClientState) -> None:
     """Send orders that are none, and check that the program reports and ignores them."""
     before = len(state.errors)
     for line in (b"{\n", b"[1, 2]\n", b'{"do": "dance"}\n'):
-        stdin = state.spawned.popen.stdin
-        assert stdin is not None  # the bench made the pipe
-        stdin.write(line)
-        stdin.flush()
+        state.process.write(line)
     eventually(
         lambda: len(state.errors) >= before + 3 or not state.alive, "an order that is none leads to no event error"
     )
