@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.clocks import ClientClocks
-from chaos.clients.host import Host, LocalHost
+from chaos.clients.host import Host, LocalHost, RemoteHosts
 from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
@@ -32,18 +32,27 @@ METER_EVERY_S = 0.5
 
 
 class Fleet(Roster):
-    """The clients of one run. Leaving the context kills every client that still runs.
+    """The clients of one run, here or on workers. Leaving the context kills every client that still runs.
 
     Methods that take a client raise `ClientError` if it does not exist or is gone.
     """
 
-    def __init__(self, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        resolved: Resolved,
+        bootstrap: str,
+        security: Security | None = None,
+        workers: RemoteHosts | None = None,
+    ) -> None:
         super().__init__(resolved.scenario)
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap, security)
         self._owner = ProcessId.current()
         self._here = LocalHost(run, self._owner)
-        self._here.prepare(resolved.scenario.client_libraries)
+        self._workers = workers
+        for host in workers.all if workers else [self._here]:
+            host.prepare(resolved.scenario.client_libraries)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
         self._ended = threading.Event()
@@ -107,7 +116,9 @@ class Fleet(Roster):
         return self._sessions[entry]
 
     def check(self) -> None:
-        """Raise `ClientError` if a process of a session cluster ended that nobody killed."""
+        """Raise `ClientError` if a worker, or a process of a session cluster, ended that nobody killed."""
+        if self._workers:
+            self._workers.check()
         for session in self._sessions.values():
             session.check()
 
@@ -118,7 +129,7 @@ class Fleet(Roster):
             entry = self._entries[client.rpartition("/")[0]]
             mates = process_mates(entry, client)
             session = self._sessions.get(entry.name)
-            host = self._host_of(mates[0])
+            host: Host = self._workers.host_of(mates[0]) if self._workers else self._here
             incarnation = self._next_incarnation(client, host, session is not None)
             address = session.job_manager.address if session else None
             spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us, address, host.written)
@@ -131,9 +142,6 @@ class Fleet(Roster):
                 self._incarnations.setdefault(state.client, []).append(state)
         states[0].listen(self._record_exit)
         return states
-
-    def _host_of(self, client: str) -> Host:
-        return self._here
 
     def _next_incarnation(self, client: str, host: Host, has_attempts: bool) -> int:
         """Return the number of the next incarnation; a job in a session cluster used some for its attempts."""

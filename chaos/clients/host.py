@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -83,6 +83,20 @@ class Host(Protocol):
 
     def measure(self, meters: Iterable[Meter]) -> None:
         """Read the usage of processes that this host started."""
+
+
+class RemoteHosts(Protocol):
+    """The workers of a run; see `chaos.workers`."""
+
+    @property
+    def all(self) -> Sequence[Host]:
+        """All workers."""
+
+    def host_of(self, client: str) -> Host:
+        """Return the worker of a client."""
+
+    def check(self) -> None:
+        """Raise `ClientError` if a worker is gone."""
 
 
 class LocalProcess:

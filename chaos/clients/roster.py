@@ -151,8 +151,10 @@ class ClientState:
 
     def describe_exit(self) -> str:
         """Return a sentence about an unexpected exit."""
-        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
         last = "".join(f": {line}" for line in self.exit_lines[-1:])
+        if self.exit_code is None:
+            return f"{self.client} (incarnation {self.incarnation}) ended with its worker{last}"
+        how = f"signal {-self.exit_code}" if self.exit_code < 0 else self.exit_code
         return f"{self.client} (incarnation {self.incarnation}) exited unexpectedly with {how}{last}"
 
     def last_lines(self) -> list[str]:

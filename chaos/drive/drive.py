@@ -34,6 +34,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
+from chaos.workers.workers import Workers
 
 TICK_S = 0.02
 REPORT_EVERY_S = 0.5
@@ -50,9 +51,10 @@ class Drive:
         cluster: Cluster,
         events: EventLog,
         before_load: Callable[[], None],
+        starts_workers: bool = True,
     ) -> None:
         self._run, self._resolved, self._cluster, self._events = run, resolved, cluster, events
-        self._before_load = before_load
+        self._before_load, self._starts_workers = before_load, starts_workers
         self._scenario = resolved.scenario
         self._limits = self._scenario.limits
         self._readers = self._scenario.readers
@@ -60,27 +62,54 @@ class Drive:
         self._started = 0.0
         self._deaths = 0
         self._proxy: Proxy | None = None
+        self._workers: Workers | None = None
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even after a failure, so that it can be audited."""
-        try:
-            self._drive()
-        except Exception:
-            seal(self._run.ledger)
-            raise
-        with self._events.stage("seal"):
-            seal(self._run.ledger)
+        with ExitStack() as stack:
+            try:
+                self._drive(stack)
+            except Exception:
+                self._seal()
+                raise
+            with self._events.stage("seal"):
+                if missing := self._seal():
+                    raise ClientError(
+                        f"the ledger of {', '.join(missing)} did not arrive: {'; '.join(missing.values())}; see "
+                        f"{self._run.logs}"
+                    )
 
-    def _drive(self) -> None:
+    def _seal(self) -> dict[str, str]:
+        """Seal the ledger, with those of the workers. Returns the workers without one, and why."""
+        if self._workers is None:
+            seal(self._run.ledger)
+            return {}
+        delivered, missing = self._workers.collect()
+        seal(self._run.ledger, delivered, missing)
+        for delivery in delivered:
+            delivery.move_logs()
+        if not missing:
+            self._workers.forget()
+        return missing
+
+    def _drive(self, whole: ExitStack) -> None:
+        """Drive until all clients have ended. whole: for what the seal needs."""
+        if self._scenario.fleet:
+            workers = Workers(self._run, self._scenario, start=self._starts_workers)
+            with self._events.stage("workers"):
+                self._workers = whole.enter_context(workers)
         with ExitStack() as stack:
             state = self._cluster.state
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             observer = stack.enter_context(self._observer())
+            if self._workers:
+                self._workers.watch(observer.note)
             stack.enter_context(QuorumWatch(lambda: state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security))
+            security = state.client_security
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, security, self._workers))
             kafka = self._connect()
             faults = self._faults(stack, writer, fleet, observer)
             with self._events.stage("clients"):
@@ -170,6 +199,7 @@ class Drive:
 
     def _notice_deaths(self, fleet: Fleet) -> None:
         """Record unexpected exits. Raises `ClientError` for a producer: without it, the load never completes."""
+        fleet.check()  # first: a worker that is gone is why its clients are
         exits = fleet.unexpected_exits()
         for died in exits[self._deaths :]:
             self._events.problem(f"{died.describe_exit()}; its log is in {self._run.logs}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from chaos.errors import RunDirError
 from chaos.ledger.files import ledger_files, read_file
@@ -54,18 +54,28 @@ class Seal(BaseModel):
 
     schema_version: int = SCHEMA_VERSION
     tables: dict[str, SealedTable]
+    missing: dict[str, str] = Field({}, description="workers without their rows in this ledger, and why")
 
 
-def seal(ledger: Path) -> Seal:
+class Sealed(Protocol):
+    """The sealed ledger of a worker."""
+
+    def add_to(self, tables: dict[str, SealedTable], folders: dict[str, Path]) -> None:
+        """Move its parts behind those of a ledger. folders: that of each table."""
+
+
+def seal(ledger: Path, others: Iterable[Sealed] = (), missing: Mapping[str, str] | None = None) -> Seal:
     """Convert the streams of every table to `ledger/<table>.parquet/part-*.parquet`, and write `seal.json`.
 
     Streams are removed after the seal is written, so a kill at any moment loses nothing: the next call starts over, or
-    only removes the streams if the seal exists.
+    only removes the streams if the seal exists. others: ledgers that are added; missing: see `Seal`.
     """
     if (ledger / SEAL).exists():
         sealed = read_seal(ledger)
     else:
-        sealed = Seal(tables=_seal_tables(ledger))
+        sealed = Seal(tables=_seal_tables(ledger), missing=dict(missing or {}))
+        for other in others:
+            other.add_to(sealed.tables, {table: ledger / f"{table}.parquet" for table in TABLES})
         write_atomically(ledger / SEAL, sealed.model_dump_json(indent=1))
     for table in TABLES:
         shutil.rmtree(ledger / table, ignore_errors=True)

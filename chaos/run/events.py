@@ -19,12 +19,13 @@ from typing import Any
 from chaos.run.directory import Run
 
 Event = dict[str, Any]
-DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
+DRIVING = ("deploy", "workers", "clients", "load", "heal", "drain", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED = "undrained"
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",
+    "workers": "waiting for the workers",
     "clients": "starting the clients",
     "load": "producing, consuming, breaking",
     "heal": "healing the cluster",

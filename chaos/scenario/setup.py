@@ -20,6 +20,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
+from chaos.scenario.fleet import Clients, Fleet
 from chaos.scenario.names import RackName, TopicName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
@@ -137,16 +138,6 @@ class Cluster(Strict):
             raise ValueError(str(e)) from None
 
 
-class Clients(Strict):
-    """The client library of entries that name none."""
-
-    confluent_kafka: Release | None = Field(
-        None,
-        description="release of confluent-kafka, and so of librdkafka, of entries without a `client`; the installed "
-        "one if left out",
-    )
-
-
 class Topic(Strict):
     """A topic. It is created before any client starts, or by a fault `topic.create`."""
 
@@ -169,6 +160,9 @@ class Setup(Strict):
     )
     cluster: Cluster = Cluster()
     clients: Clients = Clients()
+    fleet: Fleet | None = Field(
+        None, description="spread the clients over several workers; if left out, they run beside the drive"
+    )
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
     consumers: list[ConsumerEntry] = []

@@ -177,7 +177,7 @@ consumers:
     f.start_consumers()
     f.wait_assigned(WAIT_S)
     assert {len(f.state(c).assigned()) for c in f.clients("billing")} == {1}
-    pids = [f.state(c).spawned.identity.pid for c in f.clients("billing")]
+    pids = [f.state(c).process.pid for c in f.clients("billing")]
     assert pids[0] == pids[1] != pids[2]
     produced(f)
     until(lambda: f.delivered("billing") == 300, "not everything is delivered")

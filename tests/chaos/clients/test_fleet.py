@@ -247,7 +247,7 @@ producers: [{{name: shop, topic: {t}, records: 10}}]
 consumers: [{{mode: assign, name: replay, topics: [{t}]}}]
 """)
     f.start_consumers()
-    assert f.state("replay/1").spawned.identity.signal(signal.SIGKILL)
+    assert f.state("replay/1").process.signal(signal.SIGKILL)
     until(f.unexpected_exits, "the exit was not detected")
     assert "replay/1" in f.unexpected_exits()[0].describe_exit()
     (crashed,) = rows(run, "lifecycle", event="crashed")
