@@ -153,7 +153,8 @@ class Workers:
         """Record machine and clients of each worker, and compare the clocks, until the workers end."""
         for number, worker in sorted(self._by_number.items()):
             entity = f"worker:{worker.name}"
-            note(entity, "host", {"name": worker.host, "machine": worker.machine, "pid": worker.pid})
+            beside = worker.machine == machine_id()
+            note(entity, "host", {"name": worker.host, "pid": worker.pid, "beside_drive": beside})
             note(entity, "clients", [client for client, placed in self._placed.items() if placed == number])
             threading.Thread(target=self._compare, args=(worker, note), name=f"clock {entity}", daemon=True).start()
 

@@ -19,6 +19,7 @@ from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import Observation, listed
+from checks.expectations.machines import WORKER_COLUMNS, several_clocks
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
@@ -221,7 +222,9 @@ class Conditions:
         return Observation(count, f"{count}", reason)
 
     def clock(self) -> str:
-        """Return which rows show a clock that ran backwards, which makes all times unreliable; empty if none do."""
+        """Return why times are unreliable: a clock ran backwards, or there are several clocks; empty if they are."""
+        if self._scenario.fleet and (reason := several_clocks(ledger_rows(self._run, "cluster", [*WORKER_COLUMNS]))):
+            return reason
         steps = self._counts.get("clock_backwards", {})
         rows = listed([f"{n:,} rows of {scope}" for scope, n in sorted(steps.items())])
         remedy = "prevent changes of the clock during a run"

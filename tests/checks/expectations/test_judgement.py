@@ -10,6 +10,7 @@ from chaos.ledger.schemas import TABLES
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.run.result import Expectation
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES
+from checks.expectations import conditions
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
 from checks.expectations.measure import Measure
@@ -570,6 +571,31 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     assert open_ones == NEED_CLOCK | {"produce_unavailability"}
     assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
     assert found["lost_write", "", ""].verdict == "pass"
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_clients_on_another_machine_leave_only_checks_of_order_and_time_undecided(fake, beside):
+    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
+    for n, (key, value) in enumerate([("host", {"name": "node-7", "beside_drive": beside}), ("clock", [-2500, 400])]):
+        noted = {"at_us": T0 + n, "entity": "worker:worker-2", "key": key, "value": json.dumps(value)}
+        run.ledger["cluster"] = [*run.ledger.get("cluster", []), noted]
+    found = judged(run)
+    open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
+    assert open_ones == (set() if beside else NEED_CLOCK | {"produce_unavailability"})
+    why = found["duplicate_delivery", "illegal", ""].why
+    assert ("worker-2 on node-7: up to 2.5 ms apart, known within 0.4 ms" in why) is not beside
+    assert found["lost_write", "", ""].verdict == "pass"
+
+
+def test_a_ledger_without_the_rows_of_a_worker_decides_nothing_about_records(fake, monkeypatch):
+    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
+    whole = conditions.read_seal
+    monkeypatch.setattr(
+        conditions, "read_seal", lambda ledger: whole(ledger).model_copy(update={"missing": {"worker-2": "it is gone"}})
+    )
+    found = judged(run)
+    assert found["lost_write", "", ""].verdict == "inconclusive"
+    assert "no rows of worker-2" in found["lost_write", "", ""].why
 
 
 RACKS = SCENARIO.replace("cluster: {brokers: 3}", "cluster: {brokers: 3, racks: [a, b, c]}").replace(
