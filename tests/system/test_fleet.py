@@ -71,7 +71,7 @@ def test_a_killed_worker_makes_the_run_inconclusive_by_name(tmp_path):
     out, err = process.communicate(timeout=180)
     result = json.loads(out)
     assert (process.returncode, result["verdict"]) == (3, "inconclusive"), err[-2000:]
-    assert "worker-2" in result["sentence"]
+    assert any("worker-2" in reason and "is gone" in reason for reason in result["problems"]), result["problems"]
     run = Run.open(Path(result["run_dir"]))
     rows = ledger_rows(run, "lifecycle", ["client", "event", "detail"])
     crashed = {r["client"] for r in rows if r["event"] == "crashed" and json.loads(r["detail"]).get("unexpected")}
