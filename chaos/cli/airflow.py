@@ -25,7 +25,7 @@ from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import read_events
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
 POOL = "aftershock_clusters"

@@ -18,7 +18,7 @@ from chaos.incident.subject import Request, Subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_json
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 
 
 @dataclass

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.contract import contract
 from chaos.errors import UsageError
-from chaos.run.result import RunOutcome, anomaly_name, exceeding
+from chaos.run.outcome import RunOutcome, exceeding
+from chaos.run.result import anomaly_name
 from chaos.scenario.model import Scenario
 
 CONFIDENCE = 0.95

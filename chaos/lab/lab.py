@@ -29,7 +29,7 @@ from chaos.processes.python_module import run_module
 from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 from chaos.scenario.resolve import Resolved, read
 
 CLUSTER_DEADLINE_S = 12 * 3600.0

@@ -10,8 +10,9 @@ import pytest
 from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
 from chaos.run.gate_result import GateResult
+from chaos.run.outcome import RunOutcome
 from chaos.run.proof_result import ProofResult
-from chaos.run.result import Judged, RunOutcome
+from chaos.run.result import Judged
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 from tests.support.platform import ROOT, SHORTEST, chaos, left_running

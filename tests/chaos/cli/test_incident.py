@@ -11,7 +11,7 @@ from chaos.errors import AftershockError
 from chaos.incident import trials
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 from chaos.scenario.load import load
 
 

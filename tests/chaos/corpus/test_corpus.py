@@ -11,7 +11,7 @@ from chaos.errors import ScenarioError, UsageError
 from chaos.lab.lab import FinishedRun
 from chaos.reference.bugs import cases
 from chaos.run.directory import Run
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.shipped import BUGS, bugs, shipped
 from checks.report import corpus

@@ -24,7 +24,8 @@ from chaos.incident.clients import clients_of
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.gate_result import CellRun, GateResult
-from chaos.run.result import Metric, RunOutcome
+from chaos.run.outcome import RunOutcome
+from chaos.run.result import Metric
 from chaos.scenario.runtimes import RUNTIMES
 from tests.chaos.incident.test_bundle import a_run
 

@@ -18,7 +18,7 @@ from chaos.prove.prove import ProofRequest, open_proof, plan_proof
 from chaos.prove.runner import Crew, Queue
 from chaos.prove.task import Task, task
 from chaos.run.directory import Run
-from chaos.run.result import RunOutcome
+from chaos.run.outcome import RunOutcome
 from tests.chaos.prove.apps import APPS, CAREFUL, STRONG, TOPIC, read, sets, write
 from tests.chaos.prove.test_judge import all_held, anomaly, judge_of, run
 
