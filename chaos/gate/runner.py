@@ -162,7 +162,9 @@ def _store(planned: PlannedRun, pending: DrivenRun, folder: GateFolder) -> CellR
 def cell_run(planned: PlannedRun, finished: FinishedRun, folder: GateFolder) -> CellRun:
     """Return what is stored of a run. A run with other releases than those of its cell is inconclusive."""
     outcome, run, key = finished.outcome, finished.run, planned.cell.key
-    stored = CellRun(**outcome.model_dump(), n=planned.n, seed=finished.seed, seconds=round(finished.seconds, 1))
+    stored = CellRun(
+        **outcome.model_dump(exclude={"exceeded"}), n=planned.n, seed=finished.seed, seconds=round(finished.seconds, 1)
+    )
     if not run.result.exists():
         return stored
     resolved = read(run)
