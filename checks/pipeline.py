@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from chaos.errors import AftershockError, ClusterError, RunDirError
 from chaos.kafka.security import Security
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.run.events import Event, EventLog
+from chaos.run.events import WAIT, Event, EventLog
 from chaos.run.result import Expectation, Result
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
@@ -51,7 +51,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
 
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
-        read_back(spark or session(master), run, resolved, bootstrap, security)
+        read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -61,7 +61,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         from checks import audit as auditing
         from checks.spark.session import reported
 
-        spark = session(master)
+        spark = _session(run, master, listener)
         with reported(spark, "audit", listener):
             auditing.audit(spark, run, read_resolved(run))
 
@@ -72,7 +72,7 @@ def validate(run: Run, *, master: str | None = None, listener: Listener | None =
         _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(session(master), run, read_resolved(run))
+        expectations = validating.validate(_session(run, master, listener), run, read_resolved(run))
         write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 
@@ -178,6 +178,16 @@ def session(master: str | None) -> Any:
     from checks.spark.session import spark_session
 
     return spark_session(master, task_modules=TASK_MODULES)
+
+
+def _session(run: Run, master: str | None, listener: Listener | None) -> Any:
+    """Return the session as `session`. The wait for its start is a stage of the run."""
+    from checks.spark.session import is_started
+
+    if is_started():
+        return session(master)
+    with EventLog(run, listener).stage(WAIT):
+        return session(master)
 
 
 def _log(run: Run, stage: str) -> None:

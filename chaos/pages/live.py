@@ -8,12 +8,10 @@ from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.run.directory import Run, read_json
-from chaos.run.events import STAGE_TEXTS, Event, now_us, read_events
+from chaos.run.events import ALL_STAGE_TEXTS, Event, StageState, list_stages, now_us, read_events
 
 SERIES = 240
 """Number of the latest progress events that are drawn: about two minutes."""
-STAGES = {"drive": "driving", "judge": "waiting for Spark", **STAGE_TEXTS}
-"""Stages and what each does, for people."""
 State = Literal["waiting", "running", "ended", "broke off"]
 
 
@@ -22,7 +20,7 @@ class LiveStage(BaseModel):
 
     name: str
     text: str
-    state: Literal["begin", "end", "failed"]
+    state: StageState
     seconds: float
     detail: str = ""
 
@@ -103,19 +101,17 @@ def _state(live: Live, run: Run) -> tuple[State, str]:
 
 
 def _stages(events: list[Event], now: int) -> list[LiveStage]:
-    """Return the stages in the order of their first begin; of a repeated stage, the last execution."""
-    stages: dict[str, LiveStage] = {}
-    for e in events:
-        name, state = _text(e.get("stage")), e.get("state")
-        if e.get("kind") != "stage" or state not in ("begin", "end", "failed"):
-            continue
-        seconds = e.get("seconds")
-        length = float(seconds) if isinstance(seconds, int | float) else max(0.0, (now - e["at_us"]) / 1e6)
-        text = STAGES.get(name, name)
-        stages[name] = LiveStage(name=name, text=text, state=state, seconds=length, detail=_text(e.get("detail")))
-    if "clients" in stages and "judge" in stages:  # the wait for Spark is within that stage, and shown by itself
-        stages["clients"].seconds = max(0.0, stages["clients"].seconds - stages["judge"].seconds)
-    return list(stages.values())
+    """Return the stages in the order of their begin; of a repeated stage, the last execution."""
+    return [
+        LiveStage(
+            name=_text(s.name),
+            text=_text(ALL_STAGE_TEXTS.get(s.name, s.name)),
+            state=s.state,
+            seconds=s.seconds,
+            detail=_text(s.detail),
+        )
+        for s in list_stages(events, now)
+    ]
 
 
 def _faults(events: list[Event]) -> list[LiveFault]:

@@ -14,11 +14,13 @@ import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from chaos.run.directory import Run
 
 Event = dict[str, Any]
+StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "workers", "clients", "load", "heal", "drain", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED = "undrained"
@@ -40,6 +42,10 @@ STAGE_TEXTS = {
     "destroy": "ending the brokers",
 }
 """The stages that a view of a run names, and what each does, for people."""
+WAIT = "judge"
+"""The wait for Spark: a stage inside of `clients` (before the first record), or of the stage that starts Spark."""
+ALL_STAGE_TEXTS = {"drive": "driving", WAIT: "waiting for Spark", **STAGE_TEXTS}
+"""All stages: `drive` is the sum of those from `clients` to `seal`."""
 
 
 MACHINE_CLOCK = "AFTERSHOCK_MACHINE_CLOCK"
@@ -136,13 +142,49 @@ def _reason(event: Event) -> str:
     return "it began and never ended, so its process was killed"
 
 
-def stage_times(events: list[Event]) -> dict[str, float]:
-    """Return the seconds of the last execution of each stage, in the order of their first start."""
-    times: dict[str, float] = {}
+@dataclass
+class StageTime:
+    """The last execution of a stage. seconds: its length so far, or in all, without the waits for Spark inside."""
+
+    name: str
+    state: StageState
+    seconds: float
+    detail: str = ""
+
+
+def list_stages(events: Iterable[Event], now: int) -> list[StageTime]:
+    """Return the stages in the order of their begin; the wait for Spark is the sum of its executions inside of them.
+
+    now: the time until which a stage that goes on is counted, in microseconds.
+    """
+    stages: dict[str, StageTime] = {}
+    waits: dict[str, float] = {}  # seconds by the innermost stage around each
+    around: list[str] = []
     for e in events:
-        if e.get("kind") == "stage" and isinstance(e.get("seconds"), int | float):
-            times[str(e.get("stage"))] = float(e["seconds"])
-    return times
+        name, state, seconds, detail = str(e.get("stage")), e.get("state"), e.get("seconds"), e.get("detail")
+        if e.get("kind") != "stage" or state not in ("begin", "end", "failed"):
+            continue
+        length = float(seconds) if isinstance(seconds, int | float) else max(0.0, (now - e["at_us"]) / 1e6)
+        if state == "begin":
+            going = [s.name for s in stages.values() if s.state == "begin" and s.name != name]
+            stages.pop(name, None)
+            waits.pop(name, None)
+            around = going if name == WAIT else around
+        stages[name] = StageTime(name, state, length, detail if isinstance(detail, str) else "")
+        if name == WAIT:
+            waits[around[-1] if around else ""] = length
+    for name, seconds in waits.items():
+        for one in {name, "drive"} if name == "clients" else {name}:
+            if one in stages:
+                stages[one].seconds = max(0.0, stages[one].seconds - seconds)
+    if WAIT in stages:
+        stages[WAIT].seconds = sum(waits.values())
+    return list(stages.values())
+
+
+def stage_times(events: Iterable[Event]) -> dict[str, float]:
+    """Return the seconds of the stages that ended, as `list_stages`."""
+    return {s.name: round(s.seconds, 3) for s in list_stages(events, now_us()) if s.state != "begin"}
 
 
 def notes(events: list[Event]) -> list[str]:

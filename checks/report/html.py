@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.run.directory import Run, write_atomically
+from chaos.run.events import ALL_STAGE_TEXTS
 from chaos.run.result import WORST_FIRST, Expectation, Result
 from chaos.scenario.resolve import Resolved
 from checks.report.mechanisms import Mechanism, mechanisms
@@ -53,6 +54,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         settings=settings_that_mattered(result, resolved),
         expectations=sorted(result.expectations, key=lambda e: WORST_FIRST.index(e.verdict)),
         times=_times(result),
+        stage_texts=ALL_STAGE_TEXTS,
         link=lambda e: _evidence_link(e, result, groups, picture),
         undecided=undecided,
         gaps=[*(p for p in result.problems if p not in mentioned), *tables.missing],

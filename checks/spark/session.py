@@ -68,6 +68,11 @@ def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -
     return spark
 
 
+def is_started() -> bool:
+    """Return whether this thread has a session."""
+    return SparkSession.getActiveSession() is not None
+
+
 def _start(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         return builder.getOrCreate()

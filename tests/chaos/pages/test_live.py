@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaos.pages.live import STAGES, read_live
+from chaos.pages.live import read_live
 from chaos.run.directory import Run
-from chaos.run.events import now_us
+from chaos.run.events import ALL_STAGE_TEXTS, now_us, stage_times
 
 
 @pytest.fixture
@@ -29,17 +29,33 @@ def write(run: Run, *events: Any) -> None:
 def test_the_innermost_stage_that_is_going_on_is_the_text(run: Run) -> None:
     began = now_us() - 5_000_000
     write(run, stage("deploy", "begin"), stage("deploy", "end", seconds=3.5), stage("drive", "begin", began))
-    assert read_live(run).text == STAGES["drive"]
+    assert read_live(run).text == ALL_STAGE_TEXTS["drive"]
     write(run, stage("drive", "begin", began), stage("clients", "begin", began), stage("judge", "begin", began))
     live = read_live(run)
     assert (live.state, live.text) == ("running", "waiting for Spark")
     assert 4 < live.stages[-1].seconds < 60 and 4 < live.quiet_s < 60
 
 
-def test_the_wait_for_spark_is_no_time_of_the_clients(run: Run) -> None:
-    ends = stage("judge", "end", seconds=29.0), stage("clients", "end", seconds=35.0)
-    write(run, stage("clients", "begin"), stage("judge", "begin"), *ends)
-    assert {s.name: s.seconds for s in read_live(run).stages} == {"clients": 6.0, "judge": 29.0}
+def test_the_wait_for_spark_is_no_time_of_the_stages_around_it_live_and_in_the_report(run: Run) -> None:
+    begins = [stage(name, "begin") for name in ("drive", "clients", "judge")]
+    lengths = {"judge": 29.0, "clients": 35.0, "drive": 60.0}
+    drive = [*begins, *(stage(name, "end", seconds=s) for name, s in lengths.items())]
+    write(run, *drive)
+    assert {s.name: s.seconds for s in read_live(run).stages} == {"drive": 31.0, "clients": 6.0, "judge": 29.0}
+    assert stage_times(drive) == {"drive": 31.0, "clients": 6.0, "judge": 29.0}
+
+
+def test_each_process_of_a_dag_that_starts_spark_adds_to_the_wait_and_a_second_audit_replaces_it() -> None:
+    def waited(name: str, wait_s: float) -> list[dict[str, Any]]:
+        wait = stage("judge", "begin"), stage("judge", "end", seconds=wait_s)
+        return [stage(name, "begin"), *wait, stage(name, "end", seconds=wait_s + 2)]
+
+    tasks = [*waited("readback", 9.0), *waited("validate", 7.0)]
+    assert stage_times(tasks) == {"readback": 2.0, "validate": 2.0, "judge": 16.0}
+    again = [*tasks, *waited("validate", 4.0)]
+    assert stage_times(again) == {"readback": 2.0, "judge": 13.0, "validate": 2.0}
+    quick = [*tasks, stage("validate", "begin"), stage("validate", "end", seconds=3.0)]
+    assert stage_times(quick) == {"readback": 2.0, "judge": 9.0, "validate": 3.0}
 
 
 def test_rates_lag_faults_and_problems_are_read(run: Run) -> None:
