@@ -12,6 +12,7 @@ first parameter. The twin is one of the same form.
 from __future__ import annotations
 
 NIGHTLY: dict[str, str] = {
+    "chaos/pages/test_hdfs.py": "chaos/pages/test_remote.py::test_what_is_outside_or_foreign_is_not_served",
     "system/test_celery.py::test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leaves_nothing": (
         "dags/test_slots.py::test_a_task_without_a_slot_defers_and_runs_when_one_is_free"
     ),

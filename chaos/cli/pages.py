@@ -13,11 +13,14 @@ from chaos.cli.options import RUNS_DIR, Url
 from chaos.errors import UsageError
 
 EXAMPLES = {"serve": "serve runs --port 8000", "report": "report runs --export site"}
-Runs = Annotated[Path, typer.Argument(metavar="RUNS_DIR", help="The folder of the runs.")]
+Runs = Annotated[
+    str,
+    typer.Argument(metavar="RUNS_DIR", help="The folder of the runs, or its URL, such as webhdfs://host:9870/runs."),
+]
 
 
 def serve(
-    folder: Runs = RUNS_DIR,
+    folder: Runs = str(RUNS_DIR),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0 for a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on. Another one than 127.0.0.1 has no login.")] = "",
     url: Url = None,
@@ -27,22 +30,23 @@ def serve(
     All runs with filters, trends, gates, proofs, and each run with its report, live while it is driven. The pages only
     read. A run is listed at once if it is in the history; `history import RUNS_DIR` adds those that are not.
     """
-    from chaos.pages.folder import RunsFolder
+    from chaos.pages.opening import open_folder
     from chaos.pages.server import LOOPBACK
     from chaos.pages.server import serve as serve_pages
     from chaos.pages.site import Site
 
-    runs = RunsFolder(folder)
-    if folder.exists() and runs.problem:
-        raise UsageError(runs.problem)
+    runs = open_folder(folder)
+    problem = runs.problem
+    if problem and "does not exist yet" not in problem:
+        raise UsageError(problem)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    if runs.problem:
-        console.print(f"[bold yellow]note:[/] {escape(runs.problem)}")
+    if problem:
+        console.print(f"[bold yellow]note:[/] {escape(problem)}")
     if host not in ("", LOOPBACK):
         console.print(f"[bold yellow]note:[/] anyone who reaches {escape(host)} can read all runs: there is no login")
 
     def ready(address: str) -> None:
-        console.print(f"[bold]{address}[/]  {escape(str(runs.path))} · Ctrl-C ends it")
+        console.print(f"[bold]{address}[/]  {escape(runs.name)} · Ctrl-C ends it")
 
     serve_pages(Site(runs, url), host or LOOPBACK, port, ready)
     console.print("ended")
@@ -52,7 +56,7 @@ def report(
     export: Annotated[
         Path, typer.Option("--export", metavar="DIR", file_okay=False, help="The folder to write: new, or an export.")
     ],
-    folder: Runs = RUNS_DIR,
+    folder: Runs = str(RUNS_DIR),
     url: Url = None,
 ) -> None:
     """Write the web pages over all runs into a folder for a static host.
@@ -61,9 +65,9 @@ def report(
     trend page, gates and proofs, but no filters and no new bundles. An earlier export there is replaced.
     """
     from chaos.pages.export import export as export_pages
-    from chaos.pages.folder import RunsFolder
+    from chaos.pages.opening import open_folder
 
-    done = export_pages(RunsFolder(folder), url, export)
+    done = export_pages(open_folder(folder), url, export)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     for reason in done.left_out:
         console.print(f"[bold yellow]left out:[/] {escape(reason)}")

@@ -42,7 +42,8 @@ _CHUNK = 2**20
 _MAX_MANIFEST_BYTES = 64 * 2**20
 _CLIENT_KEYS = {key: package for traits in RUNTIMES.values() for key, package in traits.reported.items()}
 """Keys of the detail of the event started, with the packages that they name."""
-_EXCLUDED = {"brokers", "gx"}
+EXCLUDED = frozenset({"brokers", "gx"})
+"""Folders of a run that are not in its bundle."""
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 
 EXPECTED = {
@@ -140,7 +141,7 @@ def _lifecycle(run: Run) -> Iterator[pa.Table | pa.RecordBatch]:
 def _files(run: Run) -> Iterator[Path]:
     for path in sorted(run.path.rglob("*")):
         top = path.relative_to(run.path).parts[0]
-        if path.is_file() and not path.is_symlink() and top not in _EXCLUDED and not path.name.startswith("."):
+        if path.is_file() and not path.is_symlink() and top not in EXCLUDED and not path.name.startswith("."):
             yield path
 
 

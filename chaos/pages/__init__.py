@@ -4,7 +4,8 @@
     report.html of a run ── beside ──────────────┼──► site ──► app ──► `serve`, or the plugin of Airflow
     events.jsonl ── live ────────────────────────┘        └──► export: a folder of files
 
-- `folder` finds run directories, and decides which files may be read: no path leaves the folder of the runs.
+- `folder` decides which directories and files may be read: no path leaves the folder of the runs. `local` is a folder
+  on this machine; `remote` is one on another file system, of which `copies` keeps files here. `opening` chooses.
 - `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
 - `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
 - Reports, trends and the pages of gates and proofs are drawn by `checks.report`, in a child process. `drawing` asks it

@@ -23,7 +23,7 @@ from chaos.errors import AftershockError
 from chaos.history.listing import RunFilter
 from chaos.incident.bundle import SUFFIX, pack
 from chaos.pages.drawing import look, script_digest
-from chaos.pages.folder import REPORT
+from chaos.pages.folder import REPORT, Found, RunsFolder
 from chaos.pages.problem import PageError
 from chaos.pages.site import Site
 from chaos.pages.templates import page_scripts
@@ -112,13 +112,13 @@ def _add_runs(app: FastAPI, site: Site) -> None:
         found = site.folder.directory(path)
         if found.kind != "run":
             raise PageError(404, "No bundle", f"{path} is a {found.kind}; only a run has a bundle.")
-        return _bundle(Run(site.folder.path / found.path))
+        return _bundle(site.folder, found)
 
     @app.get("/runs/{path:path}")
     def file(request: Request, path: str) -> Response:
         if path.endswith("/" + REPORT) or path == REPORT:
             found = site.folder.directory(path.removesuffix(REPORT).rstrip("/"))
-            if not (site.folder.path / path).is_file():
+            if REPORT not in site.folder.names(found):
                 return HTMLResponse(site.without_report(found))
         try:
             served = site.folder.file(path)
@@ -147,30 +147,34 @@ def _report_of(request: Request, site: Site, run_dir: str | None) -> Response:
         raise PageError(
             404, "No run yet", "This DAG run has made no run directory yet.", "Open this page again when deploy runs."
         )
-    path, root = Path(run_dir), site.folder.path
-    if not path.is_relative_to(root):
+    path = site.folder.path_of(run_dir)
+    if path is None:
         raise PageError(
             404,
             "Not in the folder of the runs",
-            f"The run is in {run_dir}, and these pages serve {root}.",
+            f"The run is in {run_dir}, and these pages serve {site.folder.name}.",
             "Use the default runs_dir, or set AFTERSHOCK_RUNS of the API server to its folder.",
         )
-    found = site.folder.directory(path.relative_to(root).as_posix())
+    found = site.folder.directory(path)
     return RedirectResponse(f"{_root(request)}runs/{_quoted(found.path)}/{REPORT}", status_code=303)
 
 
-def _bundle(run: Run) -> FileResponse:
+def _bundle(folder: RunsFolder, found: Found) -> FileResponse:
     """Pack a run into a temporary file, which is removed after it was sent. One at a time: a run may be large."""
-    if not run.result.is_file():
-        raise PageError(409, "No bundle yet", f"{run.run_id} has no result yet.", "Wait for its verdict.")
+    if "result.json" not in folder.names(found):
+        raise PageError(409, "No bundle yet", f"{found.name} has no result yet.", "Wait for its verdict.")
     with _PACKING, tempfile.NamedTemporaryFile(prefix="aftershock-", suffix=SUFFIX, delete=False) as file:
         path = Path(file.name)
         try:
-            pack(run, path)
+            with folder.whole(found) as directory:
+                pack(Run(directory), path)
         except (AftershockError, OSError) as e:
             path.unlink(missing_ok=True)
             raise PageError(500, "The bundle cannot be packed", f"{e}.") from None
-    name = f"{run.run_id}{SUFFIX}"
+        except PageError:
+            path.unlink(missing_ok=True)
+            raise
+    name = f"{found.name}{SUFFIX}"
     return FileResponse(path, media_type="application/gzip", filename=name, background=BackgroundTask(path.unlink))
 
 

@@ -6,8 +6,8 @@ It is inserted into `report.html` when the page is served; the file does not cha
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -56,16 +56,15 @@ class Ledger:
         return sum(table.rows for table in self.tables)
 
 
-def files_beside(directory: Path) -> list[tuple[str, str]]:
-    """Return name and label of each file beside a report that exists and is served."""
-    names = [name for name in FILES if name != REPORT and (directory / name).is_file()]
-    return [(name, _LABELS[name]) for name in names]
+def files_beside(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return name and label of each file beside a report. names: all files of the directory that are served."""
+    return [(name, _LABELS[name]) for name in FILES if name != REPORT and name in names]
 
 
-def data_docs(directory: Path) -> str:
-    """Return the path of the Data Docs relative to the directory; empty if there are none."""
-    pages = sorted((directory / "gx").glob("**/index.html"), key=lambda path: (len(path.parts), path))
-    return pages[0].relative_to(directory).as_posix() if pages else ""
+def data_docs(names: Sequence[str]) -> str:
+    """Return the path of the Data Docs among the files that are served; empty if there are none."""
+    pages = [name for name in names if name.startswith("gx/") and name.endswith("/index.html")]
+    return min(pages, key=lambda name: (name.count("/"), name), default="")
 
 
 def ledger_of(run: Run) -> Ledger:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chaos.errors import UsageError
 from chaos.history.listing import RunFilter
-from chaos.pages.folder import DOCS, FILES, REPORT, Found, RunsFolder
+from chaos.pages.folder import REPORT, Found, RunsFolder
 from chaos.pages.listing import list_page
 from chaos.pages.problem import PageError
 from chaos.pages.site import Site
@@ -39,8 +39,8 @@ def export(folder: RunsFolder, url: str | None, target: Path) -> Exported:
     target = target.absolute()
     if folder.problem:
         raise UsageError(folder.problem)
-    if target == folder.path or target.is_relative_to(folder.path):
-        raise UsageError(f"{target} is inside {folder.path}; name a folder outside the runs")
+    if folder.path_of(str(target)) is not None:
+        raise UsageError(f"{target} is inside {folder.name}; name a folder outside the runs")
     try:
         _prepare(target)
         return _write(Site(folder, url, static=True), target)
@@ -99,21 +99,16 @@ def _lists(site: Site, done: Exported) -> Iterator[tuple[str, str]]:
 
 def _write_directory(site: Site, found: Found, target: Path) -> None:
     """Write the page of a directory, and copy the files beside it that a server would serve."""
-    source = site.folder.path / found.path
-    if (source / REPORT).is_file():
-        page = site.report(site.folder.file(f"{found.path}/{REPORT}"))
-    else:
-        page = site.without_report(found)
+    names = site.folder.names(found)
+    report = site.folder.file(f"{found.path}/{REPORT}") if REPORT in names else None
+    page = site.report(report) if report else site.without_report(found)
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / REPORT, page)
-    names = [name for name in FILES if name != REPORT]
-    docs = (path for path in (source / "gx").rglob("*") if path.suffix in DOCS)
-    bundles = (source / "bundles").glob("*")
-    for path in [*(source / name for name in names), *docs, *bundles]:
-        relative = path.relative_to(source).as_posix()
+    for name in names:
         try:
-            served = site.folder.file(f"{found.path}/{relative}")
+            served = site.folder.file(f"{found.path}/{name}")
         except PageError:
-            continue  # missing, or a link that leaves the folder
-        (target / relative).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(served.path, target / relative)
+            continue  # removed meanwhile, or a link that leaves the folder
+        if name != REPORT:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(served.path, target / name)

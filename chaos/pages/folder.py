@@ -2,22 +2,22 @@
 
 A directory is shown if it has a file that only Aftershock writes (`MARKS`). Of such a directory, only the files in
 `FILES`, the pages of Great Expectations and bundles are served. Hidden files, symbolic links that leave the folder,
-devices and everything else are not.
+devices and everything else are not. `local` is a folder of this machine, `remote` one on another file system.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Protocol
 
 from chaos.incident.bundle import SUFFIX
 from chaos.pages.problem import PageError
 
-Kind = Literal["run", "comparison", "gate", "proof", "clients", "corpus"]
+Kind = Literal["run", "comparison", "gate", "proof", "clients", "corpus", "unfinished"]
 MARKS: dict[str, Kind] = {
     "resolved.json": "run",
     "comparison.json": "comparison",
@@ -25,6 +25,7 @@ MARKS: dict[str, Kind] = {
     "proof.json": "proof",
     "clients.json": "clients",
     "corpus.json": "corpus",
+    "plan.json": "unfinished",  # a gate or a proof that has no result yet
 }
 REPORT = "report.html"
 FILES = {
@@ -45,7 +46,12 @@ FILES = {
 """The files of a run or a gate that are served, with their types. `cluster.json` may hold passwords."""
 DOCS = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon"}
 """The files below `gx/` that are served."""
-_MAX_DEPTH = 3
+STATE = ("result.json", "events.jsonl", "resolved.json")
+"""The files of a run from which its state is read."""
+SEAL = "ledger/seal.json"
+BESIDE = (*FILES, SEAL)
+"""The files of a directory that a page of it is made from, besides the names of all that is served."""
+MAX_DEPTH = 3
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -65,105 +71,83 @@ class Found:
 
 @dataclass(frozen=True)
 class Served:
-    """A file that may be read, its type, and the directory that it belongs to."""
+    """A file that may be read. path: on this machine; type: of its content; below: its path below the directory."""
 
     path: Path
     type: str
     directory: Found
+    below: str
 
     @property
     def is_report(self) -> bool:
         """Whether it is the report of its directory."""
-        return self.path.name == REPORT and self.type == "text/html" and self.path.parent.name == self.directory.name
+        return self.below == REPORT
 
 
-class RunsFolder:
-    """The folder of the runs. It may be missing or empty, and change at any time."""
+class RunsFolder(Protocol):
+    """A folder of runs. It may be missing or empty, and change at any time.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+    A method raises `PageError` for a path that is not shown, and if the file system does not answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """Path or URL of the folder, for people."""
 
     @property
     def problem(self) -> str:
         """Why the folder cannot be listed; empty if it can."""
-        try:
-            with os.scandir(self.path):
-                return ""
-        except FileNotFoundError:
-            return f"{self.path} does not exist yet. The first run makes it: python -m chaos run clean-run"
-        except NotADirectoryError:
-            return f"{self.path} is a file. Name the folder of the runs, such as runs/"
-        except OSError as e:
-            return f"{self.path} cannot be read: {e.strerror}. Give this user the right to read it."
 
     def scan(self) -> list[Found]:
         """Return the directories that are shown, by path."""
-        return sorted(self._below("", 1), key=lambda found: found.path)
-
-    def _below(self, relative: str, depth: int) -> Iterator[Found]:
-        try:
-            with os.scandir(self.path / relative) as entries:
-                folders = [e for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
-        except OSError:
-            return
-        for entry in folders:
-            path = f"{relative}/{entry.name}" if relative else entry.name
-            try:
-                found = _found(entry.path, path)
-            except OSError:
-                continue  # it was removed meanwhile
-            if found is not None:
-                yield found
-            if depth < _MAX_DEPTH and (found is None or found.kind != "run"):
-                yield from self._below(path, depth + 1)
 
     def directory(self, relative: str) -> Found:
-        """Return the directory with this path. Raises `PageError` if it is none that is shown."""
-        path = self._inside(relative)
-        found = _found(str(path), relative) if path.is_dir() else None
-        if found is None:
-            raise _missing(relative)
-        return found
+        """Return the directory with this path."""
 
     def file(self, relative: str) -> Served:
-        """Return a file that may be read. Raises `PageError`."""
-        path = self._inside(relative)
-        parts = PurePosixPath(relative).parts
-        for length in range(len(parts) - 1, 0, -1):
-            owner = "/".join(parts[:length])
-            if (found := _found(f"{self.path}/{owner}", owner)) is not None:
-                type_ = _type(parts[length:])
-                if type_ is None or not path.is_file():
-                    raise _missing(relative)
-                return Served(path, type_, found)
-        raise _missing(relative)
+        """Return a file that may be read."""
 
-    def _inside(self, relative: str) -> Path:
-        """Return a path that is inside the folder, links included. Raises `PageError`."""
-        parts = relative.split("/")
-        if not relative or "\\" in relative or "\0" in relative or _DRIVE.match(relative):
-            raise _missing(relative)
-        if any(part in ("", ".", "..") or part.startswith(".") for part in parts):
-            raise _missing(relative)
-        try:
-            root = self.path.resolve(strict=True)
-            path = self.path.joinpath(*parts).resolve(strict=True)
-        except (OSError, RuntimeError):
-            raise _missing(relative) from None
-        if not path.is_relative_to(root):
-            raise PageError(404, "Not in the folder of the runs", f"{relative} is a link that leaves {self.path}.")
-        return path
+    def names(self, found: Found) -> list[str]:
+        """Return the files of a directory that are served, as paths below it."""
+
+    def copy(self, found: Found, *names: str) -> Path:
+        """Return a directory of this machine with these files of a directory, as far as they exist, as they are now."""
+
+    def whole(self, found: Found) -> AbstractContextManager[Path]:
+        """Return a directory of this machine with all that a bundle of the run needs."""
+
+    def path_of(self, run_dir: str) -> str | None:
+        """Return the path in this folder of a run directory as Airflow and the history name it; None if elsewhere."""
+
+    def database(self, url: str | None) -> str:
+        """Return the URL of the history of this folder, or `off`."""
 
 
-def _found(path: str, relative: str) -> Found | None:
-    for mark, kind in MARKS.items():
-        if os.path.isfile(f"{path}/{mark}"):  # noqa: PTH113 - three times as fast, for ten thousand runs
-            return Found(relative, kind, os.stat(path).st_mtime_ns)  # noqa: PTH116
-    return None
+def kind_of(names: Container[str]) -> Kind | None:
+    """Return the kind of a directory with files of these names; None if it is not shown."""
+    return next((kind for mark, kind in MARKS.items() if mark in names), None)
 
 
-def _type(parts: tuple[str, ...]) -> str | None:
-    """Return the type of a file by its path in a directory; None if it is not served."""
+def checked_parts(relative: str) -> list[str]:
+    """Return the parts of a path that is inside the folder by its text. Raises `PageError`."""
+    parts = relative.split("/")
+    if not relative or "\\" in relative or "\0" in relative or _DRIVE.match(relative):
+        raise missing(relative)
+    if not all(map(is_shown, parts)):
+        raise missing(relative)
+    return parts
+
+
+def is_shown(name: str) -> bool:
+    """Return whether an entry of a directory may be shown by its name."""
+    return bool(name) and not name.startswith(".") and not any(sign in name for sign in "/\\\0")
+
+
+def served_type(found: Found, below: str) -> str | None:
+    """Return the type of a file by its path below a directory; None if it is not served."""
+    parts = PurePosixPath(below).parts
+    if found.kind == "unfinished":
+        return None
     if len(parts) == 1 and parts[0] in FILES:
         return FILES[parts[0]]
     if len(parts) > 1 and parts[0] == "gx":
@@ -173,7 +157,8 @@ def _type(parts: tuple[str, ...]) -> str | None:
     return None
 
 
-def _missing(relative: str) -> PageError:
+def missing(relative: str) -> PageError:
+    """Return the error for a path that is not shown."""
     return PageError(
         404,
         "Not found",

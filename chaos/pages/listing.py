@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from chaos.errors import AftershockError, RunDirError
 from chaos.history.listing import ListedRun, RunFilter
-from chaos.history.recording import OFF, database_url
+from chaos.history.recording import OFF
 from chaos.history.store import Store
-from chaos.pages.folder import Found, RunsFolder
+from chaos.pages.folder import STATE, Found, RunsFolder
 from chaos.pages.live import read_live
+from chaos.pages.problem import PageError
 from chaos.run.directory import Run
 from chaos.run.result import RunSummary
 
@@ -19,6 +20,7 @@ PAGE = 50
 """Runs on one page of the list."""
 UNRECORDED = 30
 """The latest directories outside the history that one page shows."""
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,10 @@ class Unrecorded:
 
 @dataclass(frozen=True)
 class RunList:
-    """One page of the list. more: number of directories outside the history beyond those shown."""
+    """One page of the list. more: number of directories outside the history beyond those shown.
+
+    is_read: whether the folder was read, so that a directory that was not found is gone.
+    """
 
     rows: list[Row] = field(default_factory=list)
     total: int = 0
@@ -52,13 +57,15 @@ class RunList:
     more: int = 0
     problems: list[str] = field(default_factory=list)
     database: str = ""
+    is_read: bool = True
 
 
 class Places:
     """Where recorded runs are now. A folder may have moved, or have another path in a container."""
 
-    def __init__(self, root: Path, found: Iterable[Found]) -> None:
-        self._root = root
+    def __init__(self, path_of: Callable[[str], str | None], found: Iterable[Found]) -> None:
+        """path_of: of the folder of the runs."""
+        self._path_of = path_of
         self._paths = {one.path for one in found}
         self._by_name: dict[str, list[str]] = {}
         for path in self._paths:
@@ -66,9 +73,8 @@ class Places:
 
     def of(self, run_dir: str) -> str:
         """Return the path relative to the folder; empty if the directory is not there."""
-        prefix = f"{self._root}/"
-        if run_dir.startswith(prefix) and run_dir.removeprefix(prefix) in self._paths:
-            return run_dir.removeprefix(prefix)
+        if (path := self._path_of(run_dir)) in self._paths and path is not None:
+            return path
         named = self._by_name.get(run_dir.rpartition("/")[2], [])
         if len(named) == 1:
             return named[0]
@@ -79,15 +85,19 @@ class Places:
 
 def store_of(folder: RunsFolder, url: str | None) -> Store | None:
     """Return the history of a folder; None if the user has turned it off. Raises `HistoryError` for a bad URL."""
-    found = database_url(folder.path, url)
+    found = folder.database(url)
     return None if found == OFF else Store(found)
 
 
 def list_page(folder: RunsFolder, url: str | None, wanted: RunFilter, number: int, size: int = PAGE) -> RunList:
-    """Return one page of the list. Without a history, it has the directories only, and says so."""
-    found = folder.scan()
-    places = Places(folder.path, found)
+    """Return one page of the list. Without a history, the directories themselves are paged."""
     problems = [folder.problem] if folder.problem else []
+    found: list[Found] = []
+    try:
+        found = folder.scan()
+    except PageError as e:
+        problems = [e.text]
+    places = Places(folder.path_of, found)
     recorded: set[str] = set()
     page = RunList()
     try:
@@ -99,19 +109,27 @@ def list_page(folder: RunsFolder, url: str | None, wanted: RunFilter, number: in
         problems.append(f"The history cannot be read: {e}. The directories below are complete; no run is lost.")
     others = [one for one in found if one.kind == "run" and one.path not in recorded]
     others.sort(key=lambda one: one.changed_ns, reverse=True)
-    shown = others[:UNRECORDED] if page.number == 1 else []
-    return RunList(
-        rows=page.rows,
-        total=page.total,
-        number=page.number,
-        pages=page.pages,
-        scenarios=page.scenarios,
-        releases=page.releases,
-        unrecorded=[state_of(folder, one) for one in shown],
-        more=len(others) - len(shown),
-        problems=problems,
-        database=page.database,
-    )
+    if page.database:
+        shown = others[:UNRECORDED] if page.number == 1 else []
+        more = len(others) - len(shown)
+    else:
+        pages = max(1, -(-len(others) // size))
+        page = replace(page, number=min(number, pages), pages=pages)
+        shown, more = others[(page.number - 1) * size : page.number * size], 0
+    return replace(page, unrecorded=_states(folder, shown), more=more, problems=problems, is_read=not problems)
+
+
+def _states(folder: RunsFolder, found: list[Found]) -> list[Unrecorded]:
+    """Return the states of run directories, without those that were removed meanwhile."""
+
+    def state(one: Found) -> Unrecorded | None:
+        try:
+            return state_of(folder, folder.directory(one.path))
+        except PageError as e:
+            return None if e.status == 404 else Unrecorded(one.path, "unreadable", e.text)
+
+    with ThreadPoolExecutor(THREADS) as threads:  # a file system on the network takes its time for each
+        return [one for one in threads.map(state, found) if one is not None]
 
 
 def _recorded(store: Store, places: Places, wanted: RunFilter, number: int, size: int) -> RunList:
@@ -133,12 +151,13 @@ def _recorded(store: Store, places: Places, wanted: RunFilter, number: int, size
 
 def state_of(folder: RunsFolder, found: Found) -> Unrecorded:
     """Return the state of a run directory, from its result or its events."""
-    run = Run(folder.path / found.path)
+    run = Run(folder.copy(found, *STATE))
     if run.result.exists():
         try:
             summary = RunSummary.read(run)
         except RunDirError as e:
-            return Unrecorded(found.path, "unreadable", f"{e}. A newer Aftershock may have written it.")
+            reason = str(e).replace(str(run.path), f"{folder.name}/{found.path}")
+            return Unrecorded(found.path, "unreadable", f"{reason}. A newer Aftershock may have written it.")
         return Unrecorded(found.path, summary.verdict, summary.sentence)
     live = read_live(run)
     return Unrecorded(found.path, live.state, live.text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from chaos.errors import AftershockError, HistoryError
 from chaos.history.listing import RunFilter
 from chaos.history.trends import trends
 from chaos.pages import beside, drawing
-from chaos.pages.folder import REPORT, Found, RunsFolder, Served
+from chaos.pages.folder import BESIDE, REPORT, SEAL, STATE, Found, RunsFolder, Served
 from chaos.pages.gates import summaries
 from chaos.pages.listing import PAGE, Places, RunList, list_page, state_of, store_of
 from chaos.pages.live import Live, read_live
@@ -43,7 +44,7 @@ class Site:
             "found": found,
             "wanted": wanted,
             "pager": pager,
-            "root": self.folder.path,
+            "root": self.folder.name,
             "static": self.static,
         }
         return render("runs.html.j2", "", page="runs", **values)
@@ -66,15 +67,15 @@ class Site:
         except HistoryError as e:
             raise PageError(503, "No trends", f"The history cannot be read: {e}.", "No run is lost.") from None
         if store is None or not entries:
-            step = f"Run a scenario, or add the runs: python -m chaos history import {self.folder.path}"
+            step = f"Run a scenario, or add the runs: python -m chaos history import {self.folder.name}"
             raise PageError(404, "No trends", "The history holds no run yet.", step)
-        places = Places(self.folder.path, self.folder.scan())
+        places = Places(self.folder.path_of, self.folder.scan())
         computed = trends(entries, TREND_RUNS)
-        for trend in computed:
-            for run in trend.runs:
-                run.run_dir = str(self.folder.path / (places.of(run.run_dir) or ".not-here"))
-        page = Trends(database=store.name, made_us=now_us(), trends=computed)
-        return beside.insert(drawing.trend_page(page, self.folder.path), self._bar("../", "trends"))
+        with TemporaryDirectory(prefix="aftershock-trends-") as root:
+            for run in (run for trend in computed for run in trend.runs):
+                run.run_dir = _stand_in(Path(root), places.of(run.run_dir))
+            page = Trends(database=store.name, made_us=now_us(), trends=computed)
+            return beside.insert(drawing.trend_page(page, Path(root)), self._bar("../", "trends"))
 
     def report(self, served: Served) -> str:
         """Return the report of a run, gate or proof with the bar."""
@@ -87,13 +88,14 @@ class Site:
     def without_report(self, found: Found) -> str:
         """Return the page of a directory that has no report: a run that is driven, or that broke off."""
         if found.kind != "run":
+            what = "gate or proof" if found.kind == "unfinished" else found.kind
             raise PageError(
                 404,
                 "No page yet",
-                f"{found.path} is a {found.kind} without a {REPORT}.",
+                f"{found.path} is a {what} without a {REPORT}.",
                 "Its page is written at its end. If it was interrupted, continue it.",
             )
-        run = Run(self.folder.path / found.path)
+        run = Run(self.folder.copy(found, *BESIDE))
         live = read_live(run)
         state = state_of(self.folder, found)
         return render(
@@ -104,13 +106,13 @@ class Site:
             live=live,
             state=state,
             found=found,
-            files=beside.files_beside(run.path),
+            files=beside.files_beside(self.folder.names(found)),
             ledger=beside.ledger_of(run),
         )
 
     def live(self, found: Found) -> Live:
         """Return the state of a run now."""
-        return read_live(Run(self.folder.path / found.path))
+        return read_live(Run(self.folder.copy(found, *STATE, REPORT)))
 
     def problem(self, error: PageError, up: str) -> str:
         """Return the page of an error; plain text in HTML if even that cannot be drawn."""
@@ -120,18 +122,30 @@ class Site:
             return "<!doctype html><title>Aftershock</title><p>The pages cannot be drawn. Check the installation."
 
     def _bar(self, up: str, page: str, found: Found | None = None) -> str:
-        path = self.folder.path / found.path if found is not None else Path()
+        names = self.folder.names(found) if found is not None else []
         is_run = found is not None and found.kind == "run"
         return render(
             "bar.html.j2",
             up,
             page=page,
             found=found,
-            files=beside.files_beside(path) if found is not None else [],
-            docs=beside.data_docs(path) if is_run else "",
-            ledger=beside.ledger_of(Run(path)) if is_run else None,
+            files=beside.files_beside(names),
+            docs=beside.data_docs(names) if is_run else "",
+            ledger=beside.ledger_of(Run(self.folder.copy(found, SEAL))) if found is not None and is_run else None,
             bundle=is_run and not self.static,
         )
+
+
+def _stand_in(root: Path, path: str) -> str:
+    """Make an empty report, because a trend page links to those that exist; the folder may be on another machine.
+
+    path: of the run below the folder of the runs; empty if it is not there.
+    """
+    if not path:
+        return str(root / ".not-here")
+    (root / path).mkdir(parents=True, exist_ok=True)
+    (root / path / REPORT).touch()
+    return str(root / path)
 
 
 def _up(found: Found) -> str:

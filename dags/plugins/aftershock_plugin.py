@@ -15,6 +15,8 @@ from airflow.plugins_manager import AirflowPlugin
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "/aftershock"
+URL = "AFTERSHOCK_RUNS_URL"
+"""An environment variable: where the runs are, if not on a disk of the API server."""
 RUN_KEYS = ("began", "return_value")
 """XCom keys of a task that makes a run directory, in the order of their begin."""
 FIRST_TASKS = ("deploy", "prepare")
@@ -41,11 +43,11 @@ def make_app() -> Any:
     if str(PROJECT) not in sys.path:
         sys.path.insert(0, str(PROJECT))
     from chaos.pages.app import create_app, warm_up
-    from chaos.pages.folder import RunsFolder
+    from chaos.pages.opening import open_folder
     from chaos.pages.site import Site
 
     runs = Path(os.environ.get("AFTERSHOCK_RUNS") or PROJECT / "runs")
-    site = Site(RunsFolder(runs), os.environ.get("AFTERSHOCK_HISTORY") or None)
+    site = Site(open_folder(os.environ.get(URL) or str(runs), runs), os.environ.get("AFTERSHOCK_HISTORY") or None)
     warm_up()
     return create_app(site, [_access()], run_dir_of)
 

@@ -15,7 +15,7 @@ from chaos.history.entries import Entry
 from chaos.history.store import Store, default_url
 from chaos.history.tables import RUN
 from chaos.pages.app import create_app
-from chaos.pages.folder import RunsFolder
+from chaos.pages.local import LocalFolder
 from chaos.pages.site import Site
 
 RUNS = 10_000
@@ -35,7 +35,7 @@ def measure() -> dict[str, Any]:
             path.mkdir()
             (path / "resolved.json").write_text("{}")
             (path / "events.jsonl").write_text('{"at_us": 1, "kind": "stage", "stage": "load", "state": "begin"}\n')
-        client = TestClient(create_app(Site(RunsFolder(runs))))
+        client = TestClient(create_app(Site(LocalFolder(runs))))
         client.get("/gates.html")  # templates and style are read once
         measured = {"not recorded": _time(client, "/")}
         Store(default_url(runs)).add(Entry(**_entry(runs, RUNS)))  # makes the tables

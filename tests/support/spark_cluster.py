@@ -17,6 +17,8 @@ from chaos.wait import wait_until
 
 SPARK = Path(pyspark.__file__).parent
 MINIDFS = ("org.apache.hadoop", "hadoop-client-minicluster", "3.4.1")
+JAXB = ("javax.xml.bind", "jaxb-api", "2.3.1")
+"""WebHDFS needs it; Java 17 has it no more."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Java:
         self.process.wait()
 
 
-def java(log: Path, class_path: Path, main: str, *arguments: str, heap: str = "256m", **properties: str) -> Java:
+def java(log: Path, class_path: Path | str, main: str, *arguments: str, heap: str = "256m", **properties: str) -> Java:
     argv = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *(f"-D{k.replace('_', '.')}={v}" for k, v in properties.items())]
     with log.open("wb") as sink:
         process = subprocess.Popen(
@@ -89,16 +91,16 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
 
 
 @contextmanager
-def hdfs(folder: Path) -> Iterator[str]:
-    """Start a name node and a data node, and yield the URI of the file system."""
+def hdfs(folder: Path, http_port: int = 0) -> Iterator[str]:
+    """Start a name node and a data node, and yield the URI of the file system. http_port: of WebHDFS."""
     folder.mkdir(parents=True, exist_ok=True)
     details = folder / "details.json"
     details.unlink(missing_ok=True)
     node = java(
         folder / "hdfs.log",
-        resolve(*MINIDFS),
+        f"{resolve(*JAXB)}/*:{resolve(*MINIDFS)}",
         "org.apache.hadoop.test.MiniDFSClusterManager",
-        *("-format", "-datanodes", "1", "-nnport", "0", "-writeDetails", str(details)),
+        *("-format", "-datanodes", "1", "-nnport", "0", "-httpport", str(http_port), "-writeDetails", str(details)),
         test_build_data=str(folder / "data"),
         hadoop_tmp_dir=str(folder / "tmp"),
     )

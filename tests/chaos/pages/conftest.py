@@ -16,7 +16,7 @@ from chaos.history.entries import Entry
 from chaos.history.recording import add_runs
 from chaos.history.store import Store, default_url
 from chaos.pages.app import create_app
-from chaos.pages.folder import RunsFolder
+from chaos.pages.local import LocalFolder
 from chaos.pages.site import Site
 from chaos.run.directory import Run
 from checks.pipeline import report
@@ -35,7 +35,7 @@ class Folder:
 
     @property
     def site(self) -> Site:
-        return Site(RunsFolder(self.path), self.url)
+        return Site(LocalFolder(self.path), self.url)
 
     def client(self) -> TestClient:
         return TestClient(create_app(self.site), raise_server_exceptions=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
@@ -16,6 +17,8 @@ from chaos.history.store import default_url
 from chaos.incident.bundle import unpack
 from chaos.pages.beside import insert
 from chaos.pages.drawing import look
+from chaos.pages.local import LocalFolder
+from chaos.pages.problem import PageError
 from tests.chaos.pages.conftest import DAY, Folder, entry
 
 REPORT = "/runs/leader-dies-1/report.html"
@@ -200,6 +203,81 @@ def test_a_locked_history_is_a_page_after_the_time_out(runs: Folder, monkeypatch
     page = words(runs.text("/"))
     db.execute("ROLLBACK")
     assert "database is locked" in page and "leader-dies-1" in page
+
+
+def test_a_gate_and_a_proof_without_a_result_are_not_finished_and_a_foreign_plan_is_not_shown(runs: Folder) -> None:
+    plans = {
+        "gate-1": {"gate": "upgrade", "seed": 1, "repeat": 3, "cells": [{}, {}]},
+        "proof-1": {"app": "/x/shop.yaml", "digest": "d", "seed": 1, "most": 2, "sets": ["a"]},
+        "foreign": {"cells": 1, "seed": 1},
+        "list": [],
+    }
+    for name, plan in plans.items():
+        (runs.path / name).mkdir()
+        (runs.path / name / "plan.json").write_text(json.dumps(plan))
+        (runs.path / name / "report.html").write_text("<script>")
+    (runs.path / "half").mkdir()
+    (runs.path / "half" / "plan.json").write_text("{")
+    gates, proofs = words(runs.text("/gates.html")), words(runs.text("/proofs.html"))
+    assert "not finished" in gates and "planned: 2 cells" in gates and "proof-1" not in gates
+    assert "planned: 1 set" in proofs and "--resume proof-1" in proofs and "gate-1" not in proofs
+    assert "foreign" not in gates + proofs and "half" not in gates + proofs
+    for name in plans:
+        assert runs.get(f"/runs/{name}/plan.json").status_code == 404
+        assert "<script>" not in runs.text(f"/runs/{name}/report.html", status=404)
+
+
+def test_cells_of_two_gates_with_one_name_lead_to_their_own_reports(runs: Folder) -> None:
+    for gate in ("gate-1", "gate-2"):
+        (runs.path / gate).mkdir()
+        (runs.path / gate / "gate.json").write_text("{}")
+        run = runs.run(f"{gate}/cell-01-1")
+        report = run.path / "report.html"
+        report.write_text(report.read_text().replace("</header>", f"</header><p>of {gate}"))
+        runs.store.add(entry(int(gate[-1]), run_dir=f"/moved/{gate}/cell-01-1"))
+    page = runs.text("/")
+    for gate in ("gate-1", "gate-2"):
+        assert page.count(f'href="runs/{gate}/cell-01-1/report.html"') == 1
+        assert f"of {gate}" in runs.text(f"/runs/{gate}/cell-01-1/report.html")
+
+
+def test_without_a_history_all_directories_are_listed_in_pages(runs: Folder) -> None:
+    runs.url = "postgresql://nobody@127.0.0.1:1/none"
+    for number in range(120):
+        (runs.path / f"run-{number:03}").mkdir()
+        (runs.path / f"run-{number:03}" / "resolved.json").write_text("{}")
+    pages = [runs.text(f"/?page={number}") for number in (1, 2, 3)]
+    shown = [name for page in pages for name in re.findall(r'href="runs/(run-\d+)/', page)]
+    assert len(shown) == 120 == len(set(shown)) and "Page 2 of 3" in words(pages[1])
+    assert all("The history cannot be read" in page for page in pages)
+
+
+def test_a_report_that_is_open_while_its_run_is_judged_again_gives_way_to_the_live_page(runs: Folder) -> None:
+    run, client = runs.run("again-1"), runs.client()
+    address = "/runs/again-1/report.html"
+    page = run.report.read_text()
+    for path in (run.result, run.junit, run.report):  # as a stage of the judge does first
+        path.unlink()
+    with run.events.open("a") as events:
+        events.write('{"at_us": 9, "kind": "stage", "stage": "audit", "state": "begin"}\n')
+    assert "auditing every record" in words(client.get(address).text)
+    assert client.get("/runs/again-1/live.json").json()["has_report"] is False
+    assert client.get("/runs/again-1/bundle").status_code == 409
+    run.report.write_text(page.replace("</header>", "</header><p>the second verdict"))
+    assert "the second verdict" in client.get(address).text
+
+
+def test_a_run_that_goes_while_it_is_listed_or_read_is_a_clear_page(runs: Folder, monkeypatch) -> None:
+    run = runs.run("gone-1")
+    found = LocalFolder(runs.path).directory("gone-1")
+    served = LocalFolder(runs.path).file("gone-1/report.html")
+    shutil.rmtree(run.path)
+    monkeypatch.setattr(LocalFolder, "scan", lambda _: [found])
+    assert "gone-1" not in runs.text("/")
+    with pytest.raises(PageError, match="No such file"):
+        runs.site.report(served)
+    for address in ("report.html", "live.json", "bundle", "gx/site/index.html"):
+        assert "may have been deleted" in runs.text(f"/runs/gone-1/{address}", status=404)
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u202e"

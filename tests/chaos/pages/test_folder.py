@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.pages.folder import RunsFolder
+from chaos.pages.local import LocalFolder
 from chaos.pages.problem import PageError
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunsFolder:
+def folder(tmp_path: Path) -> LocalFolder:
     (tmp_path / "secret.html").write_text("secret")
     run = tmp_path / "runs" / "run-1"
     (run / "gx" / "docs").mkdir(parents=True)
@@ -24,10 +24,10 @@ def folder(tmp_path: Path) -> RunsFolder:
     (gate / "bundles" / "cell-01-1.aftershock.tar.gz").write_text("packed")
     (gate / "gate.json").write_text("{}")
     (gate / "cell-01-1" / "resolved.json").write_text("{}")
-    return RunsFolder(tmp_path / "runs")
+    return LocalFolder(tmp_path / "runs")
 
 
-def test_runs_and_gates_with_their_cells_are_found(folder: RunsFolder) -> None:
+def test_runs_and_gates_with_their_cells_are_found(folder: LocalFolder) -> None:
     (folder.path / ".hidden").mkdir()
     (folder.path / ".hidden" / "resolved.json").write_text("{}")
     (folder.path / "foreign").mkdir()
@@ -48,7 +48,7 @@ def test_runs_and_gates_with_their_cells_are_found(folder: RunsFolder) -> None:
         ("gate-1/bundles/cell-01-1.aftershock.tar.gz", "application/gzip"),
     ],
 )
-def test_files_of_a_run_are_served(folder: RunsFolder, path: str, type_: str) -> None:
+def test_files_of_a_run_are_served(folder: LocalFolder, path: str, type_: str) -> None:
     assert folder.file(path).type == type_
 
 
@@ -73,13 +73,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("path", BAD)
-def test_anything_else_is_not_found(folder: RunsFolder, path: str) -> None:
+def test_anything_else_is_not_found(folder: LocalFolder, path: str) -> None:
     with pytest.raises(PageError) as error:
         folder.file(path)
     assert error.value.status == 404
 
 
-def test_a_link_that_leaves_the_folder_is_refused_and_one_inside_is_not(folder: RunsFolder) -> None:
+def test_a_link_that_leaves_the_folder_is_refused_and_one_inside_is_not(folder: LocalFolder) -> None:
     run = folder.path / "run-1"
     (run / "result.json").symlink_to(folder.path.parent / "secret.html")
     with pytest.raises(PageError, match="leaves"):
@@ -94,13 +94,13 @@ def test_a_link_that_leaves_the_folder_is_refused_and_one_inside_is_not(folder: 
         folder.file("run-1/events.jsonl")
 
 
-def test_a_pipe_is_not_opened(folder: RunsFolder) -> None:
+def test_a_pipe_is_not_opened(folder: LocalFolder) -> None:
     os.mkfifo(folder.path / "run-1" / "events.jsonl")
     with pytest.raises(PageError):
         folder.file("run-1/events.jsonl")
 
 
-def test_a_report_in_a_foreign_directory_is_not_served(folder: RunsFolder) -> None:
+def test_a_report_in_a_foreign_directory_is_not_served(folder: LocalFolder) -> None:
     (folder.path / "foreign").mkdir()
     (folder.path / "foreign" / "report.html").write_text("<script>")
     with pytest.raises(PageError):
@@ -108,7 +108,7 @@ def test_a_report_in_a_foreign_directory_is_not_served(folder: RunsFolder) -> No
 
 
 def test_a_missing_folder_and_a_file_are_problems_with_a_next_step(tmp_path: Path) -> None:
-    assert "does not exist yet" in RunsFolder(tmp_path / "runs").problem
+    assert "does not exist yet" in LocalFolder(tmp_path / "runs").problem
     (tmp_path / "file").touch()
-    assert "is a file" in RunsFolder(tmp_path / "file").problem
-    assert RunsFolder(tmp_path / "runs").scan() == []
+    assert "is a file" in LocalFolder(tmp_path / "file").problem
+    assert LocalFolder(tmp_path / "runs").scan() == []

@@ -1,0 +1,253 @@
+"""The folder of the runs on another file system, such as HDFS, by a URL that fsspec knows: `webhdfs://host:9870/runs`.
+
+A directory of a run is copied to this machine file by file, when a page needs it, and again when its size or time has
+changed. Lists are never older than one request, except for what never changes: that a directory is a run. Only
+directories and files are followed: no links, and no names that could lead out of the folder.
+
+Credentials and other settings of a file system belong in the configuration of fsspec, not in the URL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import fsspec
+from fsspec.implementations.webhdfs import WebHDFS
+
+from chaos.errors import UsageError
+from chaos.history.recording import OFF, VARIABLE
+from chaos.incident.bundle import EXCLUDED
+from chaos.pages.copies import Copies
+from chaos.pages.folder import MAX_DEPTH, Found, Served, checked_parts, is_shown, kind_of, missing, served_type
+from chaos.pages.problem import PageError
+
+TIMEOUT_S = 20.0
+THREADS = 8
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a remote directory. version: changes with its content."""
+
+    name: str
+    is_folder: bool
+    version: str
+    changed_ns: int
+
+
+class RemoteFolder:
+    """A `RunsFolder` at a URL. local: the folder whose runs are copied there, as Airflow and the history name it."""
+
+    def __init__(self, url: str, local: Path | None = None) -> None:
+        """Raises `UsageError` for a URL that cannot be used."""
+        self._url, self._local = url.rstrip("/"), local.absolute() if local else None
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self._url, use_listings_cache=False)
+        except Exception as e:  # noqa: BLE001 - each file system has its errors
+            raise UsageError(f"{self.name} cannot be opened: {_reason(e)}; {_advice(url)}") from None
+        if isinstance(self._fs, WebHDFS):  # a name node that does not answer must not hold a thread for ever
+            self._fs.session.request = functools.partial(self._fs.session.request, timeout=TIMEOUT_S)
+        self._copies = Copies()
+        self._runs: set[str] = set()
+        """Paths that are known as runs."""
+
+    @property
+    def name(self) -> str:
+        """As `RunsFolder.name`, without a password."""
+        parts = urlsplit(self._url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    @property
+    def problem(self) -> str:
+        """As `RunsFolder.problem`."""
+        try:
+            if self._ask(lambda: self._fs.isdir(self._root)):
+                return ""
+            if self._ask(lambda: self._fs.exists(self._root)):
+                return f"{self.name} is a file. Name the folder of the runs."
+        except PageError as e:
+            return e.text
+        return f"{self.name} does not exist yet. Copy the folder of a run into it."
+
+    def scan(self) -> list[Found]:
+        """As `RunsFolder.scan`."""
+        found: list[Found] = []
+        depth, level = 1, [entry for entry in self._list("", missing_ok=True) if entry.is_folder]
+        with ThreadPoolExecutor(THREADS) as threads:
+            below = [("", entry) for entry in level]
+            while below and depth <= MAX_DEPTH:
+                depth += 1
+                look_at = functools.partial(self._look_at, descend=depth <= MAX_DEPTH)
+                looked = list(threads.map(look_at, below))
+                found += [one for one, _ in looked if one is not None]
+                below = [inner for _, inside in looked for inner in inside]
+        known = {one.path for one in found if one.kind == "run"}
+        self._runs = known
+        return sorted(found, key=lambda one: one.path)
+
+    def _look_at(self, place: tuple[str, Entry], descend: bool) -> tuple[Found | None, list[tuple[str, Entry]]]:
+        """Return the directory if it is shown, and the directories below it in which others may be."""
+        parent, entry = place
+        path = f"{parent}/{entry.name}" if parent else entry.name
+        if path in self._runs:
+            return Found(path, "run", entry.changed_ns), []
+        entries = self._list(path, missing_ok=True)
+        found = _found(path, entries, entry.changed_ns)
+        if not descend or (found is not None and found.kind == "run"):
+            return found, []
+        return found, [(path, inner) for inner in entries if inner.is_folder]
+
+    def directory(self, relative: str) -> Found:
+        """As `RunsFolder.directory`."""
+        checked_parts(relative)
+        found = _found(relative, self._list(relative), 0)
+        if found is None:
+            raise missing(relative)
+        return found
+
+    def file(self, relative: str) -> Served:
+        """As `RunsFolder.file`."""
+        parts = checked_parts(relative)
+        for length in range(len(parts) - 1, 0, -1):
+            owner, below = "/".join(parts[:length]), "/".join(parts[length:])
+            try:
+                found = self.directory(owner)
+            except PageError as e:
+                if e.status != 404:
+                    raise
+                continue
+            type_ = served_type(found, below)
+            path = self.copy(found, below) / below
+            if type_ is None or not path.is_file():
+                raise missing(relative)
+            return Served(path, type_, found, below)
+        raise missing(relative)
+
+    def names(self, found: Found) -> list[str]:
+        """As `RunsFolder.names`."""
+        return [name for name in self._walk(found.path, "", MAX_DEPTH + 2) if served_type(found, name)]
+
+    def _walk(self, path: str, below: str, depth: int) -> Iterator[str]:
+        """Yield the files below a directory of which some may be served."""
+        entries = self._list(f"{path}/{below}".rstrip("/"), missing_ok=True)
+        yield from (below + entry.name for entry in entries if not entry.is_folder)
+        for entry in entries:
+            if entry.is_folder and depth and (below or entry.name in ("gx", "bundles")):
+                yield from self._walk(path, f"{below}{entry.name}/", depth - 1)
+
+    def copy(self, found: Found, *names: str) -> Path:
+        """As `RunsFolder.copy`."""
+        folders: dict[str, dict[str, Entry]] = {}
+        target = self._copies.of(found.path)
+        for name in names:
+            parent, _, last = name.rpartition("/")
+            if parent not in folders:
+                entries = self._list(f"{found.path}/{parent}".rstrip("/"), missing_ok=True)
+                folders[parent] = {entry.name: entry for entry in entries if not entry.is_folder}
+            if (entry := folders[parent].get(last)) is None:
+                self._copies.remove(target / name)
+            else:
+                remote = f"{self._root}/{found.path}/{name}"
+                self._copies.update(target / name, entry.version, functools.partial(self._get, remote))
+        return target
+
+    @contextlib.contextmanager
+    def whole(self, found: Found) -> Iterator[Path]:
+        """As `RunsFolder.whole`: a copy that is removed afterwards."""
+        with tempfile.TemporaryDirectory(prefix="aftershock-run-") as folder:
+            target = Path(folder) / found.name
+            self._get_all(found.path, target, EXCLUDED)
+            yield target
+
+    def _get_all(self, path: str, target: Path, left_out: frozenset[str] = frozenset()) -> None:
+        target.mkdir()
+        for entry in self._list(path):
+            if entry.is_folder and entry.name not in left_out:
+                self._get_all(f"{path}/{entry.name}", target / entry.name)
+            elif not entry.is_folder:
+                self._get(f"{self._root}/{path}/{entry.name}", target / entry.name)
+
+    def path_of(self, run_dir: str) -> str | None:
+        """As `RunsFolder.path_of`: of a URL below this one, or of a directory in the folder that is copied here."""
+        if run_dir.startswith(f"{self._url}/"):
+            return run_dir.removeprefix(f"{self._url}/")
+        if self._local is not None and Path(run_dir).is_relative_to(self._local):
+            return Path(run_dir).relative_to(self._local).as_posix()
+        return None
+
+    def database(self, url: str | None) -> str:
+        """As `RunsFolder.database`: none by default, because SQLite needs a disk."""
+        return url or os.environ.get(VARIABLE) or OFF
+
+    def _list(self, relative: str, missing_ok: bool = False) -> list[Entry]:
+        """Return the entries of a directory that may be shown."""
+        path = f"{self._root}/{relative}".rstrip("/")
+        try:
+            rows = self._ask(lambda: self._fs.ls(path, detail=True))
+        except FileNotFoundError:
+            if missing_ok:
+                return []
+            raise missing(relative) from None
+        entries = (_entry(row) for row in rows if row["name"].rstrip("/") != path)  # of a file, `ls` returns itself
+        return [entry for entry in entries if entry is not None]
+
+    def _get(self, remote: str, to: Path) -> None:
+        """Copy a file; nothing is left if it is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            self._ask(lambda: self._fs.get_file(remote, str(to)))
+
+    def _ask(self, call: Callable[[], Value]) -> Value:
+        """Return the answer of the file system. Raises `FileNotFoundError`, and `PageError` for all other errors."""
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError from None
+        except Exception as e:  # noqa: BLE001 - each file system has its errors
+            text = f"{self.name} cannot be read: {_reason(e)}"
+            raise PageError(503, "The file system does not answer", f"{text}.", _advice(self._url)) from None
+
+
+def _found(path: str, entries: list[Entry], changed_ns: int) -> Found | None:
+    kind = kind_of({entry.name for entry in entries if not entry.is_folder})
+    return None if kind is None else Found(path, kind, changed_ns)
+
+
+def _entry(row: dict[str, Any]) -> Entry | None:
+    """Return an entry from the listing of a file system; None for links, devices and names that are not shown."""
+    name = str(row["name"]).rstrip("/").rpartition("/")[2]
+    if not is_shown(name) or row.get("type") not in ("file", "directory"):
+        return None
+    changed = next((row[key] for key in ("mtime", "modificationTime", "LastModified", "created") if key in row), 0)
+    version = f"{row.get('size')} {changed} {row.get('ETag', '')}"
+    return Entry(name, row["type"] == "directory", version, _ns(changed))
+
+
+def _ns(time_: Any) -> int:
+    """Return a time of a listing in nanoseconds: a datetime, seconds, or milliseconds of HDFS; 0 if it is none."""
+    if isinstance(time_, datetime):
+        return int(time_.timestamp() * 1e9)
+    if isinstance(time_, int | float):
+        return int(time_ * (1e6 if time_ > 1e11 else 1e9))
+    return 0
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
+
+
+def _advice(url: str) -> str:
+    if url.startswith("hdfs:"):
+        needs = "hdfs:// needs libhdfs (ARROW_LIBHDFS_DIR) and Hadoop's CLASSPATH"
+        return f"{needs}; webhdfs://namenode:9870/... needs neither."
+    return "Check that it is up, and its settings in fsspec's configuration."
