@@ -25,7 +25,7 @@
     });
     if (lines.length) body.replaceChildren(...lines);
   };
-  const path = (values, top) => values.map((v, i) => `${i ? "L" : "M"}${(240 - values.length + i + 0.5).toFixed(1)} ${(97 - 94 * v / top).toFixed(1)}`).join("");
+  const path = (values, top) => values.map((v, i) => `${i ? "L" : "M"}${(240 - values.length + i + 0.5).toFixed(1)} ${(97 - 94 * Math.min(v, top) / top).toFixed(1)}`).join("");
 
   const show = live => {
     at("state").firstElementChild.textContent = `${SIGNS[live.state] || ""} ${live.state}`;
@@ -42,10 +42,13 @@
         reader.textContent = behind[0];
         at("behind").replaceChildren(`${number(behind[1])} `, reader);
       }
-      const top = Math.max(1, ...live.points.map(p => Math.max(p.acked_per_s, p.delivered_per_s)));
+      // a short burst would flatten the rest: the scale ends at twice the 90th percentile, and the text says what is above
+      const values = live.points.flatMap(p => [p.acked_per_s, p.delivered_per_s]).sort((a, b) => a - b);
+      const most = values.at(-1), usual = 2 * values[Math.floor(0.9 * (values.length - 1))];
+      const top = Math.max(1, usual > 0 ? Math.min(most, usual) : most);
       at("rates").querySelector(".acked").setAttribute("d", path(live.points.map(p => p.acked_per_s), top));
       at("rates").querySelector(".delivered").setAttribute("d", path(live.points.map(p => p.delivered_per_s), top));
-      at("top").textContent = `${number(top)}/s`;
+      at("top").textContent = `${number(top)}/s` + (most > top ? `; cut off there: up to ${number(most)}/s` : "");
     }
     fill("stages", live.stages.map(s => {
       const time = cell("td", "Time", took(s.seconds));

@@ -175,7 +175,7 @@ def test_a_database_that_cannot_be_reached_leaves_the_directories_and_hides_the_
     runs.url = url
     page = runs.text("/")
     assert "leader-dies-1" in page and "hunter2" not in page
-    assert ("The history cannot be read" in page) == (url != "off")
+    assert ("The history cannot be read" in page) == ("0 recorded runs" not in page) == (url != "off")
 
 
 def test_two_servers_and_a_writer_share_one_folder_and_lose_nothing(runs: Folder) -> None:

@@ -129,6 +129,13 @@ def test_a_run_is_followed_until_its_report_is_there(browser: Browser, served: S
     log.emit("fault", fault="kill <b>", phase="proven", words="orders/0 moved")
     shown("orders/0 moved")
     assert browser.run("document.querySelectorAll('#rates path')[0].getAttribute('d').length") > 10
+    assert browser.run("document.getElementById('top').innerText") == "900/s"
+    for _ in range(20):
+        progress(log, 2_400)
+    log.emit("progress", acked=2_500, delivered={"billing": 2_500}, acked_per_s=90_000, delivered_per_s=700)
+    shown("1,800/s; cut off there: up to 90,000/s")
+    heights = browser.run("document.querySelector('#rates .acked').getAttribute('d').match(/ [0-9.]+/g).map(Number)")
+    assert heights[-1] == 3 and set(heights[:-1]) == {50}  # the burst at the top, the rest half-way
     log.emit("stage", stage="load", state="end", seconds=3.0)
     log.emit("stage", stage="audit", state="begin")
     shown("auditing every record")
