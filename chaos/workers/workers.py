@@ -105,7 +105,11 @@ class Workers:
 
     def _wait(self) -> None:
         """Wait until all agents are there."""
-        timeout_s = float(os.environ.get(TIMEOUT) or TIMEOUT_S)
+        text = os.environ.get(TIMEOUT) or str(TIMEOUT_S)
+        try:
+            timeout_s = float(text)
+        except ValueError:
+            raise ClientError(f"{TIMEOUT}={text} is no number of seconds; correct it, or leave it out") from None
 
         def missing() -> list[str]:
             return [worker_name(n) for n in range(1, self._count + 1) if n not in self._by_number]

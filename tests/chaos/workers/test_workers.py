@@ -172,6 +172,12 @@ def test_workers_that_do_not_come_are_named(run: Run, scenario: Scenario, monkey
     assert not (run.path / "workers" / "secret").exists()
 
 
+def test_a_time_out_that_is_no_number_is_refused(run: Run, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIMEOUT, "5m")
+    with pytest.raises(ClientError, match=f"{TIMEOUT}=5m is no number of seconds"), Workers(run, scenario, start=False):
+        pass
+
+
 def test_the_placement_is_recorded_and_the_clocks_of_one_machine_agree(run: Run, scenario: Scenario) -> None:
     rows: dict[tuple[str, str], object] = {}
     with Workers(run, scenario, start=True) as workers:
