@@ -30,7 +30,8 @@ class LocalFolder:
             with os.scandir(self.path):
                 return ""
         except FileNotFoundError:
-            return f"{self.path} does not exist yet. The first run makes it: python -m chaos run clean-run"
+            first = f"python -m chaos run clean-run --runs-dir {self.path}"
+            return f"{self.path} does not exist yet. The first run makes it: {first}"
         except NotADirectoryError:
             return f"{self.path} is a file. Name the folder of the runs, such as runs/"
         except OSError as e:

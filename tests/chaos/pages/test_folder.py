@@ -108,7 +108,9 @@ def test_a_report_in_a_foreign_directory_is_not_served(folder: LocalFolder) -> N
 
 
 def test_a_missing_folder_and_a_file_are_problems_with_a_next_step(tmp_path: Path) -> None:
-    assert "does not exist yet" in LocalFolder(tmp_path / "runs").problem
+    assert f"does not exist yet. The first run makes it: python -m chaos run clean-run --runs-dir {tmp_path}/runs" in (
+        LocalFolder(tmp_path / "runs").problem
+    )
     (tmp_path / "file").touch()
     assert "is a file" in LocalFolder(tmp_path / "file").problem
     assert LocalFolder(tmp_path / "runs").scan() == []
