@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.clocks import ClientClocks
-from chaos.clients.host import Host, LocalHost, RemoteHosts
+from chaos.clients.host import METER_EVERY_S, Host, LocalHost, RemoteHosts
 from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
@@ -28,7 +28,6 @@ from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
-METER_EVERY_S = 0.5
 
 
 class Fleet(Roster):

@@ -19,6 +19,7 @@ from chaos.processes.usage import Usage, UsageMeter, read_all
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.choice import Client
 
+METER_EVERY_S = 0.5
 LAST_LINES = 20
 MAX_EVENT = 1 << 20
 """Bytes of the longest event."""
@@ -67,9 +68,7 @@ class ClientProcess(Protocol):
 
 
 class Host(Protocol):
-    """A machine that runs clients. name: its name among the workers of a run; empty if there are none."""
-
-    name: str
+    """A machine that runs clients."""
 
     @property
     def written(self) -> WrittenRows:
@@ -162,7 +161,6 @@ class LocalHost:
     """
 
     def __init__(self, run: Run, owner: ProcessId, folder: Path | None = None) -> None:
-        self.name = ""
         here = Run(folder) if folder else run
         self._run, self._owner, self._specs = run, owner, here.path / "clients"
         self.written = LedgerRows(here.ledger)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from chaos.errors import AftershockError
 from chaos.workers.agent import serve
-
-TIMEOUT_S = 300.0
+from chaos.workers.connection import TIMEOUT_S
 
 
 def main(run_dir: str, number: str, timeout_s: str = str(TIMEOUT_S)) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from chaos.clients.host import LocalHost, LocalProcess
+from chaos.clients.host import METER_EVERY_S, LocalHost, LocalProcess
 from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import (
     AssignConsumerSpec,
@@ -37,7 +37,6 @@ from chaos.workers import delivery
 from chaos.workers.connection import SILENCE_S, Address, Channel, Frame, connect, published
 from chaos.workers.names import machine_id, worker_name
 
-METER_EVERY_S = 0.5
 POLL_S = 1.0
 CALLS_AT_ONCE = 8
 

@@ -10,6 +10,7 @@ import hmac
 import json
 import os
 import secrets
+import socket
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection
@@ -21,6 +22,8 @@ from pydantic import BaseModel
 from chaos.errors import ClientError, RunDirError
 from chaos.run.directory import Run, read_model, write_atomically
 
+TIMEOUT_S = 300.0
+"""How long a drive waits for its workers, and a worker for its drive, unless somebody says otherwise."""
 SILENCE_S = 15.0
 """After so many seconds without a frame from the other side, it is gone."""
 MAX_HELLO = 4096
@@ -30,11 +33,10 @@ Frame = dict[str, Any]
 
 
 class Address(BaseModel):
-    """`workers/address.json`: where the drive listens, and the number of workers that it waits for."""
+    """`workers/address.json`: where the drive listens."""
 
     host: str
     port: int
-    workers: int
 
 
 class Channel:
@@ -85,8 +87,6 @@ class Channel:
     def close(self) -> None:
         """Close the connection; a `receive` in another thread ends."""
         with suppress(OSError):
-            import socket
-
             duplicate = socket.socket(fileno=os.dup(self._connection.fileno()))
             with duplicate, suppress(OSError):
                 duplicate.shutdown(socket.SHUT_RDWR)  # a close alone does not end a receive that waits

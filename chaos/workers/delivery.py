@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -62,18 +62,13 @@ def _copy(source: Path, target: Path, rows: int) -> Part:
     """Copy a file to the disk, and return it as it was read."""
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as read, target.open("xb") as written:
-        for chunk in _chunks(read.read):
+        for chunk in iter(partial(read.read, CHUNK), b""):
             digest.update(chunk)
             size += len(chunk)
             written.write(chunk)
         written.flush()
         os.fsync(written.fileno())
     return Part(rows=rows, bytes=size, sha256=digest.hexdigest())
-
-
-def _chunks(read: object) -> Iterator[bytes]:
-    while chunk := read(CHUNK):  # type: ignore[operator] # the method of a file
-        yield chunk
 
 
 class Delivery:

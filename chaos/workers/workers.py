@@ -23,7 +23,7 @@ from chaos.run.events import now_us
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 from chaos.workers.clock import ClockComparison
-from chaos.workers.connection import SILENCE_S, Address, Channel, publish, withdraw
+from chaos.workers.connection import SILENCE_S, TIMEOUT_S, Address, Channel, publish, withdraw
 from chaos.workers.delivery import Delivery, Manifest
 from chaos.workers.names import machine_id, worker_name
 from chaos.workers.remote import LONG_CALL_S, Worker
@@ -32,7 +32,6 @@ ADDRESS = "AFTERSHOCK_FLEET_ADDRESS"
 """An environment variable: the address of this machine at which workers reach the drive; loopback if not set."""
 TIMEOUT = "AFTERSHOCK_FLEET_TIMEOUT_S"
 """An environment variable: seconds to wait for workers that somebody else starts."""
-TIMEOUT_S = 300.0
 CLOCK_EVERY_S = 1.0
 ANSWER_S = 30.0
 END_S = 20.0
@@ -64,7 +63,7 @@ class Workers:
                 self._listener = Listener((host, 0), backlog=self._count)
             except OSError as e:
                 raise ClientError(f"the drive cannot listen at {host} ({e.strerror}): correct {ADDRESS}") from None
-            address = Address(host=host, port=self._listener.address[1], workers=self._count)
+            address = Address(host=host, port=self._listener.address[1])
             self._secret = publish(self._run, address)
             threading.Thread(target=self._accept, name="workers", daemon=True).start()
             if self._start:

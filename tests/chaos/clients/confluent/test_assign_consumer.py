@@ -37,7 +37,7 @@ def test_partitions_are_assigned_without_offsets_and_then_all_of_them_where_read
     library = Library()
     monkeypatch.setattr(assign_consumer.time, "sleep", library.sleep)
     starts = reader(library)._seek({"do": "seek", "offsets": {"orders/0": 9, "other/0": 3}, "lookup_first_s": 0.5})
-    assert starts == {FIRST: 9, SECOND: 50}, "each begins anew, the second one at its position"
+    assert starts == {FIRST: 9, SECOND: 50}, "each assignment begins, the second one at its position"
     assert library.acts == [(0.0, dict.fromkeys(starts, OFFSET_INVALID)), (0.5, starts)]
 
 
