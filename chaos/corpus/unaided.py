@@ -111,28 +111,28 @@ def prove_corpus(
 
 def _cases(cases: Mapping[str, Scenario], how: Unaided) -> Iterator[UnaidedCase]:
     """Prove the application of each bug once, and score the bugs."""
-    apps: dict[str, str | UsageError] = {name: _application(name) for name in cases}
-    sought = {name: anomalies_of(load(find(name), variant=AFFECTED)) for name in cases}
+    affected = {name: load(find(name), variant=AFFECTED) for name in cases}
+    apps, refused = dict[str, str](), dict[str, str]()
+    for name, scenario in affected.items():
+        try:
+            apps[name] = dump(application_of(scenario))
+        except UsageError as e:
+            refused[name] = str(e)
+    sought = {name: anomalies_of(affected[name]) for name in apps}
     proofs: dict[str, Timed] = {}
     for name, case in cases.items():
-        app, head = apps[name], _head(name, case)
+        head = _head(name, case)
+        if name in refused:
+            yield head.model_copy(update={"why": refused[name]})
+            continue
+        app = apps[name]
         try:
-            if isinstance(app, UsageError):
-                raise app
             if app not in proofs:
-                proofs[app] = how.prove(name, app, [sought[other] for other in cases if apps[other] == app])
+                proofs[app] = how.prove(name, app, [sought[other] for other in apps if apps[other] == app])
         except UsageError as e:
             yield head.model_copy(update={"why": str(e)})
         else:
             yield score(head, sought[name], proofs[app], how.folder)
-
-
-def _application(name: str) -> str | UsageError:
-    """Return the application of a bug, as `app.yaml` has it, or why it has none."""
-    try:
-        return dump(application_of(load(find(name), variant=AFFECTED)))
-    except UsageError as e:
-        return e
 
 
 def _head(name: str, case: Scenario) -> UnaidedCase:
@@ -153,17 +153,12 @@ def forbidden(run: ProofRun) -> set[str]:
 
 def score(head: UnaidedCase, anomalies: set[str], proof: Timed, folder: Path) -> UnaidedCase:
     """Return the case with what the proof found of the bug's anomalies."""
-    result, broken, seen, others = proof.result, list[ProofRun](), set[str](), set[str]()
+    result = proof.result
     runs = [run for run in result.runs if run.purpose != "mended"]
-    for run in runs:
-        for anomaly in run.anomalies:
-            ours = anomaly.name in anomalies
-            if ours and anomaly.state == "forbidden":
-                broken.append(run)
-            elif ours:
-                seen.add(f"{anomaly.name} ({anomaly.state})")
-            elif anomaly.state == "forbidden":
-                others.add(anomaly.name)
+    broken = [run for run in runs if forbidden(run) & anomalies]
+    others = {name for run in runs for name in forbidden(run)} - anomalies
+    shown = (anomaly for run in runs for anomaly in run.anomalies if anomaly.name in anomalies)
+    seen = {f"{anomaly.name} ({anomaly.state})" for anomaly in shown if anomaly.state != "forbidden"}
     conclusive = [run for run in runs if run.state != "unknown" and run.set != BASELINE]
     first = min(broken, key=lambda run: proof.seconds.get(run.run_id, 0.0), default=None)
     page = proof.folder / "report.html"

@@ -20,6 +20,7 @@ READ: dict[Role, frozenset[str]] = {
         {
             *("acks", "enable.idempotence", "retries", "max.in.flight.requests.per.connection", "delivery.timeout.ms"),
             *("request.timeout.ms", "linger.ms", "transaction.timeout.ms", "transactional.id", "partitioner"),
+            "socket.timeout.ms",
             *("partitioner.class", "partitioner.ignore.keys", "Producer.Partitioner", "retry.backoff.ms"),
         }
     ),

@@ -29,13 +29,10 @@ FEEDER = "feeder"
 """The producer of an application that has none, or that reads and writes."""
 LIMITS = {"drive": "90s", "drain": "40s", "proof": "20s", "clients": "40s"}
 """Time-outs of a run: shorter than those of a scenario, as the loads are small."""
-PATIENCE, LATER_MS = "app.patience.ms", 2000
+PATIENCE, LATER_MS = "patience.ms", 2000
 """The fact how long the producer waits for an answer, and how much later than that a late request arrives."""
-PATIENCE_NAMES = {
-    "confluent": ("socket.timeout.ms", 60_000),
-    "java": ("request.timeout.ms", 30_000),
-}
-"""The setting for that in each client library, and its default: librdkafka's request.timeout.ms is for the broker."""
+PATIENT = {"confluent": "socket.timeout.ms", "java": "request.timeout.ms"}
+"""The setting for that in each client library: librdkafka's request.timeout.ms is for the broker."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def read(options: Options, lifts: Mapping[str, Scalar] | None = None) -> Applica
         reason = " ".join(str(e).partition(":\n")[2].split()) or str(e)
         raise UsageError(f"{where} cannot be run here: {reason}") from None
     facts |= _own_facts(scenario, names, parts, facts)
-    if (patience := facts.get(PATIENCE)) is not None:
+    if (patience := facts.get(f"app.{PATIENCE}")) is not None:
         names["late"] = f"{int(patience.value) + LATER_MS}ms"
     title = options.app.stem if options.app else "application"
     files = _files(options, file)
@@ -187,21 +184,14 @@ def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts
         "kraft": scenario.cluster.metadata == "kraft",
         "spare.brokers": scenario.cluster.brokers - scenario.topics[0].replication_factor,
     }
-    if writes and (patience := _patience_ms(parts.producer)) is not None:
-        values[PATIENCE.removeprefix("app.")] = patience
+    runtime = parts.producer.client.runtime if writes and parts.producer else ""
+    if (patience := facts.get(f"producer.{PATIENT.get(runtime, '')}")) is not None:
+        values[PATIENCE] = int(patience.value)
     return {f"app.{name}": _fact(name, value) for name, value in values.items()}
 
 
 def _fact(name: str, value: bool | int) -> Setting:
     return setting(name, value, "app.yaml", given=False)
-
-
-def _patience_ms(part: ClientPart | None) -> int | None:
-    """Return how long a producer waits for an answer until it sends the request again; None if that is not known."""
-    if part is None or part.client.runtime not in PATIENCE_NAMES:
-        return None
-    name, default = PATIENCE_NAMES[part.client.runtime]
-    return int(part.settings[name].value) if name in part.settings else default
 
 
 def _can_ignore_reports(part: ClientPart | None) -> bool:
