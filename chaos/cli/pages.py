@@ -37,7 +37,7 @@ def serve(
 
     runs = open_folder(folder)
     problem = runs.problem
-    if problem and "does not exist yet" not in problem:
+    if problem and not runs.is_missing:
         raise UsageError(problem)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if problem:

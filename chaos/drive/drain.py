@@ -115,18 +115,18 @@ class Drain:
 
     def _unfinished(self) -> list[Behind]:
         """Return each partition in which a share group has records without a final state."""
-        found_behind = []
+        unfinished = []
         for group, topics in {share.group: share.topics for share in self.scenario.shares}.items():
             partitions = [partition for partition in self._highest if partition.topic in topics]
             found = share_positions(self.kafka, group, partitions) or {}
             for partition in partitions:
-                at = found.get(partition)
-                if at is None or at.lag != 0:
-                    left = "an unknown number of records" if at is None or at.lag is None else f"{at.lag:,} records"
-                    done = self._highest[partition] - at.lag if at is not None and at.lag is not None else 0
+                lag = at.lag if (at := found.get(partition)) is not None else None
+                if lag != 0:
+                    left = "an unknown number of records" if lag is None else f"{lag:,} records"
+                    done = 0 if lag is None else self._highest[partition] - lag
                     text = f"{group} has {left} to finish in {partition}"
-                    found_behind.append(Behind(group, partition, done, text))
-        return found_behind
+                    unfinished.append(Behind(group, partition, done, text))
+        return unfinished
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""

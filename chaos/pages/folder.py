@@ -98,6 +98,10 @@ class RunsFolder(Protocol):
     def problem(self) -> str:
         """Why the folder cannot be listed; empty if it can."""
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the folder does not exist yet, which the first run changes."""
+
     def scan(self) -> list[Found]:
         """Return the directories that are shown, by path."""
 

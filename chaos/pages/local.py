@@ -37,6 +37,11 @@ class LocalFolder:
         except OSError as e:
             return f"{self.path} cannot be read: {e.strerror}. Give this user the right to read it."
 
+    @property
+    def is_missing(self) -> bool:
+        """As `RunsFolder.is_missing`."""
+        return not self.path.exists()
+
     def scan(self) -> list[Found]:
         """As `RunsFolder.scan`."""
         return sorted(self._below("", 1), key=lambda found: found.path)

@@ -47,7 +47,7 @@ class Entry:
 
 
 class RemoteFolder:
-    """A `RunsFolder` at a URL. local: the folder whose runs are copied there, as Airflow and the history name it."""
+    """A `RunsFolder` at a URL. local: the folder of the runs that are copied there, by its name in Airflow."""
 
     def __init__(self, url: str, local: Path | None = None) -> None:
         """Raises `UsageError` for a URL that cannot be used."""
@@ -80,20 +80,26 @@ class RemoteFolder:
             return e.text
         return f"{self.name} does not exist yet. Copy the folder of a run into it."
 
+    @property
+    def is_missing(self) -> bool:
+        """As `RunsFolder.is_missing`."""
+        try:
+            return not self._ask(lambda: self._fs.exists(self._root))
+        except PageError:
+            return False
+
     def scan(self) -> list[Found]:
         """As `RunsFolder.scan`."""
         found: list[Found] = []
-        depth, level = 1, [entry for entry in self._list("", missing_ok=True) if entry.is_folder]
+        depth, below = 1, [("", entry) for entry in self._list("", missing_ok=True) if entry.is_folder]
         with ThreadPoolExecutor(THREADS) as threads:
-            below = [("", entry) for entry in level]
             while below and depth <= MAX_DEPTH:
                 depth += 1
                 look_at = functools.partial(self._look_at, descend=depth <= MAX_DEPTH)
                 looked = list(threads.map(look_at, below))
                 found += [one for one, _ in looked if one is not None]
                 below = [inner for _, inside in looked for inner in inside]
-        known = {one.path for one in found if one.kind == "run"}
-        self._runs = known
+        self._runs = {one.path for one in found if one.kind == "run"}
         return sorted(found, key=lambda one: one.path)
 
     def _look_at(self, place: tuple[str, Entry], descend: bool) -> tuple[Found | None, list[tuple[str, Entry]]]:

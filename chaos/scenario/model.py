@@ -107,7 +107,7 @@ class Scenario(Setup):
 
     @property
     def raw_writes(self) -> list[WireProduce]:
-        """The faults that write records of their own."""
+        """The faults that write records."""
         return [fault for fault in self.faults if isinstance(fault, WireProduce)]
 
     @property
