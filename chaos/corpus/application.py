@@ -30,10 +30,6 @@ _COMMON_NAMES = ("java", "confluent")
 
 def application_of(scenario: Scenario) -> Raw:
     """Return the application of a variant as plain data. Raises `UsageError` for what an application cannot express."""
-    if scenario.cluster.controllers:
-        raise UsageError("it needs dedicated controllers; the brokers of a proof are controllers too")
-    if scenario.cluster.features:
-        raise UsageError("it needs cluster.features, which an application does not have")
     release = scenario.clients.confluent_kafka
     parts = _processing(scenario.processors[0], release) if scenario.processors else _clients(scenario, release)
     topic = scenario.topics[0]
@@ -46,7 +42,13 @@ def application_of(scenario: Scenario) -> Raw:
             "replication_factor": topic.replication_factor,
             "config": dict(topic.config),
         },
-        "cluster": {"brokers": cluster.brokers, "kafka": cluster.kafka, "config": dict(cluster.config)},
+        "cluster": {
+            "brokers": cluster.brokers,
+            "kafka": cluster.kafka,
+            "config": dict(cluster.config),
+            **({"controllers": cluster.controllers} if cluster.controllers else {}),
+            **({"features": dict(cluster.features)} if cluster.features else {}),
+        },
     }
 
 

@@ -21,7 +21,7 @@ from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.hints import nearest
 from chaos.scenario.load import models_in, read_mapping
 from chaos.scenario.runtimes.choice import ClientChoice
-from chaos.scenario.setup import Bootstrap
+from chaos.scenario.setup import Bootstrap, Features
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration, Rate, Size
 
@@ -68,6 +68,8 @@ class Cluster(Strict):
 
     brokers: int | None = Field(None, ge=1, description="number of brokers")
     kafka: str | None = Field(None, pattern=r"^\d+\.\d+(\.\d+)?$", description="Kafka release")
+    controllers: int | None = Field(None, ge=1, description="number of dedicated controllers in the runs of `prove`")
+    features: Features = Field({}, description="levels of features in the runs of `prove`, such as share.version: 0")
     properties: Path | None = Field(None, description="a server.properties")
     config: Config = {}
     bootstrap: Bootstrap | None = Field(None, description="host:port of brokers to ask for the settings")

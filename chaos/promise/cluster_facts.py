@@ -47,6 +47,7 @@ class ClusterPart:
     """A cluster: its settings. brokers: their number if known.
 
     given: whether anything is known about the settings; if not, defaults say little about a real cluster.
+    controllers: number of dedicated ones. No promise depends on it, nor on features, which are levels by their names.
     internal: settings of the internal topics as they are, such as `offsets.topic.replication.factor`; they win.
     asked: how many brokers were asked for their settings; empty if none was.
     """
@@ -55,6 +56,8 @@ class ClusterPart:
     kafka: str | None = None
     brokers: Setting | None = None
     given: bool = False
+    controllers: int | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
     internal: Settings = field(default_factory=dict)
     asked: str = ""
 

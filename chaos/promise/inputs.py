@@ -198,6 +198,8 @@ def _cluster(file: AppFile, options: Options, problems: Problems) -> ClusterPart
     settings = _merged("cluster", file, own, entry.config if entry else {}, option, problems)
     check_broker_names(settings, problems)
     part = ClusterPart(settings, kafka=entry.kafka if entry else None, given=entry is not None or option is not None)
+    if entry is not None:
+        part.controllers, part.features = entry.controllers, entry.features
     if entry is not None and entry.brokers is not None:
         part.brokers = setting("brokers", entry.brokers, file.origin("cluster", "brokers"))
     return part

@@ -19,6 +19,7 @@ from chaos.promise.settings import Facts, Setting, setting
 from chaos.prove import clients, settings
 from chaos.prove.lifts import lift
 from chaos.prove.settings import Notes, Raw
+from chaos.scenario.faults.controllers import MIN_SUCCESSION
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.setup import DEFAULT_KAFKA
@@ -182,6 +183,8 @@ def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts
         "unreported": writes and not processes and _can_ignore_reports(parts.producer),
         "poll.interval": groups and not processes and _has_poll_interval(parts.consumer),
         "kraft": scenario.cluster.metadata == "kraft",
+        "dedicated.controllers": scenario.cluster.controllers or 0,
+        "lone.controllers": 0 < (scenario.cluster.controllers or 0) < MIN_SUCCESSION,
         "spare.brokers": scenario.cluster.brokers - scenario.topics[0].replication_factor,
     }
     runtime = parts.producer.client.runtime if writes and parts.producer else ""

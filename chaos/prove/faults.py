@@ -25,10 +25,6 @@ LEFT_OUT = {
     "disk.fill": "only containers have a limited disk; leader-disk-full is its like",
     "disk.slow": "changes times; leader-gray is its like",
     "link.cut": "one link of those that leader-isolated cuts",
-    **dict.fromkeys(
-        ["controller.isolate", "quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"],
-        "needs dedicated controllers; a proof has brokers that are controllers too",
-    ),
     "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
     "wire.hold": "an order of requests that one bug needs; slow-link is its like",
     "wire.produce": "a request that no client of an application sends",
@@ -61,6 +57,7 @@ LEFT_OUT = {
             *("topic.add_partitions", "topic.create", "topic.delete", "topic.recreate", "topic.delete_records"),
             *("topic.config", "group.delete_offsets", "group.reset_offsets", "group.delete", "share.reset_offsets"),
             *("election.preferred", "election.unclean"),
+            *("quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"),
         ],
         "an act of an administrator",
     ),

@@ -160,7 +160,9 @@ def cluster(part: ClusterPart, notes: Notes) -> Raw:
             config[name] = value
             notes.changed.append(f"{name}={value}")
     brokers = int(part.brokers.value) if part.brokers else 3
-    return {"brokers": brokers, "kafka": _release(part.kafka), "config": config}
+    found: Raw = {"brokers": brokers, "kafka": _release(part.kafka), "config": config}
+    own = {"controllers": part.controllers, "features": dict(part.features)}
+    return found | {name: value for name, value in own.items() if value}
 
 
 def _release(kafka: str | None) -> str:

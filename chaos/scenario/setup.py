@@ -29,6 +29,8 @@ from chaos.scenario.triggers import Strict, Target
 from chaos.units import Release, Size
 
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
+Features = dict[str, Annotated[int, Field(ge=0)]]
+"""Levels of features by their names, such as share.version."""
 
 DEFAULT_KAFKA = "4.3.1"
 PARTITION_TARGETS = frozenset({"leader_of", "followers_of", "follower_of", "isr_of", "partition"})
@@ -105,7 +107,7 @@ class Cluster(Strict):
         validate_default=True,
         description="where metadata is kept; if left out: kraft from Kafka 3.3 on, zookeeper before",
     )
-    features: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    features: Features = Field(
         {},
         description="levels that differ from those of the release, such as share.version: 0",
     )

@@ -25,6 +25,13 @@ def affected(name):
     return load(find(name), variant="affected")
 
 
+def proven(folder, name):
+    """Return the scenario of a bug's application in a proof."""
+    file = folder / "app.yaml"
+    file.write_text(dump(application_of(affected(name))))
+    return parse(dump(application.read(Options(app=file)).raw), name)
+
+
 @pytest.mark.parametrize("name", EXPRESSED)
 def test_a_proof_knows_the_application_of_a_bug(tmp_path, name):
     file = tmp_path / "app.yaml"
@@ -45,10 +52,16 @@ def test_a_transaction_and_its_reader_stay_as_they_are():
     assert app["consumer"]["config"]["isolation.level"] == "read_committed"
 
 
-@pytest.mark.parametrize("name", ["controller-split", "eligible-leader-replicas"])
-def test_an_application_cannot_express_every_cluster(name):
-    with pytest.raises(UsageError, match="dedicated controllers"):
-        application_of(affected(name))
+def test_the_controllers_and_features_of_a_cluster_stay_as_they_are(tmp_path):
+    cluster = proven(tmp_path, "eligible-leader-replicas").cluster
+    assert (cluster.controllers, cluster.features) == (1, {"eligible.leader.replicas.version": 0})
+
+
+def test_a_feature_that_the_release_does_not_have_is_refused_in_one_line(tmp_path):
+    file = tmp_path / "app.yaml"
+    file.write_text("producer: {}\ncluster: {kafka: 3.6.2, features: {share.version: 0}}\n")
+    with pytest.raises(UsageError, match=r"cluster\.features: Kafka 3\.6\.2 has none"):
+        application.read(Options(app=file))
 
 
 def test_the_anomalies_of_a_bug_are_those_that_it_must_show():

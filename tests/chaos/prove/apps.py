@@ -36,6 +36,7 @@ APPS: dict[str, dict[str, Any]] = {
     "exactly-once": EXACTLY_ONCE,
     "one-replica": {"producer": STRONG, "consumer": CAREFUL, "topic": {"replication_factor": 1}},
     "reader": {"consumer": {"client": "java", **CAREFUL}, "topic": TOPIC},
+    "controllers": {"producer": STRONG, "consumer": CAREFUL, "topic": TOPIC, "cluster": {"controllers": 3}},
     "old": {"producer": {"client": "java:2.8.2"}, "topic": TOPIC, "cluster": {"kafka": "2.8.2"}},
 }
 

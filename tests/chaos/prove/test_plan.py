@@ -105,7 +105,7 @@ def test_every_kind_of_fault_is_in_a_class_or_left_out_with_a_reason() -> None:
 def test_every_anomaly_breaks_a_promise() -> None:
     shown = [name for rule in supports.rules().values() for name in rule.shows]
     kinds = {f"{kind}.{split}" if split else kind for kind, a in ANOMALIES.items() for split in a.splits or ("",)}
-    of_others = {kind for kind, a in ANOMALIES.items() if a.path in ("share", "quorum")}
+    of_others = {kind for kind, a in ANOMALIES.items() if a.path == "share"}
     missing = {k for k in kinds if k not in shown and k.partition(".")[0] not in shown}
     assert {k.partition(".")[0] for k in missing} <= of_others
     assert len(shown) == len(set(shown))
@@ -128,3 +128,15 @@ def test_every_cut_has_an_element_and_the_other_way_round(tmp_path: Path) -> Non
     never = {e for e in elements if not any(fnmatchcase(e, cut) for cut in cuts)}
     internal = {f"{log}{n}.memory" for log in ("coordinator", "transactions") for n in (1, 2)}
     assert never <= internal | {"follower1.disk"}  # a fault of one follower hits the last one
+
+
+def test_a_controller_is_cut_off_only_where_controllers_are_dedicated(tmp_path: Path) -> None:
+    combined, dedicated = sets(read(tmp_path, APPS["reliable"])), sets(read(tmp_path, APPS["controllers"]))
+    assert "controller-isolated" not in combined
+    assert "control" in dedicated["controller-isolated"].cuts_all
+
+
+def test_a_lone_controller_has_no_successor(tmp_path: Path) -> None:
+    lone = sets(read(tmp_path, {**APPS["controllers"], "cluster": {"controllers": 1}}))
+    assert not [name for name in lone if "controller-" in name]
+    assert "controller-crash" in sets(read(tmp_path, APPS["controllers"]))
