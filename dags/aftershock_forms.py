@@ -10,13 +10,16 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from aftershock_connections import existing_cluster
 from airflow.sdk import Param
 from pydantic import TypeAdapter
 
 from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
+from chaos.scenario.fleet import Fleet
 from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT, RUNTIMES
@@ -24,11 +27,12 @@ from chaos.scenario.setup import DEFAULT_KAFKA, Bootstrap
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))
+_MAX_WORKERS = Fleet.model_json_schema()["properties"]["workers"]["maximum"]
 _CONN_ID = r"^[A-Za-z0-9_.-]*$"
 _DRIVERS = {"process": "process: brokers are JVMs of the worker", "docker": "docker: brokers are containers"}
 PARAM_NAMES = (
-    "kafka", "seed", "overrides", "driver", "bootstrap", "kafka_conn_id", "i_own_this_cluster", "spark_conn_id",
-    "runs_dir", "run_id", "owner",
+    "kafka", "seed", "overrides", "driver", "bootstrap", "kafka_conn_id", "i_own_this_cluster", "workers",
+    "spark_conn_id", "runs_dir", "run_id", "owner",
 )  # fmt: skip
 """The params of every scenario, in the order of the form."""
 OVERRIDE = r"^\s*[^=\s][^=]*="
@@ -127,6 +131,16 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
             section="Cluster",
             description="Allow faults on the brokers of that cluster.",
         ),
+        "workers": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=_MAX_WORKERS,
+            title="Workers",
+            section="Clients",
+            description="Number of tasks that run the clients beside `drive`, each in a free slot. "
+            + (f"{scenario.fleet.workers} when left out." if scenario.fleet else "None when left out."),
+        ),
         "spark_conn_id": Param(
             "aftershock_spark",
             type="string",
@@ -160,6 +174,26 @@ def check_params(params: Iterable[str], known: Sequence[str] = PARAM_NAMES) -> N
             raise UsageError(f"there is no param {name!r}{nearest(name, known)} (params: {', '.join(known)})")
 
 
+def request_of(scenario: str, params: dict[str, Any]) -> Any:
+    """Return the request for a scenario with the params of a DAG run. Raises `UsageError`, `ScenarioError`."""
+    from chaos.drive.stages import ScenarioRequest
+    from chaos.scenario.resolve import check_owner
+
+    check_params(params)
+    fleet = [f"fleet.workers={params['workers']}"] if params["workers"] else []
+    request = ScenarioRequest(
+        scenario,
+        seed=params["seed"],
+        kafka=params["kafka"],
+        driver=params["driver"],
+        bootstrap=params["bootstrap"],
+        sets=(*params["overrides"], *fleet, *existing_cluster(params["kafka_conn_id"])),
+        i_own_this_cluster=params["i_own_this_cluster"],
+    )
+    check_owner(request.load(), request.i_own_this_cluster)  # before it waits for a slot
+    return request
+
+
 def scenario_tags(scenario: Scenario, own: bool) -> list[str]:
     """Return the tags of a scenario's DAG: the kinds of its faults, and what it uses. own: it is not a shipped one."""
     libraries = {client.traits.library for client in scenario.client_libraries} - {RUNTIMES[DEFAULT].library}
@@ -178,7 +212,7 @@ def scenario_tags(scenario: Scenario, own: bool) -> list[str]:
 
 
 def scenario_doc(name: str, scenario: Scenario, needs: str = "") -> str:
-    """Return the documentation of a scenario's DAG in Markdown. needs: a line about what this Airflow lacks."""
+    """Return the documentation of a scenario's DAG in Markdown. needs: lines about what it needs of this Airflow."""
     parts = [f"**{_sentence(scenario.title)}** {_sentence(scenario.description)}"]
     facts = [f"- Fault `{fault.name}`: `{fault.kind}`" for fault in scenario.faults] or ["- No fault"]
     facts += [f"- Variants, one run each: {', '.join(scenario.variants)}"] if scenario.variants else []

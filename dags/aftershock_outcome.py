@@ -65,6 +65,7 @@ def runs_of(run_dir: str) -> list[Any]:
 def summary(run_dir: str | None) -> dict[str, Any]:
     """Return verdict, sentence, run and report of a run, an A/B comparison or a gate; inconclusive without a result."""
     from chaos.errors import RunDirError
+    from chaos.history.entries import unjudged_entry
     from chaos.run.directory import Run, read_model
     from chaos.run.gate_result import GateResult
     from chaos.run.result import Judged
@@ -76,6 +77,8 @@ def summary(run_dir: str | None) -> dict[str, Any]:
     values |= {"run_id": run.run_id, "run_dir": str(run.path)}
     gate = run.path / "gate.json"
     try:
+        if not gate.exists() and not run.result.exists() and (broken := unjudged_entry(run)):
+            return values | {"sentence": f"{broken.sentence.rstrip('.')}; see the log of the task that failed"}
         result = read_model(gate, GateResult, "result of a gate", "") if gate.exists() else Judged.read(run)
     except RunDirError:
         return values

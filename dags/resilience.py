@@ -1,7 +1,7 @@
 """One DAG per scenario: `resilience.<scenario>`. Its tasks call the stages of the command line.
 
-    deploy -> drive -> audit -> validate -> report -> publish -> verdict
-                                                 \\-> destroy      deploy's teardown: it runs whatever happened
+    deploy ---> drive -> audit -> validate -> report -> publish -> verdict
+    fleet --/-> clients                            \\-> destroy      deploy's teardown: it runs whatever happened
 
 A scenario with variants (A/B) has such a group of tasks for each variant, one after another:
 
@@ -14,9 +14,10 @@ Airflow was down are not made up for. The DAG of an invalid scenario has one tas
 `publish` always runs: it adds the run to the history and updates the assets, see `aftershock_outcome`. The limit of
 clusters at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
 
-Clients and faults are in one task, because `airflow dags test` runs tasks one after another. `drive` is never retried:
-a second try would hide the result of the first. `verdict` is a leaf and fails unless the verdict is a pass, so that
-only proven runs succeed. XCom carries only the path of the run directory.
+`drive` runs clients and faults, because `airflow dags test` runs tasks one after another. If the scenario or the param
+`workers` asks for workers, mapped tasks `clients` run the clients beside it, see `aftershock_clients`. `drive` is never
+retried: a second try would hide the result of the first. `verdict` is a leaf and fails unless the verdict is a pass, so
+that only proven runs succeed. XCom carries only the path of the run directory, and the numbers of the workers.
 
 The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
 local[*] if that connection does not exist. Do not install Airflow's Spark provider: the files of
@@ -39,8 +40,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
+from aftershock_clients import check_slots, clients, fleet  # noqa: E402
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
-from aftershock_forms import check_params, scenario_doc, scenario_params, scenario_tags  # noqa: E402
+from aftershock_forms import request_of, scenario_doc, scenario_params, scenario_tags  # noqa: E402
 from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import (  # noqa: E402
     BEGAN,
@@ -57,6 +59,7 @@ from aftershock_workers import (  # noqa: E402
     check_directory,
     check_executor,
     check_worker,
+    in_one_process,
     needs,
     queue_arguments,
     remember_worker,
@@ -77,13 +80,14 @@ RUNS = default_runs_dir(PROJECT)
 
 
 @slot_task()
-def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
+def deploy(scenario: str, params: dict[str, Any], dag: Any = None, dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
 
     check_executor()
     with task_failure():
         given = request_of(scenario, params)
+        check_slots(given, dag)
         bind = take_slot(dag_run)
         run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     ti.xcom_push(BEGAN, str(run.path))
@@ -94,13 +98,14 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
 
 
 @task
-def prepare(scenario: str, params: dict[str, Any]) -> str:
+def prepare(scenario: str, params: dict[str, Any], dag: Any = None) -> str:
     """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
     from chaos.drive import variants
 
     check_executor()
     with task_failure():
         given = request_of(scenario, params)
+        check_slots(given, dag)
         return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
 
 
@@ -134,7 +139,7 @@ def drive(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     check_worker(run_dir, ti)
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(run_dir))
-    stages.drive(run, EventLog(run))
+    stages.drive(run, EventLog(run), starts_workers=in_one_process())
 
 
 @task(**POOL)
@@ -214,30 +219,12 @@ def invalid(reason: str) -> None:
     raise AirflowFailException(reason)
 
 
-def request_of(scenario: str, params: dict[str, Any]) -> Any:
-    """Return the request for a scenario with the params of a DAG run. Raises `UsageError`, `ScenarioError`."""
-    from chaos.drive.stages import ScenarioRequest
-    from chaos.scenario.resolve import check_owner
-
-    check_params(params)
-    request = ScenarioRequest(
-        scenario,
-        seed=params["seed"],
-        kafka=params["kafka"],
-        driver=params["driver"],
-        bootstrap=params["bootstrap"],
-        sets=(*params["overrides"], *existing_cluster(params["kafka_conn_id"])),
-        i_own_this_cluster=params["i_own_this_cluster"],
-    )
-    check_owner(request.load(), request.i_own_this_cluster)  # before it waits for a slot
-    return request
-
-
-def judged(run_dir: Any) -> tuple[Any, Any]:
+def judged(run_dir: Any, workers: Any) -> tuple[Any, Any]:
     """Add the tasks of a deployed run; return the last one that judges, and the one that ends the cluster."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
     done = report(run_dir)
-    run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
+    clients.partial(run_dir=run_dir).expand(number=workers)
+    [run_dir, workers] >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
     return done, end
 
 
@@ -261,7 +248,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         catchup=False,
         max_active_runs=1 if scenario.schedule else 16,
         dag_display_name=f"{name}: {scenario.title}",
-        doc_md=scenario_doc(name, scenario, needs()),
+        doc_md=scenario_doc(name, scenario, needs(scenario.fleet.workers if scenario.fleet else 0)),
         default_args=queue_arguments(),
         params=scenario_params(scenario, RUNS),
         tags=scenario_tags(scenario, own=source != name),
@@ -271,7 +258,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         passes = {"outlets": [asset(name, "pass")]}  # updated when the task succeeds, which is a pass
         if not sides:
             run_dir = deploy(source)
-            done, end = judged(run_dir)
+            done, end = judged(run_dir, fleet(source, ""))
             # both are leaves: the failure of a task above a teardown would not count
             passed = verdict.override(**passes)(run_dir)
             done >> [passed, end]
@@ -282,7 +269,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         for side in sides:
             with TaskGroup(side):
                 run_dir = deploy_side(whole, side)
-                done, end = judged(run_dir)
+                done, end = judged(run_dir, fleet(source, side))
                 done >> end
             before >> run_dir
             before = done  # the next variant starts while this cluster ends: it uses free ports only

@@ -19,6 +19,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_celery.py::test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused": (
         "dags/test_workers.py::test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods"
     ),
+    "system/test_celery_fleet.py": (
+        "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
+    ),
     "chaos/cluster/test_secured.py::test_a_run_with_tokens_shows_neither_them_nor_the_keys_of_their_issuer": (
         "chaos/cluster/test_issuer.py::test_a_token_is_signed_by_the_key_that_brokers_get"
     ),

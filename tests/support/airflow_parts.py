@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,14 @@ from tests.support.platform import ROOT
 HOST = "127.0.0.1"
 CELERY = "airflow.providers.celery.executors.celery_executor.CeleryExecutor"
 END_S = 30
+
+
+def why_no_celery() -> str:
+    """Return why two workers of different names cannot run here."""
+    if not shutil.which("redis-server"):
+        return "no redis-server on this machine: apt-get install redis-server"
+    named = subprocess.run(["unshare", "--uts", "hostname", "elsewhere"], capture_output=True, check=False)
+    return "" if named.returncode == 0 else "a process cannot have another host name here: run as root"
 
 
 class AirflowParts:
@@ -147,6 +156,11 @@ class AirflowParts:
     def tasks(self, run: str) -> dict[str, dict[str, Any]]:
         """Return the task instances of a run by the id of the task."""
         return {task["task_id"]: task for task in self(f"{run}/taskInstances")["task_instances"]}
+
+    def mapped(self, run: str, task: str) -> list[dict[str, Any]]:
+        """Return the task instances of a mapped task of a run, by their number."""
+        found = self(f"{run}/taskInstances/{task}/listMapped")["task_instances"]
+        return sorted(found, key=lambda one: one["map_index"])
 
     def wait_task(self, run: str, task: str, state: str) -> None:
         """Wait for a state of a task."""

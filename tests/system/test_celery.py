@@ -6,16 +6,14 @@ A deploy that waits for a slot is deferred.
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chaos.processes.slots import Slots
-from tests.support.airflow_parts import AirflowParts
+from tests.support.airflow_parts import AirflowParts, why_no_celery
 from tests.support.platform import SHORTEST, left_running
 
 ELSEWHERE = "worker-elsewhere"
@@ -25,15 +23,7 @@ FILE = "aftershock-places.json"
 """The file of the slots in Airflow's home."""
 
 
-def why_not() -> str:
-    """Return why two workers of different names cannot run here."""
-    if not shutil.which("redis-server"):
-        return "no redis-server on this machine: apt-get install redis-server"
-    named = subprocess.run(["unshare", "--uts", "hostname", ELSEWHERE], capture_output=True, check=False)
-    return "" if named.returncode == 0 else "a process cannot have another host name here: run as root"
-
-
-WHY_NOT = why_not()
+WHY_NOT = why_no_celery()
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.kafka,

@@ -1,0 +1,124 @@
+"""Clients on two Celery workers, as mapped tasks beside `drive`: the verdicts of one machine, and a killed worker."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.processes.process_table import find_marked
+from chaos.run.directory import Run
+from chaos.run.events import read_events
+from chaos.wait import wait_until
+from checks.evidence import ledger_rows
+from tests.support.airflow_parts import AirflowParts, why_no_celery
+from tests.support.platform import left_running
+
+WHY_NOT = why_no_celery()
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.kafka,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+]
+TEXT = """
+title: clients on workers
+cluster: {brokers: 1}
+topics: [{name: orders, partitions: 4, replication_factor: 1}]
+producers: [{name: shop, topic: orders, count: 2, records: 2000, rate: 500/s}]
+consumers:
+  - {mode: subscribe, name: billing, group: billing, members: 2, topics: [orders],
+     config: {auto.offset.reset: earliest, session.timeout.ms: 6000}}
+faults:
+  - {name: crash, kind: consumer.crash, target: {member: billing/2}, when: {acked: 500},
+     heal: {when: {after: crash.proven + 500ms}}}
+"""
+DAG = "resilience.workers"
+QUEUES = {"AFTERSHOCK_QUEUE": "drives", "AFTERSHOCK_FLEET_QUEUE": "clients"}
+HOSTS = {"east", "west"}
+TWICE = ["producers.shop.count=4", "consumers.billing.members=4"]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowParts]:
+    """Yield an Airflow with one worker of the queue `drives`, and two of the queue `clients` with other host names."""
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "scenarios").mkdir()
+    (folder / "scenarios" / "workers.yaml").write_text(TEXT)
+    home = folder / "airflow"
+    home.mkdir()
+    env = {"AFTERSHOCK_SCENARIOS": str(folder / "scenarios"), "AFTERSHOCK_HISTORY": "off", **QUEUES}
+    with AirflowParts(home, **env) as parts:
+        parts.start_redis()
+        parts.start("api-server", "api-server", "--port", str(parts.port))
+        for name in ("scheduler", "dag-processor", "triggerer"):
+            parts.start(name)
+        parts.start_worker("here", "drives")
+        for host in sorted(HOSTS):
+            parts.start_worker(host, "clients", hostname=host)
+        parts.wait_ready(DAG)
+        yield parts
+
+
+def on_workers(run: Run) -> dict[str, list[str]]:
+    """Return the clients by the host of their worker."""
+    values = {
+        (row["entity"], row["key"]): json.loads(row["value"])
+        for row in ledger_rows(run, "cluster", ["entity", "key", "value"])
+        if row["entity"].startswith("worker:")
+    }
+    return {value["name"]: values[entity, "clients"] for (entity, key), value in values.items() if key == "host"}
+
+
+def test_clients_on_two_workers_have_the_verdict_of_one_machine_and_so_have_twice_as_many(airflow, tmp_path):
+    conf = {"alone": {}, "two": {"workers": 2}, "twice": {"workers": 2, "overrides": TWICE}}
+    runs = {name: airflow.trigger(DAG, runs_dir=str(tmp_path), run_id=name, **given) for name, given in conf.items()}
+    for name, run in runs.items():
+        state = airflow.wait_ended(run, 600)
+        shown = {task: (found["state"], found["hostname"]) for task, found in airflow.tasks(run).items()}
+        assert state == "success", (name, shown)
+        result = json.loads((tmp_path / name / "result.json").read_text())
+        assert (result["verdict"], len(result["faults"])) == ("pass", 1)
+        assert result["counts"]["sent"] == (8000 if name == "twice" else 4000)
+    assert airflow.tasks(runs["alone"])["clients"]["state"] == "skipped"
+    assert on_workers(Run(tmp_path / "alone")) == {}
+    for name, members in (("two", 4), ("twice", 8)):
+        tasks = airflow.mapped(runs[name], "clients")
+        assert {task["state"] for task in tasks} == {"success"} and {task["hostname"] for task in tasks} == HOSTS
+        found = on_workers(Run(tmp_path / name))
+        assert found.keys() == HOSTS and [len(clients) for clients in found.values()] == [members // 2] * 2, found
+    assert left_running(tmp_path) == []
+
+
+def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
+    overrides = ["producers.shop.records=100000"]
+    run = airflow.trigger(DAG, runs_dir=str(tmp_path), run_id="killed", workers=2, overrides=overrides)
+    directory = Run(tmp_path / "killed")
+    wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
+    (agent,) = [m for m in find_marked() if m.role == "worker-2" and m.run_dir == directory.path]
+    assert agent.identity.signal(signal.SIGKILL)
+    assert airflow.wait_ended(run, 300) == "failed"
+    (line,) = [json.loads(text) for text in (tmp_path / "notifications.jsonl").read_text().splitlines()]
+    gone = f"worker-2 (process {agent.identity.pid} on {airflow.mapped(run, 'clients')[1]['hostname']}) is gone"
+    assert line["verdict"] == "inconclusive" and gone in line["sentence"], line
+    assert [task["state"] for task in airflow.mapped(run, "clients")] == ["success", "failed"]
+    crashed = {
+        row["client"]
+        for row in ledger_rows(directory, "lifecycle", ["client", "event", "detail"])
+        if row["event"] == "crashed" and json.loads(row["detail"]).get("unexpected")
+    }
+    assert {"shop/2", "billing/2"} <= crashed
+    assert left_running(tmp_path) == []
+
+
+def test_tasks_that_airflow_ends_leave_no_client(airflow, tmp_path):
+    overrides = ["producers.shop.records=100000"]
+    run = airflow.trigger(DAG, runs_dir=str(tmp_path), run_id="ended", workers=2, overrides=overrides)
+    directory = Run(tmp_path / "ended")
+    wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
+    airflow.fail_task(run, "clients/0")
+    assert airflow.wait_ended(run, 300) == "failed"
+    assert "worker-1" in (tmp_path / "notifications.jsonl").read_text()
+    assert left_running(tmp_path) == []
