@@ -24,7 +24,7 @@ import aftershock_clients, resilience
 from airflow.sdk.exceptions import AirflowFailException
 
 sys.argv[1:3] = sys.argv[3:] or sys.argv[1:3]
-dag = resilience.build_all()["two"]
+dag = resilience.resilience_two
 params = {name: param.value for name, param in dag.params.items()}
 
 def numbers(**changes):
@@ -73,7 +73,8 @@ except AirflowFailException as e:
 
 def ask(tmp_path, *arguments, **env):
     (tmp_path / "two.yaml").write_text(TEXT)
-    return run_program(tmp_path, ASK, *arguments, AFTERSHOCK_SCENARIOS=str(tmp_path), **env)
+    only = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "resilience.two", "AFTERSHOCK_SCENARIOS": str(tmp_path)}
+    return run_program(tmp_path, ASK, *arguments, **only, **env)
 
 
 def test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit(tmp_path):
