@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class _ClientsOperator(_PythonDecoratedOperator):  # type: ignore[misc] # Airflo
         sys.exit("Airflow ended the task")
 
 
-_clients_task: Any = task_decorator_factory(
+_clients_task: Callable[[Callable[..., Any]], Any] = task_decorator_factory(
     decorated_operator_class=_ClientsOperator, retries=0, **fleet_queue_arguments()
 )
 
