@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,15 @@ def on_workers(run: Run) -> dict[str, list[str]]:
     return {value["name"]: values[entity, "clients"] for (entity, key), value in values.items() if key == "host"}
 
 
+def notification(runs_dir: Path) -> dict[str, str]:
+    """Return the only notification, which the DAG processor writes after the end of a run."""
+    file = runs_dir / "notifications.jsonl"
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), 120, "nobody was notified", every_s=0.5)
+    (line,) = file.read_text().splitlines()
+    found: dict[str, str] = json.loads(line)
+    return found
+
+
 def test_clients_on_two_workers_have_the_verdict_of_one_machine_and_so_have_twice_as_many(airflow, tmp_path):
     conf = {"alone": {}, "two": {"workers": 2}, "twice": {"workers": 2, "overrides": TWICE}}
     runs = {name: airflow.trigger(DAG, runs_dir=str(tmp_path), run_id=name, **given) for name, given in conf.items()}
@@ -100,7 +110,7 @@ def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
     (agent,) = [m for m in find_marked() if m.role == "worker-2" and m.run_dir == directory.path]
     assert agent.identity.signal(signal.SIGKILL)
     assert airflow.wait_ended(run, 300) == "failed"
-    (line,) = [json.loads(text) for text in (tmp_path / "notifications.jsonl").read_text().splitlines()]
+    line = notification(tmp_path)
     gone = f"worker-2 (process {agent.identity.pid} on {airflow.mapped(run, 'clients')[1]['hostname']}) is gone"
     assert line["verdict"] == "inconclusive" and gone in line["sentence"], line
     assert [task["state"] for task in airflow.mapped(run, "clients")] == ["success", "failed"]
@@ -120,5 +130,5 @@ def test_tasks_that_airflow_ends_leave_no_client(airflow, tmp_path):
     wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
     airflow.fail_task(run, "clients/0")
     assert airflow.wait_ended(run, 300) == "failed"
-    assert "worker-1" in (tmp_path / "notifications.jsonl").read_text()
+    assert "worker-1" in notification(tmp_path)["sentence"]
     assert left_running(tmp_path) == []
