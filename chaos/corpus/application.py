@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.errors import UsageError
+from chaos.promise.consumer_facts import GREEDY, MARKS, NO_COMMITS
 from chaos.scenario.clients import Processor, Producer, Subscribe
 from chaos.scenario.model import Scenario
 from chaos.scenario.processing import Transactions
@@ -105,6 +106,11 @@ def _consumer(consumer: Subscribe, release: str | None) -> Raw:
         config |= {"group.id": consumer.group, "enable.auto.commit": automatic}
         if consumer.client.runtime == "confluent" and automatic and consumer.commit.when != "before_processing":
             config["enable.auto.offset.store"] = False
+    elif consumer.client.runtime == "kafka-python":
+        config["enable_auto_commit"] = automatic
+    elif consumer.client.runtime == "franz-go":
+        greedy = GREEDY if consumer.commit.when == "before_processing" else MARKS
+        config[greedy if automatic else NO_COMMITS] = True
     commit = _COMMITS.get(consumer.commit.when)
     if commit is None:
         raise UsageError(f"it commits {consumer.commit.when}, which an application cannot say")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from chaos.promise.client_settings import ClientPart, common_settings, is_on
 from chaos.promise.names import LABELS
 from chaos.promise.problems import Problems
-from chaos.promise.settings import Facts, Setting, Settings
+from chaos.promise.settings import Facts, Setting, Settings, setting
 
 AUTO_STORED, AUTO_POLLED = "auto_stored", "auto_polled"
 """Commits of the library that run ahead of processing (librdkafka), or behind it (Java)."""
+NO_COMMITS, MARKS, GREEDY = "DisableAutoCommit", "AutoCommitMarks", "GreedyAutoCommit"
+"""The options of franz-go about automatic commits. Without any, it commits what earlier polls have returned."""
 
 
 def consumer_facts(part: ClientPart, problems: Problems) -> Facts:
     """Return the facts of a consumer. Contradictions are added to `problems`."""
     found = common_settings(part, problems)
+    if part.client.runtime == "franz-go":
+        found["enable.auto.commit"] = _franz_go_commits(part)
     found["client"] = Setting("client", part.client.runtime, part.why or "given")
     if (commit := _commit(part, found, problems)) is not None:
         found["commit"] = commit
@@ -39,9 +43,27 @@ def _commit(part: ClientPart, found: Settings, problems: Problems) -> Setting | 
             "commits offsets too; set it to false"
         )
         return None
-    if runtime == "sarama":
+    if runtime == "sarama" or is_option(part, MARKS):
         return given  # it commits what the application has marked
+    if is_option(part, GREEDY):
+        return part.settings[GREEDY].meaning(AUTO_STORED)
     return _automatic(runtime, found, automatic, given, problems)
+
+
+def _franz_go_commits(part: ClientPart) -> Setting:
+    """Return whether franz-go commits by itself: an option switches it off, and none switches it on."""
+    if is_option(part, NO_COMMITS):
+        return part.settings[NO_COMMITS].meaning("false")
+    chosen = next((part.settings[name] for name in (MARKS, GREEDY) if is_option(part, name)), None)
+    return (
+        chosen.meaning("true") if chosen else setting("enable.auto.commit", True, f"default of {part.library}", False)
+    )
+
+
+def is_option(part: ClientPart, name: str) -> bool:
+    """Return whether an option of franz-go is given as true; no other library has one of that name."""
+    given = part.settings.get(name)
+    return given is not None and given.value.lower() == "true"
 
 
 def _automatic(

@@ -28,6 +28,9 @@ from chaos.promise.settings import Setting, Settings, setting
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client, parse_client
 
+_READERS = ("franz-go", "kafka-python")
+"""Client libraries of which the rules know the consumer only."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -138,7 +141,9 @@ def _recognized(names: set[str], role: Role, with_file: bool) -> tuple[Client, s
 
 
 def _no_producer(client: Client) -> str:
-    """Return why the rules know no producer of a client: it only reads, or its library keeps the answers to itself."""
+    """Return why the rules know no producer of a client; empty if they do."""
+    if client.runtime in _READERS:
+        return "they know its consumers only"
     return client.missing("produce") or client.missing("send outcomes")
 
 
@@ -152,10 +157,10 @@ def _check_ability(client: Client, role: Role, why: str) -> None:
             "give the settings of its producer and of its consumer with client java"
         )
     if role == "producer" and (reason := _no_producer(client)):
-        raise UsageError(
-            f"{why}: the rules know no producer of {LABELS[client.runtime]} ({reason}); its sink is a Java "
-            "producer, so give the sink's settings with client java"
-        )
+        advice = "its sink is a Java producer, so give the sink's settings with client java"
+        if client.runtime in _READERS:
+            advice = "leave the producer out, or give one of java, confluent or sarama"
+        raise UsageError(f"{why}: the rules know no producer of {LABELS[client.runtime]} ({reason}); {advice}")
 
 
 def _from_config(config: Config, file: AppFile, part: str) -> Settings:

@@ -96,6 +96,8 @@ LABELS = {
     "flink-legacy": "Flink",
     "spark": "Spark",
     "streams": "Kafka Streams",
+    "franz-go": "franz-go",
+    "kafka-python": "kafka-python",
 }
 """Client libraries in sentences."""
 
@@ -114,6 +116,8 @@ def check_client_names(runtime: str, role: Role, settings: Settings, problems: P
     for name, found in settings.items():
         if counterpart := traits.misnamed.get(name):
             problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; use {counterpart}")
+        elif name in traits.reserved or name.startswith(traits.reserved_parts):
+            continue  # the library has it, and programs of the lab set it themselves
         elif reason := traits.unknown(name):
             problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; {reason}")
         elif runtime == "sarama" and name not in _SARAMA and (near := get_close_matches(name, _SARAMA, 1, 0.85)):

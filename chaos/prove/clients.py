@@ -24,6 +24,8 @@ STORED: dict[str, Raw] = {
     "never": {"when": "never"},
 }
 """When a consumer commits, as `promise` and as a scenario say it."""
+_STORING = ("confluent", "sarama", "franz-go")
+"""Client libraries that commit by themselves what the application has stored or marked."""
 
 
 def assumed_commit(part: ClientPart, notes: Notes) -> Setting | None:
@@ -112,7 +114,7 @@ def consumer(part: ClientPart, facts: Facts, topic: str, group: str, traffic: Tr
 def _stores(part: ClientPart) -> bool:
     """Return whether the library commits by itself what the application has stored or marked."""
     automatic = consumer_facts(part, Problems()).get("consumer.enable.auto.commit")
-    return automatic is not None and automatic.value == "true" and part.client.runtime in ("confluent", "sarama")
+    return automatic is not None and automatic.value == "true" and part.client.runtime in _STORING
 
 
 def _member_config(part: ClientPart, notes: Notes) -> Config:

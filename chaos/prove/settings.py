@@ -16,6 +16,7 @@ import yaml
 from chaos.kafka.settings import Config, Scalar
 from chaos.promise.client_settings import ClientPart
 from chaos.promise.cluster_facts import BROKER_NAMES, CLUSTER, RETENTION, ClusterPart
+from chaos.promise.consumer_facts import GREEDY, MARKS, NO_COMMITS
 from chaos.promise.names import known
 from chaos.promise.settings import Setting, Settings
 from chaos.promise.values import PLACEHOLDER
@@ -46,6 +47,7 @@ _KAFKAS = "org.apache.kafka."
 _OF_THE_LAB = frozenset(
     {
         *("group.id", "group.instance.id", "enable.auto.commit", "enable.auto.offset.store", "group.remote.assignor"),
+        *("group_id", "enable_auto_commit", NO_COMMITS, MARKS, GREEDY),
         *("transactional.id", "transaction.timeout.ms", "key.serializer", "value.serializer", "debug", "logger"),
     }
 )

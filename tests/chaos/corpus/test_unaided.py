@@ -17,7 +17,10 @@ from chaos.scenario.load import find, load, parse
 from checks.report import unaided
 from tests.support.platform import chaos
 
-EXPRESSED = ["KAFKA-14402", "KAFKA-17754", "librdkafka-4637", "sarama-retry-order"]
+EXPRESSED = [
+    *("KAFKA-14402", "KAFKA-17754", "librdkafka-4637", "sarama-retry-order"),
+    *("franz-go-auto-commit-loss", "kafka-python-offset-reset"),
+]
 BUG = {"torn_transaction", "duplicate_delivery illegal"}
 
 
@@ -42,6 +45,8 @@ def test_a_proof_knows_the_application_of_a_bug(tmp_path, name):
     assert not scenario.faults
     assert scenario.cluster.kafka == bug.cluster.kafka
     assert scenario.producers[0].client.describe() == bug.producers[0].client.describe()
+    for found, reader in zip(scenario.consumers, bug.consumers, strict=False):
+        assert (found.client.describe(), found.commit.kind) == (reader.client.describe(), reader.commit.kind)
     assert scenario.producers[0].records / (scenario.producers[0].rate or 1) <= 20
 
 

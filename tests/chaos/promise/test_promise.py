@@ -510,3 +510,62 @@ def test_an_option_overrides_the_file_setting_by_setting(tmp_path: Path) -> None
     found = answers(file, "--producer-properties", put(tmp_path, "acks=all\n"))
     assert used(found["durability/brokers-fail"], "acks") == ("all", "some.properties:1")
     assert used(found["availability/outage"], "retries")[1].startswith("app.yaml:")
+
+
+@pytest.mark.parametrize(
+    ("client", "config", "commit", "row"),
+    [
+        ("franz-go", {}, None, "auto-polled"),
+        ("franz-go", {"GreedyAutoCommit": True}, None, "auto-stored"),
+        ("franz-go", {"GreedyAutoCommit": False}, None, "auto-polled"),
+        ("franz-go", {"GreedyAutoCommit": True, "DisableAutoCommit": True}, "after_processing", "after"),
+        ("franz-go", {"AutoCommitMarks": True}, "after_processing", "after"),
+        ("franz-go", {"AutoCommitMarks": True}, "before_processing", "before"),
+        ("franz-go", {"AutoCommitMarks": True}, None, ""),
+        ("franz-go", {"DisableAutoCommit": True}, None, ""),
+        ("kafka-python", {}, None, "auto-polled"),
+        ("kafka-python", {"enable_auto_commit": "False"}, "after_processing", "after"),
+        ("kafka-python:2.2.8", {"enable.auto.commit": False}, None, ""),
+        ("kafka-python", {"group_id": "billing", "bootstrap_servers": "b:9092"}, None, "auto-polled"),
+    ],
+)
+def test_commits_of_other_client_libraries(
+    client: str, config: dict[str, Any], commit: str | None, row: str, tmp_path: Path
+) -> None:
+    said = {"commit": commit} if commit else {}
+    found = answers(write_app(tmp_path, consumer={"client": client, "config": config, **said}))
+    assert found["delivery/processing"]["row"] == row
+    assert found["delivery/start"]["row"] == ("earliest" if client == "franz-go" else "latest") or not row
+
+
+def test_isolation_and_reset_of_franz_go_have_their_common_values(tmp_path: Path) -> None:
+    config = {"ConsumeResetOffset": "AtEnd", "FetchIsolationLevel": "ReadCommitted", "SessionTimeout": "6s"}
+    found = answers(
+        write_app(
+            tmp_path,
+            producer={"client": "java", "config": {"transactional.id": "t"}},
+            consumer={"client": "franz-go", "config": config},
+        )
+    )
+    assert found["delivery/start"]["row"] == "latest"
+    assert found["isolation/transactions"]["row"] == "committed"
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"producer": {"client": "franz-go"}}, "the rules know no producer of franz-go (they know its consumers only)"),
+        ({"consumer": {"client": "franz-go", "config": {"enable.auto.comit": True}}}, "such as RequiredAcks"),
+        (
+            {"consumer": {"client": "kafka-python", "config": {"sesion_timeout_ms": 1}}},
+            "did you mean session_timeout_ms",
+        ),
+        ({"consumer": {"client": "kafka-python", "config": {"auto_offset_reset": "first"}}}, "the values are earliest"),
+        (
+            {"consumer": {"client": "franz-go", "config": {"AutoCommitMarks": True}, "commit": "in_transaction"}},
+            "commits offsets too",
+        ),
+    ],
+)
+def test_bad_settings_of_other_client_libraries_are_refused(part: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert message in error_of(write_app(tmp_path, **part))
