@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,19 +22,21 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
 from checks.audit.engine.blocks import BLOCK_BITS
+from checks.audit.engine.order import add_unsure_epochs
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.checkpoints import Checkpoints
 from checks.audit.facts.commit_log import CommitLog, Decider, offsets_seen, writers_without_row
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts
-from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
+from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives, torn_tombstones
 from checks.audit.facts.group_lives import group_lives
+from checks.audit.facts.machine_clocks import machine_clocks
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, injections
 from checks.audit.facts.ranges import ReadRange, read_ranges
-from checks.audit.facts.readers import entry_of, readers_of
+from checks.audit.facts.readers import readers_of
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.shares import Shares, disturbed_times, members_of, share_groups, share_ranges
@@ -76,7 +79,11 @@ class _Audit:
 
     def __init__(self, spark: SparkSession, ledger: Ledger, scenario: Scenario, token: str) -> None:
         self.spark, self.ledger, self.scenario = spark, ledger, scenario
-        self.tables: dict[str, list[Row]] = {name: table.to_pylist() for name, table in ledger.small.items()}
+        small = ledger.small
+        self.clocks = machine_clocks(small["cluster"].to_pylist(), small["lifecycle"].to_pylist(), scenario)
+        self.tables: dict[str, list[Row]] = {
+            name: self.clocks.corrected_rows(name, table).to_pylist() for name, table in small.items()
+        }
         self.lives = lives(self.tables["lifecycle"])
         internal, log_ranges = _internal(self.tables.pop("log_range"))
         self.offsets_removed = sum(r["end"] - r["start"] - r["records"] for r in internal) if internal else None
@@ -89,18 +96,19 @@ class _Audit:
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
         self.readers, self.share_groups = readers_of(scenario), share_groups(scenario)
-        injected = injections(self.tables["faults"])
+        # what comes after a fault certainly does
+        injected = {f: at_us + self.clocks.slack_us for f, at_us in injections(self.tables["faults"]).items()}
         cell_us = curves.cell_us(self.end_us - begin_us)
-        topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
+        topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token, self.clocks)
         deleted = deletions(self.tables["faults"], topics)
         self.run_us = self.end_us - begin_us
         self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.run_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions)
         self.decider = self._decider(commit_log, topics)
-        self.decisions = scan.settle_commits(spark, ledger.files, self.decider)
+        self.decisions = scan.settle_commits(spark, ledger.files, self.decider, self.clocks)
         self.plan = SurveyPlan(
-            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions
+            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions, self.clocks
         )
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
@@ -183,7 +191,7 @@ class _Audit:
             delete_retention_us={
                 p.topic: scenario.delete_retention_us(p.topic) for p in scenario.producers if p.tombstone_every
             },
-            torn_tombstones=self._torn_tombstones(),
+            torn_tombstones=torn_tombstones(self.lives, scenario),
             read_us=self.read_us,
             producer_ends={client: life.end for client, life in self.lives.items() if life.role == "producer"},
             later_offsets=survey_facts.later_offsets(survey),
@@ -205,6 +213,7 @@ class _Audit:
             committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
             shares=self._shares(),
+            clocks=self.clocks,
         )
 
     def _perhaps_early(self) -> frozenset[str]:
@@ -224,15 +233,6 @@ class _Audit:
             disturbed_times(self.tables["faults"], self.end_us),
             self.end_us,
         )
-
-    def _torn_tombstones(self) -> frozenset[str]:
-        """Return the topics to which a producer may have written tombstones of which no row exists.
-
-        Any incarnation that did not stop in order may have. A later one need not send these records again: it may go on
-        after the last record with a row, fail, or stop before.
-        """
-        torn = {entry_of(client) for (client, _), life in self.lives.items() if life.end != "stopped"}
-        return frozenset(p.topic for p in self.scenario.producers if p.tombstone_every and p.name in torn)
 
     def _keyed_rows(self, topic: str) -> int:
         """Return the number of acknowledged records and log records of a topic."""
@@ -276,7 +276,14 @@ class _Audit:
         self.facts = replace(facts, moves=(*facts.moves, *vanished.ended_groups(), *again, *lost))
         observed = (r for r in self.tables["cluster"] if r["key"] == "committed")
         seen = starts.sightings(observed, topics.label)
-        return starts.committed_at_begin(fetches, commits, seen, self.facts.moves)
+        begun = partial(starts.committed_at_begin, fetches, commits, moves=self.facts.moves)
+        more = (
+            len(lower)
+            + len(topics.of)
+            + vanished.unsure_begins(self.epochs, commits, self.ranges, self.clocks.slack_us)
+        )
+        add_unsure_epochs(self.facts, begun, seen, more, self.tally)
+        return begun(seen)
 
     def _read_ranges(self, reached: Mapping[ReaderPartition, Collection[int]]) -> list[ReadRange]:
         once = [(topic, partition) for topic, partition in self.ranges if topic not in self.plan.lives.of]
@@ -301,6 +308,7 @@ class _Audit:
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
             + totals.offsets_rows(self.offsets_removed)
+            + totals.clock_rows(tally, self.clocks)
             + totals.share_rows([g.name for g in self.share_groups], tally),
             "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),

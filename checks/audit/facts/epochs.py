@@ -13,6 +13,9 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
+from chaos.scenario.model import Scenario
+from checks.audit.facts.readers import entry_of
+
 KEY = ("consumer", "incarnation", "assignment", "topic", "partition")
 BEGINS = ("assigned", "seek")
 """The events that begin an epoch."""
@@ -170,6 +173,16 @@ def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
         end = next((event for event in ("crashed", "stopped") if event in times), "")
         found[key] = Life(rows[0]["role"], times.get("started"), times.get(end), end)
     return found
+
+
+def torn_tombstones(clients: dict[tuple[str, int], Life], scenario: Scenario) -> frozenset[str]:
+    """Return the topics to which a producer may have written tombstones of which no row exists.
+
+    Any incarnation that did not stop in order may have. A later one need not send these records again: it may go on
+    after the last record with a row, fail, or stop before.
+    """
+    torn = {entry_of(client) for (client, _), life in clients.items() if life.end != "stopped"}
+    return frozenset(p.topic for p in scenario.producers if p.tombstone_every and p.name in torn)
 
 
 def build(

@@ -14,8 +14,9 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, readers_with
+from checks.audit.rules.rule import BY_ROW, Evidence, Rule, RunData, no_transactional_client, readers_with
 from checks.audit.rules.share_block import ShareBlock
+from checks.audit.undecided import NEAR_IN_TIME
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
@@ -73,8 +74,12 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     acks, polled_us = r.block.acks, r.rows["polled_us"]
     if not len(acks["offset"]):
         return
-    early = (ack >= 0) & (polled_us < acks["last_us"][ack]) & (polled_us != NONE) & ~hidden
-    early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
+    judged = (ack >= 0) & (polled_us != NONE) & ~hidden & (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
+    slack_us = r.facts.clocks.slack_us
+    early = judged & (polled_us < acks["last_us"][ack] - slack_us)
+    if slack_us:
+        near = judged & ~early & (polled_us < acks["last_us"][ack] + slack_us)
+        tally.report_undetermined("precommitted_read", r.name, int(near.sum()), NEAR_IN_TIME)
 
     def shown(i: int) -> dict[str, Any]:
         still_sent_us, assignment = int(acks["last_us"][ack[i]]), r.epoch(i).assignment
@@ -159,6 +164,7 @@ RULES = {
         scopes=_committed_readers,
         inapplicable=_no_read_committed,
         needs_clock=True,
+        across=BY_ROW,
         reader=isolation,
     ),
     "aborted_share": Rule(

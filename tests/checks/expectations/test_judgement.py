@@ -9,7 +9,8 @@ import pytest
 from chaos.ledger.schemas import TABLES
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.run.result import Expectation
-from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES
+from checks.audit.rules.registry import ACROSS, NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
+from checks.audit.rules.rule import BY_ROW, IN_ORDER, NEVER
 from checks.expectations import conditions
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
@@ -573,18 +574,70 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     assert found["lost_write", "", ""].verdict == "pass"
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_clients_on_another_machine_leave_only_checks_of_order_and_time_undecided(fake, beside):
-    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
+def on_two_machines(fake, scenario=SCENARIO, beside=False, **counts):
+    """A run with a worker on another machine; counts: what the audit says of the clocks, by scope."""
+    run = fake(f"{scenario}\nfleet: {{workers: 2}}\n")
     for n, (key, value) in enumerate([("host", {"name": "node-7", "beside_drive": beside}), ("clock", [-2500, 400])]):
         noted = {"at_us": T0 + n, "entity": "worker:worker-2", "key": key, "value": json.dumps(value)}
         run.ledger["cluster"] = [*run.ledger.get("cluster", []), noted]
+    run.counts += [{"name": name, "scope": s, "value": n} for name, of in counts.items() for s, n in of.items()]
+    return run
+
+
+def left_open(run, *ways):
+    """The checks that are inconclusive, and those with a rule of some ways to be decided that apply."""
     found = judged(run)
     open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
-    assert open_ones == (set() if beside else NEED_CLOCK | {"produce_unavailability"})
+    scenario = run.resolved.scenario
+    return open_ones, {c for c, way in ACROSS.items() if way in ways and not nothing_to_examine(scenario, c)}
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_clocks_that_are_not_known_leave_only_checks_of_order_and_time_undecided(fake, beside):
+    run = on_two_machines(fake, beside=beside)
+    open_ones, of_times = left_open(run, IN_ORDER, BY_ROW, NEVER)
+    assert open_ones == (set() if beside else of_times | {"produce_unavailability", "groups"})
+    found = judged(run)
     why = found["duplicate_delivery", "illegal", ""].why
     assert ("worker-2 on node-7: up to 2.5 ms apart, known within 0.4 ms" in why) is not beside
     assert found["lost_write", "", ""].verdict == "pass"
+
+
+def test_with_known_clocks_rules_of_order_are_decided_if_the_order_is_certain(fake):
+    open_ones, never = left_open(on_two_machines(fake, clock_slack_us={"": 900}), NEVER)
+    assert open_ones == never
+
+
+def test_with_known_clocks_rules_of_order_are_left_open_where_the_order_is_not_certain(fake):
+    unsure = on_two_machines(fake, clock_slack_us={"": 900}, unsure_order={"orders/1": 3})
+    open_ones, of_order = left_open(unsure, NEVER, IN_ORDER)
+    assert open_ones == of_order
+    assert "3 events on orders/1 are within 0.9 ms" in judged(unsure)["duplicate_delivery", "illegal", ""].why
+
+
+@pytest.mark.parametrize(
+    ("metric", "value_ms", "verdict"),
+    [
+        ("end_to_end_latency", 14_900, "pass"),
+        ("end_to_end_latency", 14_960, "inconclusive"),
+        ("end_to_end_latency", 15_040, "inconclusive"),
+        ("end_to_end_latency", 15_060, "fail"),
+        ("produce_unavailability", 14_890, "pass"),
+        ("produce_unavailability", 14_910, "inconclusive"),  # both the fault and the operation may be off
+        ("produce_unavailability", 20_000, "inconclusive"),  # an operation just before the fault may have ended it
+        ("isr_recovery", 15_000, "pass"),  # the drive's own times
+        ("isr_recovery", 15_001, "fail"),
+        ("rebalance_duration", 1, "inconclusive"),
+    ],
+)
+def test_a_bound_on_a_time_is_decided_beyond_the_uncertainty_of_the_clocks(fake, metric, value_ms, verdict):
+    scenario = SCENARIO.replace("produce_unavailability: {max: 15s}", f"{metric}: {{max: 15s}}")
+    run = on_two_machines(fake, scenario, clock_slack_us={"": 50_000})
+    fault = "kill" if metric.endswith(("unavailability", "recovery")) else ""
+    run.metrics = [m for m in run.metrics if m["metric"] != metric]
+    time = {"metric": metric, "scope": "orders", "fault": fault, "stat": "max", "value_us": value_ms * 1000}
+    run.metrics.append(time)
+    assert judged(run)[metric, "max", ""].verdict == verdict
 
 
 def test_a_ledger_without_the_rows_of_a_worker_decides_nothing_about_records(fake, monkeypatch):
