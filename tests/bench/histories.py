@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -121,16 +121,21 @@ class Kept:
 
 
 class History:
-    """Writes one run directory."""
+    """Writes one run directory.
 
-    def __init__(self, run: Run, plan: Plan) -> None:
+    workers: ledgers that get the clients and the partitions of the log in turn, if not that of the run.
+    """
+
+    def __init__(self, run: Run, plan: Plan, workers: Sequence[Path] = ()) -> None:
         self.ledger, self.plan, self.planted = run.ledger, plan, Planted()
-        self.sends = [self._stream("sends", f"stream-{p}") for p in range(PRODUCERS)]
-        self.log = [Parts(self.ledger / "log", LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p in range(PARTITIONS)]
-        given = [self._stream("deliveries", f"stream-{c}") for c in range(MEMBERS + 1)]
+        self.workers = workers or (run.ledger,)
+        self.sends = [self._stream("sends", p) for p in range(PRODUCERS)]
+        logs = [self._folder(p) / "log" for p in range(PARTITIONS)]
+        self.log = [Parts(folder, LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p, folder in enumerate(logs)]
+        given = [self._stream("deliveries", c) for c in range(MEMBERS + 1)]
         self.members = [Consumer(f"{GROUP}/{m + 1}", GROUP, "subscribe", given[m], f"m-{m}") for m in range(MEMBERS)]
         self.reader = Consumer(f"{READER}/1", READER, "assign", given[MEMBERS])
-        self.commits = self._stream("commits")
+        self.commits = self._stream("commits", 0)
         self.assignments: list[dict[str, Any]] = []
         self.ends = [0] * PARTITIONS
         self.keys = [f"k{i}" for i in range(MANY_KEYS if plan.kind == "compacted" else FEW_KEYS)]
@@ -158,8 +163,11 @@ class History:
         self._seal()
         return self.planted
 
-    def _stream(self, table: str, prefix: str = "stream-0") -> Parts:
-        return Parts(self.ledger / f"{table}.parquet", TABLES[table], prefix)
+    def _folder(self, number: int) -> Path:
+        return self.workers[number % len(self.workers)]
+
+    def _stream(self, table: str, number: int) -> Parts:
+        return Parts(self._folder(number) / f"{table}.parquet", TABLES[table], f"stream-{number}")
 
     def _sends(self, s: Slice) -> None:
         for p, stream in enumerate(self.sends):
@@ -273,7 +281,8 @@ class History:
 
     def _seal(self) -> None:
         small = self._small()
-        streams = {name: [self._stream(name)] for name in (*small, *SHARE_TABLES)}
+        streams = {name: [self._stream(name, 0)] for name in SHARE_TABLES}
+        streams |= {name: [Parts(self.ledger / f"{name}.parquet", TABLES[name], "stream-0")] for name in small}
         for name, rows in small.items():
             streams[name][0].append_table(pa.Table.from_pylist(rows, TABLES[name]))
         streams |= {"sends": self.sends, "commits": [self.commits]}
@@ -334,11 +343,11 @@ def resolved(plan: Plan) -> Resolved:
     return Resolved.model_validate({**about, "scenario": scenario})
 
 
-def make(folder: Path, plan: Plan) -> Planted:
-    """A run directory of this plan, to be audited."""
+def make(folder: Path, plan: Plan, workers: Sequence[Path] = ()) -> Planted:
+    """A run directory of this plan, to be audited. workers: see `History`."""
     run = Run(folder)
     run.ledger.mkdir(parents=True, exist_ok=True)
-    return History(run, plan).write()
+    return History(run, plan, workers).write()
 
 
 def main() -> None:

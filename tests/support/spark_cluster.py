@@ -91,16 +91,17 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
 
 
 @contextmanager
-def hdfs(folder: Path, http_port: int = 0) -> Iterator[str]:
-    """Start a name node and a data node, and yield the URI of the file system. http_port: of WebHDFS."""
+def hdfs(folder: Path, http_port: int = 0, data_nodes: int = 1) -> Iterator[str]:
+    """Start a name node and data nodes, and yield the URI of the file system. http_port: of WebHDFS."""
     folder.mkdir(parents=True, exist_ok=True)
     details = folder / "details.json"
     details.unlink(missing_ok=True)
+    ports = ("-nnport", "0", "-httpport", str(http_port))
     node = java(
         folder / "hdfs.log",
         f"{resolve(*JAXB)}/*:{resolve(*MINIDFS)}",
         "org.apache.hadoop.test.MiniDFSClusterManager",
-        *("-format", "-datanodes", "1", "-nnport", "0", "-httpport", str(http_port), "-writeDetails", str(details)),
+        *("-format", "-datanodes", str(data_nodes), *ports, "-writeDetails", str(details)),
         test_build_data=str(folder / "data"),
         hadoop_tmp_dir=str(folder / "tmp"),
     )
