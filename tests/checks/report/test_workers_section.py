@@ -44,7 +44,7 @@ def test_the_section_names_the_lost_worker_and_says_which_clocks_differ(tmp_path
     page = render(*synthetic.cut_short_run(tmp_path))
     text = " ".join(section(page).split())
     assert "The ledger has no rows of worker-3 : worker-3 (process 4711 on kafka-lab-3) is gone" in text
-    assert "on the machine of the drive" in text and "on another machine than the drive" in text
+    assert "process 4711, beside the drive" in text and "process 4711, on another machine" in text
     assert "never compared" in text and "+18.2 ms to +18.4 ms ± 212 µs 2" in text
     assert "except those of clients on" in page
     calm = render(*synthetic.passed_run(tmp_path))
