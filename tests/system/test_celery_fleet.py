@@ -76,7 +76,7 @@ def on_workers(run: Run) -> dict[str, list[str]]:
 def notification(runs_dir: Path) -> dict[str, str]:
     """Return the only notification, which the DAG processor writes after the end of a run."""
     file = runs_dir / "notifications.jsonl"
-    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), 120, "nobody was notified", every_s=0.5)
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), 240, "nobody was notified", every_s=0.5)
     (line,) = file.read_text().splitlines()
     found: dict[str, str] = json.loads(line)
     return found
