@@ -101,9 +101,9 @@ class Agent:
             reason = self._obey(pool)
         finally:
             self._ended.set()
+            self._channel.close()  # first: the drive has to see the end of the worker, not that of each client
             self._kill_all()
             pool.shutdown(wait=False, cancel_futures=True)
-            self._channel.close()
             remove_temporary(self._work.path / "clients")
             if self._delivered or not any(self._work.ledger.rglob("*.*")):
                 shutil.rmtree(self._work.path, ignore_errors=True)

@@ -112,10 +112,13 @@ def test_clients_run_on_their_workers_and_their_ledgers_become_one(run: Run, sce
     assert not (run.path / "workers" / "secret").exists() and running(run) == []
 
 
-def test_a_worker_that_is_killed_is_named_and_its_clients_crashed(run: Run, scenario: Scenario) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_that_is_killed_is_named_and_its_clients_crashed(
+    run: Run, scenario: Scenario, number: signal.Signals
+) -> None:
     with Workers(run, scenario, start=True) as workers:
         one, other = producer(run, workers, "shop/1"), producer(run, workers, "shop/2")
-        workers._spawned[0].identity.signal(signal.SIGKILL)
+        workers._spawned[0].identity.signal(number)
         until(lambda: not one.alive, "its end was not noticed")
         assert one.exit_code is None and "worker-1" in one.last_lines()[0] and other.alive
         with pytest.raises(ClientError, match=r"worker-1 .* is gone: .* the clients shop/1, shop/3, billing/3"):
