@@ -26,7 +26,6 @@ from chaos.run.corpus_result import UnaidedCase, UnaidedResult
 from chaos.run.directory import new_folder, write_atomically
 from chaos.run.gate_result import Machine
 from chaos.run.proof_result import ProofResult, ProofRun
-from chaos.run.result import anomaly_name
 from chaos.scenario.bug import AFFECTED
 from chaos.scenario.load import find, load
 from chaos.scenario.model import Scenario
@@ -142,8 +141,8 @@ def _head(name: str, case: Scenario) -> UnaidedCase:
 
 
 def anomalies_of(affected: Scenario) -> set[str]:
-    """Return the names of the anomalies that the affected variant must show."""
-    return {anomaly_name(*line) for line, bound in contract(affected).counts().items() if bound.min > 0}
+    """Return the names of the anomalies that the affected variant must show, as the runs of a proof have them."""
+    return {line.name for line in contract(affected).lines if line.bound.min > 0}
 
 
 def forbidden(run: ProofRun) -> set[str]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from chaos.contract import contract
 from chaos.corpus.application import application_of
 from chaos.corpus.unaided import UNAIDED, Timed, anomalies_of, score
 from chaos.errors import RunDirError, UsageError
@@ -21,7 +22,7 @@ EXPRESSED = [
     *("KAFKA-14402", "KAFKA-17754", "librdkafka-4637", "sarama-retry-order"),
     *("franz-go-auto-commit-loss", "kafka-python-offset-reset"),
 ]
-BUG = {"torn_transaction", "duplicate_delivery illegal"}
+BUG = {"torn_transaction", "duplicate_delivery.illegal"}
 
 
 def affected(name):
@@ -70,7 +71,13 @@ def test_a_feature_that_the_release_does_not_have_is_refused_in_one_line(tmp_pat
 
 
 def test_the_anomalies_of_a_bug_are_those_that_it_must_show():
-    assert anomalies_of(affected("librdkafka-4637")) == {"duplicate_delivery illegal", "nonmonotonic_poll"}
+    assert anomalies_of(affected("librdkafka-4637")) == {"duplicate_delivery.illegal", "nonmonotonic_poll"}
+
+
+def test_the_names_of_a_bugs_anomalies_are_those_of_the_runs_of_a_proof():
+    for name in cases():
+        known = {line.name for line in contract(affected(name)).lines}
+        assert anomalies_of(affected(name)) <= known
 
 
 def anomaly(name, state):
@@ -91,7 +98,7 @@ def scored(tmp_path, *runs, seconds=()):
 
 def test_a_bug_is_found_if_a_promise_breaks_by_one_of_its_anomalies(tmp_path):
     one = run("a-1", anomaly("torn_transaction", "forbidden"), state="broken", faults="link")
-    two = run("b-1", anomaly("duplicate_delivery illegal", "forbidden"), state="broken", faults="crash")
+    two = run("b-1", anomaly("duplicate_delivery.illegal", "forbidden"), state="broken", faults="crash")
     case = scored(tmp_path, run("none-1", faults="none"), one, two, seconds={"a-1": 90.0, "b-1": 60.0}.items())
     assert (case.answer, case.found_by, case.detection_s) == ("found", "crash", 60.0)
     assert (case.sets, case.planned, case.runs) == (2, 106, 3)
@@ -100,7 +107,7 @@ def test_a_bug_is_found_if_a_promise_breaks_by_one_of_its_anomalies(tmp_path):
 @pytest.mark.parametrize(
     ("runs", "answer"),
     [
-        ([run("a", anomaly("duplicate_delivery legal", "forbidden"), state="broken")], "not found"),
+        ([run("a", anomaly("duplicate_delivery.legal", "forbidden"), state="broken")], "not found"),
         ([run("a", anomaly("torn_transaction", "allowed"))], "not found"),
         ([run("a", anomaly("torn_transaction", "not decided"), state="undecided")], "not found"),
         ([run("a")], "not found"),
