@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.kafka.settings import Scalar
+from chaos.kafka.settings import Config, Scalar
 from chaos.promise.answers import Promises
 from chaos.promise.app import AppFile, Topic, Traffic
 from chaos.promise.client_settings import ClientPart
@@ -28,8 +28,11 @@ BROKERS, REPLICAS, PARTITIONS, TOPIC = 3, 3, 3, "orders"
 """What is assumed if nothing is given."""
 FEEDER = "feeder"
 """The producer of an application that has none, or that reads and writes."""
-LIMITS = {"drive": "90s", "drain": "40s", "proof": "20s", "clients": "40s"}
-"""Time-outs of a run: shorter than those of a scenario, as the loads are small."""
+LIMITS = {"drive": 90.0, "drain": 40.0, "proof": 20.0, "clients": 40.0}
+"""Time-outs of a run in seconds: shorter than those of a scenario, as the loads are small."""
+SESSION = "broker.session.timeout.ms"
+SESSION_S = 10.0
+"""The longest session of a broker for which the time-outs leave time to elect another leader."""
 PATIENCE, LATER_MS = "patience.ms", 2000
 """The fact how long the producer waits for an answer, and how much later than that a late request arrives."""
 PATIENT = {"confluent": "socket.timeout.ms", "java": "request.timeout.ms"}
@@ -145,8 +148,8 @@ def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[
         "cluster": settings.cluster(parts.cluster, notes),
         "topics": [topic],
         "producers": [],
-        "limits": dict(LIMITS),
     }
+    raw["limits"] = _limits(raw["cluster"]["config"])
     group = clients.group_of(parts.consumer)
     names = {"partition": f"{topic['name']}/0", "group": group, "writer": "producer", "reader": "consumer"}
     if clients.is_processor(facts):
@@ -165,6 +168,13 @@ def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[
     if clients.uses_kip_848(parts.consumer):
         settings.shorten_kip_848(raw["cluster"]["config"], notes)
     return raw, names
+
+
+def _limits(brokers: Config) -> Raw:
+    """Return the time-outs of a run. A longer session of the brokers lets the proof of a fault come later."""
+    session = brokers[SESSION]
+    later = max(0.0, session / 1000 - SESSION_S) if isinstance(session, int) else 0.0
+    return {name: f"{limit + (later if name in ('drive', 'proof') else 0):g}s" for name, limit in LIMITS.items()}
 
 
 def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts: Facts) -> Facts:

@@ -166,3 +166,15 @@ def test_traffic_shapes_the_load(tmp_path: Path) -> None:
     app = read(tmp_path, {"producer": STRONG, "traffic": {"records": 5000, "rate": "1000/s", "keys": 10}})
     (found,) = app.raw["producers"]
     assert (found["records"], found["rate"], found["keys"], app.records) == (5000, "1000/s", 10, 5000)
+
+
+def test_a_longer_session_of_the_brokers_leaves_more_time_for_the_proof_of_a_fault(tmp_path: Path) -> None:
+    def limits(**config: int) -> dict[str, str]:
+        found = read(tmp_path, {**APPS["reliable"], "cluster": {"config": config}}).raw["limits"]
+        assert isinstance(found, dict)
+        return found
+
+    assert limits() == limits(**{"broker.session.timeout.ms": 10_000})
+    assert limits()["proof"] == "20s"
+    longer = limits(**{"broker.session.timeout.ms": 40_000})
+    assert (longer["proof"], longer["drive"], longer["drain"]) == ("50s", "120s", limits()["drain"])
