@@ -96,7 +96,7 @@ def _read(path: Path, found: Found) -> Summary:
         title = "client libraries side by side"
         return Summary(found.path, title, clients.verdict, clients.sentence, clients.made_us, size, page)
     corpus = read_model(path / "corpus.json", CorpusResult, "score of the corpus", "run it again")
-    size = f"{len(corpus.cases)} bugs"
+    size = f"{len(corpus.cases)} {'bug' if len(corpus.cases) == 1 else 'bugs'}"
     return Summary(found.path, "score of the corpus", "", corpus.sentence, corpus.made_us, size, page)
 
 
