@@ -22,6 +22,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_celery.py::test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused": (
         "dags/test_workers.py::test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods"
     ),
+    "system/test_lineage.py": (
+        "system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults"
+    ),
     "system/test_celery_fleet.py": (
         "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
     ),
