@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from chaos.corpus.score import CORPUS
+from checks.report import corpus, proof
 from checks.report.html import write_report
+from tests.chaos.corpus.test_corpus import scored
+from tests.chaos.prove.test_judge import anomaly, judge_of, run
 from tests.checks.report import synthetic
 from tests.checks.report.test_report_page import hostile
 from tests.support.axe import broken_numbers, violations
@@ -39,6 +43,36 @@ def test_no_number_breaks_over_two_lines_and_axe_finds_nothing(build: Any, brows
             browser.open(report)
             assert violations(browser) == []
         assert broken_numbers(browser) == []
+
+
+def page_of_a_proof(folder: Path) -> Path:
+    judge = judge_of(folder, "acks-1")
+    lost = run("leader-isolated", "held", anomaly(state="allowed"), report="leader-isolated-first-1/report.html")
+    page = folder / "report.html"
+    page.write_text(proof.page(judge.result([run("none"), lost, run("leader-crash", "broken", anomaly())], 600)))
+    return page
+
+
+def page_of_the_corpus(folder: Path) -> Path:
+    (folder / CORPUS).write_text(scored(folder, ["pass"] * 10, ["pass"] * 10).model_dump_json())
+    corpus.write(folder)
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize("build", [page_of_a_proof, page_of_the_corpus])
+def test_other_pages_fit_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
+    page = build(tmp_path)
+    for width in (400, 1400):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", size)
+        for scheme in ("dark", "light"):
+            browser.look(scheme)
+            browser.requests.clear()
+            browser.open(page)
+            assert violations(browser) == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert broken_numbers(browser) == []
+    browser.call("Emulation.clearDeviceMetricsOverride")
 
 
 @pytest.mark.parametrize("build", [*synthetic.RUNS, hostile], ids=lambda build: build.__name__)
