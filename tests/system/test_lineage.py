@@ -1,6 +1,7 @@
 """What Airflow itself emits of a run: OpenLineage events of its tasks, and metrics in the protocol of OpenTelemetry.
 
-Both packages are in no requirement of this project, so they are installed beside it, in an environment of this test.
+The provider of OpenLineage is in no requirement of this project, so it is installed in an environment of this test. The
+exporter of OpenTelemetry comes with Airflow.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ import pytest
 
 from tests.support.platform import ROOT, left_running
 
-PACKAGES = ("apache-airflow-providers-openlineage", "opentelemetry-exporter-otlp")
+PROVIDER = "apache-airflow-providers-openlineage"
 TASKS = ("deploy", "drive", "audit", "validate", "report", "verdict")
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment with this project's requirements and both packages."""
+    """Return the Python of an environment with this project's requirements and the provider."""
     uv, venv = Path(sys.executable).with_name("uv"), tmp_path_factory.mktemp("lineage") / "venv"
     found = venv / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-    argv = [uv, "pip", "install", "--quiet", "--python", found, "-r", ROOT / "requirements.txt", *PACKAGES]
+    argv = [uv, "pip", "install", "--quiet", "--python", found, "-r", ROOT / "requirements.txt", PROVIDER]
     subprocess.run(argv, check=True)
     return found
 
