@@ -2,7 +2,7 @@
 
 The params repeat what the scenario model refuses, as far as JSON Schema can say it, so that the trigger form and the
 REST API refuse it at once. What remains, `deploy` or `prepare` refuses before it waits for a cluster: params that do
-not exist (`check_params`), and everything that the scenario refuses.
+not exist (`check_params`) or contradict each other, and everything that the scenario refuses.
 """
 
 from __future__ import annotations
@@ -37,8 +37,16 @@ PARAM_NAMES = (
 """The params of every scenario, in the order of the form."""
 OVERRIDE = r"^\s*[^=\s][^=]*="
 """Pattern of `path=value`."""
-RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
-"""Pattern of the name of a run directory: no path, and not hidden."""
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$(?!\n)"
+"""Pattern of the name of a run directory: no path, not hidden, no line break (`$` of Python allows one at the end)."""
+SET_BY = {
+    "kafka": ("cluster.kafka",),
+    "driver": ("cluster.driver",),
+    "bootstrap": ("cluster.bootstrap", "cluster.driver"),
+    "kafka_conn_id": ("cluster.bootstrap", "cluster.driver", "cluster.security"),
+    "workers": ("fleet.workers",),
+}
+"""The paths in the scenario that a param sets."""
 
 
 def seed_param() -> Param:
@@ -174,12 +182,27 @@ def check_params(params: Iterable[str], known: Sequence[str] = PARAM_NAMES) -> N
             raise UsageError(f"there is no param {name!r}{nearest(name, known)} (params: {', '.join(known)})")
 
 
+def check_contradictions(params: dict[str, Any]) -> None:
+    """Raise `UsageError` if a value is given twice: one would win silently, perhaps with another cluster."""
+    if params["kafka_conn_id"] and params["bootstrap"]:
+        raise UsageError(
+            "kafka_conn_id and bootstrap both give an existing cluster; leave one out: the secrets of the connection "
+            "are for its own addresses"
+        )
+    for change in params["overrides"]:
+        path = change.partition("=")[0].strip()
+        for name, paths in SET_BY.items():
+            if params[name] and any(path == one or path.startswith(f"{one}.") for one in paths):
+                raise UsageError(f"the param {name} and the change of {path} set the same value; leave one out")
+
+
 def request_of(scenario: str, params: dict[str, Any]) -> Any:
     """Return the request for a scenario with the params of a DAG run. Raises `UsageError`, `ScenarioError`."""
     from chaos.drive.stages import ScenarioRequest
     from chaos.scenario.resolve import check_owner
 
     check_params(params)
+    check_contradictions(params)
     fleet = [f"fleet.workers={params['workers']}"] if params["workers"] else []
     request = ScenarioRequest(
         scenario,

@@ -30,7 +30,7 @@ VALUES = [
     *(("overrides", value) for value in (["cluster.brokers=5"], ["cluster.brokers"], ["=5"], "cluster.brokers=5")),
     *(("seed", value) for value in (0, 2**63 - 1, -1, 2**63, 1.5, "7")),
     *(("workers", value) for value in (1, 64, 0, 65, "2")),
-    *(("run_id", value) for value in ("nightly-1", "..", ".hidden", "a/b", "a b", "x" * 201)),
+    *(("run_id", value) for value in ("nightly-1", "..", ".hidden", "a/b", "a b", "a\n", "x" * 201)),
     *(("runs_dir", value) for value in ("/runs", "")),
     *(("owner", value) for value in ("12:3456.75", "me")),
     *(("kafka_conn_id", value) for value in ("", "kafka_default", "a b")),
@@ -42,7 +42,7 @@ REFUSED = {
     "overrides": {"['cluster.brokers']", "['=5']", "cluster.brokers=5"},
     "seed": {"-1", str(2**63), "1.5", "7"},
     "workers": {"0", "65", "2"},
-    "run_id": {"..", ".hidden", "a/b", "a b", "x" * 201},
+    "run_id": {"..", ".hidden", "a/b", "a b", "a\n", "x" * 201},
     "runs_dir": {""},
     "owner": {"me"},
     "kafka_conn_id": {"a b"},
@@ -79,6 +79,46 @@ print(json.dumps({
                   for task in dag.tasks},
     } for name, dag in {**dags, **others}.items() if dag.params},
 }))
+"""
+CONNECTION = {
+    "bootstrap.servers": "mine:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "someone",
+    "sasl.password": "a-secret",
+}
+CONTRADICTING = [
+    ({"kafka_conn_id": "mine", "bootstrap": "other:9092"}, "kafka_conn_id and bootstrap"),
+    ({"kafka_conn_id": "mine", "overrides": ["cluster.bootstrap=other:9092"]}, "cluster.bootstrap"),
+    ({"kafka_conn_id": "mine", "overrides": ["cluster.driver=process"]}, "cluster.driver"),
+    ({"kafka_conn_id": "mine", "overrides": ["cluster.security.username=else"]}, "cluster.security.username"),
+    ({"bootstrap": "a:1", "overrides": [" cluster.bootstrap = b:1"]}, "cluster.bootstrap"),
+    ({"bootstrap": "a:1", "overrides": ["cluster.driver=process"]}, "cluster.driver"),
+    ({"kafka": "4.3.1", "overrides": ["cluster.kafka=3.9.2"]}, "cluster.kafka"),
+    ({"driver": "process", "overrides": ["cluster.driver=docker"]}, "cluster.driver"),
+    ({"workers": 2, "overrides": ["fleet.workers=3"]}, "fleet.workers"),
+]
+AGREEING = [
+    {"kafka_conn_id": "mine", "overrides": ["topics.0.partitions=3"]},
+    {"kafka": "3.9.2", "overrides": ["cluster.brokers=5"]},
+    {"bootstrap": "a:1"},
+    {"workers": 2},
+]
+REQUEST = """
+import json, sys
+from aftershock_forms import PARAM_NAMES, request_of
+from chaos.errors import AftershockError
+
+empty = {**dict.fromkeys(PARAM_NAMES), "overrides": [], "kafka_conn_id": "", "i_own_this_cluster": False}
+
+def refusal(params):
+    try:
+        request_of("clean-run", {**empty, **params})
+    except AftershockError as e:
+        return str(e)
+    return ""
+
+print(json.dumps([refusal(params) for params in json.loads(sys.argv[1])]))
 """
 URLS = [
     ("/runs/a-1", "/runs", "faults"),
@@ -155,6 +195,15 @@ def test_the_form_refuses_what_the_scenario_refuses(described):
         assert accepts(clean, *all_overrides([], value, None)) == (value not in REFUSED[name])
     for value in ("kafka:9092", "a:1,b:2", "kafka", "http://kafka:9092", "a:1;b:2"):
         assert accepts(clean, *all_overrides([], None, None, value)) == (value not in REFUSED["bootstrap"]), value
+
+
+def test_params_that_contradict_are_refused_and_secrets_go_only_to_the_cluster_of_their_connection(tmp_path):
+    asked = [*(params for params, _ in CONTRADICTING), *AGREEING]
+    connection = json.dumps({"conn_type": "kafka", "extra": CONNECTION})
+    found = run_program(tmp_path, REQUEST, json.dumps(asked), AIRFLOW_CONN_MINE=connection)
+    for (params, named), said in zip(CONTRADICTING, found, strict=False):
+        assert named in said and "leave one out" in said and "\n" not in said, (params, said)
+    assert found[len(CONTRADICTING) :] == [""] * len(AGREEING)
 
 
 def test_a_driver_that_the_form_does_not_offer_is_refused_by_the_scenario(described):
