@@ -25,6 +25,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_lineage.py": (
         "system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults"
     ),
+    "system/test_pages_airflow.py": (
+        "chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
+    ),
     "system/test_celery_fleet.py": (
         "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
     ),

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from sqlalchemy.exc import OperationalError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
@@ -43,6 +44,7 @@ def create_app(site: Site, dependencies: Sequence[Any] = (), run_dir_of: RunDirO
     app.exception_handler(PageError)(partial(_problem, site))
     app.exception_handler(HTTPException)(partial(_http_problem, site))
     app.exception_handler(RequestValidationError)(partial(_invalid, site))
+    app.exception_handler(OperationalError)(partial(_no_database, site))
     app.exception_handler(Exception)(partial(_crash, site))
     _add_lists(app, site)
     _add_runs(app, site)
@@ -247,6 +249,14 @@ def _http_problem(site: Site, request: Request, error: Exception) -> Response:
 
 def _invalid(site: Site, request: Request, error: Exception) -> Response:
     return _page(site, request, PageError(400, "Not understood", f"{request.url.path[:200]} has an invalid value."))
+
+
+def _no_database(site: Site, request: Request, error: Exception) -> Response:
+    """Return the page for Airflow's database, with which it checks each login. A history has errors of its own kind."""
+    log.error("the page %s needs the database of Airflow, which cannot be used: %s", request.url.path, error)
+    title = "The database of Airflow cannot be used"
+    text = "Without it, Airflow cannot check your login. Nothing in the runs has changed."
+    return _page(site, request, PageError(503, title, text, "Open this page again when Airflow works."))
 
 
 def _crash(site: Site, request: Request, error: Exception) -> Response:

@@ -1,11 +1,7 @@
 """Database of the history: new, repeated and replaced runs; old, foreign and newer schemas; connection errors."""
 
 import json
-import os
-import shutil
 import socket
-import subprocess
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +24,7 @@ from chaos.run.result import Metric
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save
 from tests.support.fake_runs import FakeRun
+from tests.support.postgres import postgres_server
 
 SCENARIO = """
 title: nothing breaks
@@ -44,29 +41,8 @@ ENTRY = Entry(
 
 @pytest.fixture(scope="module")
 def postgres():
-    """Start a PostgreSQL server without a network; skip if the Debian package is not installed."""
-    initdb = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not initdb:
-        pytest.skip("no PostgreSQL on this machine: apt-get install postgresql")
-    pytest.importorskip("psycopg2")
-    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL does not run as root
-    # not in the folder of pytest, which is closed to other users, and closed again by each new pytest
-    with tempfile.TemporaryDirectory(prefix="aftershock-postgres-") as home:
-        data = f"{home}/data"
-        if user:
-            shutil.chown(home, user)
-
-        def call(program, *arguments):
-            argv = [str(initdb[-1].parent / program), "-D", data, *arguments]
-            subprocess.run(argv, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
-
-        call("initdb", "-U", "tester", "-A", "trust", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off"
-        call("pg_ctl", "-w", "-l", f"{home}/log", "-o", options, "start")
-        try:
-            yield f"postgresql+psycopg2://tester@/{{}}?host={home}"
-        finally:
-            call("pg_ctl", "-w", "-m", "immediate", "stop")
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -76,9 +52,9 @@ def url(request, tmp_path):
         return f"sqlite:///{tmp_path / 'history.sqlite'}"
     server = request.getfixturevalue("postgres")
     name = f"h{abs(hash(request.node.name))}"
-    with create_engine(server.format("postgres"), isolation_level="AUTOCOMMIT").connect() as db:
+    with create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT").connect() as db:
         db.execute(text(f"CREATE DATABASE {name}"))
-    return server.format(name)
+    return server.url(name)
 
 
 def at_revision(url, revision):
