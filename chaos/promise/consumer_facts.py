@@ -43,27 +43,27 @@ def _commit(part: ClientPart, found: Settings, problems: Problems) -> Setting | 
             "commits offsets too; set it to false"
         )
         return None
-    if runtime == "sarama" or is_option(part, MARKS):
+    if runtime == "sarama" or _is_option(part, MARKS):
         return given  # it commits what the application has marked
-    if is_option(part, GREEDY):
+    if _is_option(part, GREEDY):
         return part.settings[GREEDY].meaning(AUTO_STORED)
     return _automatic(runtime, found, automatic, given, problems)
 
 
 def _franz_go_commits(part: ClientPart) -> Setting:
     """Return whether franz-go commits by itself: an option switches it off, and none switches it on."""
-    if is_option(part, NO_COMMITS):
+    if _is_option(part, NO_COMMITS):
         return part.settings[NO_COMMITS].meaning("false")
-    chosen = next((part.settings[name] for name in (MARKS, GREEDY) if is_option(part, name)), None)
+    chosen = next((part.settings[name] for name in (MARKS, GREEDY) if _is_option(part, name)), None)
     return (
         chosen.meaning("true") if chosen else setting("enable.auto.commit", True, f"default of {part.library}", False)
     )
 
 
-def is_option(part: ClientPart, name: str) -> bool:
-    """Return whether an option of franz-go is given as true; no other library has one of that name."""
+def _is_option(part: ClientPart, name: str) -> bool:
+    """Return whether an option of franz-go is given as true; other libraries do not read it."""
     given = part.settings.get(name)
-    return given is not None and given.value.lower() == "true"
+    return part.client.runtime == "franz-go" and given is not None and given.value.lower() == "true"
 
 
 def _automatic(

@@ -25,7 +25,10 @@ _PAGES = {
         "Flink, Apache Kafka Connector",
         "https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/datastream/kafka/",
     ),
-    "franz-go-config": ("franz-go, package kgo, config.go", "https://pkg.go.dev/github.com/twmb/franz-go/pkg/kgo"),
+    "franz-go-config": (
+        "franz-go, package kgo, config.go",
+        "https://github.com/twmb/franz-go/blob/master/pkg/kgo/config.go",
+    ),
     "kafka-python-consumer": (
         "kafka-python, KafkaConsumer",
         "https://kafka-python.readthedocs.io/en/master/apidoc/KafkaConsumer.html",

@@ -523,6 +523,7 @@ def test_an_option_overrides_the_file_setting_by_setting(tmp_path: Path) -> None
         ("franz-go", {"AutoCommitMarks": True}, "before_processing", "before"),
         ("franz-go", {"AutoCommitMarks": True}, None, ""),
         ("franz-go", {"DisableAutoCommit": True}, None, ""),
+        ("java", {"AutoCommitMarks": True}, "after_processing", "auto-polled"),
         ("kafka-python", {}, None, "auto-polled"),
         ("kafka-python", {"enable_auto_commit": "False"}, "after_processing", "after"),
         ("kafka-python:2.2.8", {"enable.auto.commit": False}, None, ""),
