@@ -252,7 +252,7 @@ def _invalid(site: Site, request: Request, error: Exception) -> Response:
 
 
 def _no_database(site: Site, request: Request, error: Exception) -> Response:
-    """Return the page for Airflow's database, with which it checks each login. A history has errors of its own kind."""
+    """Return the page for Airflow's database, with which it checks each login. The history raises other errors."""
     log.error("the page %s needs the database of Airflow, which cannot be used: %s", request.url.path, error)
     title = "The database of Airflow cannot be used"
     text = "Without it, Airflow cannot check your login. Nothing in the runs has changed."

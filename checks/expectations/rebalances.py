@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
-from checks.audit.facts.machine_clocks import MachineClocks, machine_clocks
+from checks.audit.facts.machine_clocks import machine_clocks
 from checks.evidence import Row, ledger_rows
 from checks.expectations.judge import Observation
 
@@ -37,7 +35,7 @@ def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
         ledger_rows(run, "lifecycle", ["client", "event", "at_us"]),
         resolved.scenario,
     )
-    rows = [r | {"at_us": by_drive(clocks, r)} for r in rows]
+    rows = [r | {"at_us": clocks.by_drive(r["consumer"], r["at_us"])} for r in rows]
     elsewhere = [r["at_us"] for r in rows if clocks.clock_of(r["consumer"])]
     if any(abs(at_us - edge) <= clocks.slack_us for at_us in elsewhere for edge in (began, ended)):
         reason = f"clocks of several machines leave open in which stage members of group {group} were assigned"
@@ -48,12 +46,6 @@ def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
     last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
     count = max(0, last - formed)
     return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
-
-
-def by_drive(clocks: MachineClocks, row: Row) -> int:
-    """Return the time of a row by the clock of the drive."""
-    clock = clocks.clock_of(row["consumer"])
-    return int(clock.corrected(np.array([row["at_us"]]))[0]) if clock else int(row["at_us"])
 
 
 def _generation_at_stop(after: list[Row]) -> int:

@@ -102,11 +102,17 @@ def test_clients_on_two_workers_have_the_verdict_of_one_machine_and_so_have_twic
     assert left_running(tmp_path) == []
 
 
-def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
+def driven(airflow: AirflowParts, runs_dir: Path, run_id: str) -> tuple[str, Run]:
+    """Start a long run with two workers, and return it and its directory when records are acknowledged."""
     overrides = ["producers.shop.records=100000"]
-    run = airflow.trigger(DAG, runs_dir=str(tmp_path), run_id="killed", workers=2, overrides=overrides)
-    directory = Run(tmp_path / "killed")
+    run = airflow.trigger(DAG, runs_dir=str(runs_dir), run_id=run_id, workers=2, overrides=overrides)
+    directory = Run(runs_dir / run_id)
     wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
+    return run, directory
+
+
+def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
+    run, directory = driven(airflow, tmp_path, "killed")
     (agent,) = [m for m in find_marked() if m.role == "worker-2" and m.run_dir == directory.path]
     assert agent.identity.signal(signal.SIGKILL)
     assert airflow.wait_ended(run, 300) == "failed"
@@ -124,10 +130,7 @@ def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
 
 
 def test_tasks_that_airflow_ends_leave_no_client(airflow, tmp_path):
-    overrides = ["producers.shop.records=100000"]
-    run = airflow.trigger(DAG, runs_dir=str(tmp_path), run_id="ended", workers=2, overrides=overrides)
-    directory = Run(tmp_path / "ended")
-    wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
+    run, _ = driven(airflow, tmp_path, "ended")
     airflow.fail_task(run, "clients/0")
     assert airflow.wait_ended(run, 300) == "failed"
     assert "worker-1" in notification(tmp_path)["sentence"]

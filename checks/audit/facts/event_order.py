@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from checks.audit.facts.starts import CommittedOffsets, Sighting
 Event = tuple[int, str]
 """Time and machine."""
 Sightings = Mapping[tuple[str, str, int], list[Sighting]]
-K = TypeVar("K")
 
 
 def unsure_pairs(events: Iterable[Event], slack_us: int) -> int:

@@ -62,7 +62,7 @@ class MachineClocks:
     """The clocks of a run.
 
     worker_of: the worker of each client on another machine than the drive. clocks: by worker. apart: whether there are
-    such workers, whose clocks are not known well enough if `clocks` is empty.
+    such workers. If so and `clocks` is empty, their clocks are not known well enough.
     """
 
     worker_of: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +82,11 @@ class MachineClocks:
         """Return the clock of a client, None if it is that of the drive."""
         return self.clocks.get(self.worker_of.get(client or "", DRIVE))
 
+    def by_drive(self, client: str | None, at_us: int) -> int:
+        """Return a time of a client by the clock of the drive."""
+        clock = self.clock_of(client)
+        return int(clock.corrected(np.array([at_us]))[0]) if clock else at_us
+
     def corrected_rows(self, table: str, rows: pa.Table) -> pa.Table:
         """Return a small table with its times by the clock of the drive."""
         if not self.clocks or table not in (*SMALL, "lifecycle"):
@@ -89,17 +94,17 @@ class MachineClocks:
         owner, columns = SMALL.get(table, ("client", ("at_us",)))
         events = rows["event"].to_pylist() if table == "lifecycle" else [None] * len(rows)
         owners = zip(rows[owner].to_pylist(), events, strict=True)
-        clocks = [None if event in BY_DRIVE else self.clock_of(client) for client, event in owners]
+        clients = [None if event in BY_DRIVE else client for client, event in owners]
         for name in columns:
             values = [
-                value if clock is None or value is None else int(clock.corrected(np.array([value]))[0])
-                for clock, value in zip(clocks, rows[name].to_pylist(), strict=True)
+                None if value is None else self.by_drive(client, value)
+                for client, value in zip(clients, rows[name].to_pylist(), strict=True)
             ]
             rows = rows.set_column(rows.column_names.index(name), rows.field(name), pa.array(values, pa.int64()))
         return rows
 
     def owners(self, table: str, columns: Sequence[str]) -> list[str]:
-        """Return the columns of a large table that say whose times these columns are."""
+        """Return the columns of a large table with the clients that gave these times."""
         if not self.clocks:
             return []
         return [owner for owner, times in LARGE.get(table, ()) if set(times) & set(columns)]

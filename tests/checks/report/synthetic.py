@@ -261,7 +261,7 @@ def passed_run(directory: Path) -> tuple[Run, Result, Resolved]:
 
 
 def cut_short_run(directory: Path) -> tuple[Run, Result, Resolved]:
-    """Write a run with three workers whose fault had no effect, and without audit: most tables are missing."""
+    """Write a run with three workers, a fault without effect, and no audit: most tables are missing."""
     run, resolved = start(directory, "cut-short")
     story = Story()
     ledger(run, "cluster", [row for row in story.cluster() if row["at_us"] < at(14)] + story.workers())

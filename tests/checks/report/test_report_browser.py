@@ -31,17 +31,22 @@ def no_complaints(browser: Browser) -> Iterator[None]:
     assert len(browser.requests) == 1 and browser.requests[0].startswith("file:")
 
 
-@pytest.mark.parametrize("build", synthetic.RUNS, ids=lambda build: build.__name__)
-def test_no_number_breaks_over_two_lines_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
-    report = write_report(*build(tmp_path))
+def looked_at(browser: Browser, page: Path) -> Iterator[int]:
+    """Open a page in each width and scheme, assert that axe finds nothing, and yield the width."""
     for width in (400, 1400):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.call("Emulation.setDeviceMetricsOverride", size)
         for scheme in ("dark", "light"):
             browser.look(scheme)
             browser.requests.clear()
-            browser.open(report)
+            browser.open(page)
             assert violations(browser) == []
+        yield width
+
+
+@pytest.mark.parametrize("build", synthetic.RUNS, ids=lambda build: build.__name__)
+def test_no_number_breaks_over_two_lines_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
+    for _ in looked_at(browser, write_report(*build(tmp_path))):
         assert broken_numbers(browser) == []
 
 
@@ -61,15 +66,7 @@ def page_of_the_corpus(folder: Path) -> Path:
 
 @pytest.mark.parametrize("build", [page_of_a_proof, page_of_the_corpus])
 def test_other_pages_fit_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
-    page = build(tmp_path)
-    for width in (400, 1400):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.call("Emulation.setDeviceMetricsOverride", size)
-        for scheme in ("dark", "light"):
-            browser.look(scheme)
-            browser.requests.clear()
-            browser.open(page)
-            assert violations(browser) == []
+    for width in looked_at(browser, build(tmp_path)):
         assert browser.run("document.documentElement.scrollWidth") <= width
         assert broken_numbers(browser) == []
     browser.call("Emulation.clearDeviceMetricsOverride")
