@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
-from checks.audit.facts.machine_clocks import machine_clocks
+from checks.audit.facts.machine_clocks import LIFE_COLUMNS, machine_clocks
 from checks.evidence import Row, ledger_rows
 from checks.expectations.judge import Observation
 
@@ -32,7 +32,7 @@ def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
     began, ended = begins.get("load", 0), begins.get("stop", 2**62)
     clocks = machine_clocks(
         ledger_rows(run, "cluster", ["at_us", "entity", "key", "value"]),
-        ledger_rows(run, "lifecycle", ["client", "event", "at_us"]),
+        ledger_rows(run, "lifecycle", LIFE_COLUMNS),
         resolved.scenario,
     )
     rows = [r | {"at_us": clocks.by_drive(r["consumer"], r["at_us"])} for r in rows]

@@ -2,7 +2,7 @@
 
 The drive compares each clock once a second. Between two comparisons, the offset is interpolated. It may be wrong by the
 uncertainty of both, by all that it changed between them, and by what two clocks can move apart meanwhile. So a clock
-that is set during the run has an uncertainty as large as the step.
+that is set while its clients run has an uncertainty as large as the step. Comparisons before and after do not count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from chaos.scenario.model import Scenario
 from chaos.units import CLOCK_RATE
-from checks.audit.arrays import NONE, Ints
+from checks.audit.arrays import NEVER_US, NONE, Ints
 
 MOST_US = 50_000
 """Uncertainty from which on no rule uses a clock: it was set during the run, or the network is too slow."""
@@ -30,6 +30,8 @@ HARMLESS = ("topic.config", "topic.delete_records")
 """The faults of topics after which times decide about no more records."""
 BY_DRIVE = ("crashed", "usage")
 """The events of table `lifecycle` that the drive writes."""
+LIFE_COLUMNS = ("client", "incarnation", "event", "detail", "at_us")
+"""The columns of table `lifecycle` that `machine_clocks` reads."""
 
 SMALL = {"assignments": ("consumer", ("at_us",)), "transactions": ("producer", ("began_us", "ended_us"))}
 LARGE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
@@ -142,7 +144,7 @@ def _corrected(column: pa.Array, codes: Ints, clocks: Sequence[MachineClock | No
 def machine_clocks(
     cluster: Iterable[Mapping[str, Any]], lifecycle: Sequence[Mapping[str, Any]], scenario: Scenario
 ) -> MachineClocks:
-    """Return the clocks of a run, from the rows of the tables `cluster` and `lifecycle`.
+    """Return the clocks of a run, from the rows of the tables `cluster` and `lifecycle` (`LIFE_COLUMNS`).
 
     Not of scenarios of which rules compare times in ways that no uncertainty bounds here: with processors, with share
     groups, and with a topic that is deleted.
@@ -166,9 +168,7 @@ def machine_clocks(
     if _is_too_much(scenario):
         return MachineClocks(worker_of, {}, apart=bool(elsewhere))
     for worker in sorted(elsewhere):
-        own = (row for row in lifecycle if worker_of.get(row["client"]) == worker)
-        times = [row["at_us"] for row in own if row["event"] not in BY_DRIVE]
-        clock = _clock(sorted(compared[worker]), times)
+        clock = _clock(sorted(compared[worker]), [row for row in lifecycle if worker_of.get(row["client"]) == worker])
         if clock is None or clock.uncertainty_us > MOST_US:
             return MachineClocks(worker_of, {}, apart=True)
         found[worker] = clock
@@ -186,14 +186,18 @@ def _of_workers(cluster: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str
             yield str(row["entity"]).removeprefix("worker:"), row["key"], row["at_us"], json.loads(row["value"])
 
 
-def _clock(compared: list[tuple[int, int, int]], times: Sequence[int]) -> MachineClock | None:
-    """Return a clock from its comparisons (time of the drive, ahead, uncertainty); None if they do not span the times.
+def _clock(compared: list[tuple[int, int, int]], lives: Sequence[Mapping[str, Any]]) -> MachineClock | None:
+    """Return a clock from its comparisons (time of the drive, ahead, uncertainty); None if they do not span its times.
 
-    times: some that it gave.
+    lives: the rows of `lifecycle` of its clients.
     """
     if not compared:
         return None
+    times = [row["at_us"] for row in lives if row["event"] not in BY_DRIVE]
     at_us, ahead_us, uncertainty_us = np.array(compared, np.int64).T
+    if times:
+        during = _during(at_us, at_us + ahead_us, uncertainty_us, (min(times), max(times)), _gone_us(lives))
+        at_us, ahead_us, uncertainty_us = at_us[during], ahead_us[during], uncertainty_us[during]
     own_us = np.maximum.accumulate(at_us + ahead_us)
     before, after = int(own_us[0]) - min(times, default=own_us[0]), max(times, default=own_us[-1]) - int(own_us[-1])
     if max(before, after) > APART_US:
@@ -201,3 +205,34 @@ def _clock(compared: list[tuple[int, int, int]], times: Sequence[int]) -> Machin
     between = np.maximum(uncertainty_us[1:], uncertainty_us[:-1]) + abs(np.diff(ahead_us)) + np.diff(at_us) * CLOCK_RATE
     edges = [uncertainty_us[0] + max(before, 0) * CLOCK_RATE, uncertainty_us[-1] + max(after, 0) * CLOCK_RATE]
     return MachineClock(own_us, ahead_us, int(np.ceil(max([*between.tolist(), *edges]))))
+
+
+def _during(at_us: Ints, shown_us: Ints, uncertainty_us: Ints, span: tuple[int, int], gone_us: int) -> slice:
+    """Return the comparisons that bound the times of clients: from the last one before them to the first one after.
+
+    A comparison is left out only if no time of a client can be beyond the next one, even if the clock was set between
+    the two. shown_us: what the clock showed. span: first and last time that clients wrote, by this clock. gone_us: see
+    `_gone_us`.
+    """
+    elapsed_us = np.diff(at_us) * (1 + CLOCK_RATE)
+    low, high = shown_us - uncertainty_us, shown_us + uncertainty_us
+    begun = np.maximum(high[:-1] + elapsed_us, high[1:]) >= span[0]
+    first = int(begun.argmax()) if begun.any() else len(begun)
+    unended = (np.minimum(low[1:] - elapsed_us, low[:-1]) <= span[1]) | (at_us[:-1] <= gone_us)
+    last = len(unended) - int(unended[::-1].argmax()) if unended.any() else 0
+    return slice(first, max(first, last) + 1)
+
+
+def _gone_us(lives: Sequence[Mapping[str, Any]]) -> int:
+    """Return when the last client was gone that did not stop by order, by the clock of the drive; `NONE` if all did.
+
+    `NEVER_US` if that is unknown of one of them: its worker was lost, or the drive ended before.
+    """
+    gone_us: dict[tuple[str, int], int] = {}
+    for row in lives:
+        life = row["client"], row["incarnation"]
+        if row["event"] == "stopped":
+            gone_us[life] = NONE
+        elif row["event"] == "crashed" and json.loads(row["detail"]).get("exit_code") is not None:
+            gone_us.setdefault(life, row["at_us"])
+    return max((gone_us.get((row["client"], row["incarnation"]), NEVER_US) for row in lives), default=NONE)

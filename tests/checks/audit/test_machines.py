@@ -227,9 +227,97 @@ def test_the_uncertainty_covers_what_a_clock_may_have_done_meanwhile(
     assert clocks.slack_us == (known_us or 0)
 
 
-@pytest.mark.parametrize(("last_s", "known"), [(5, True), (7, False)])
-def test_a_clock_that_was_not_compared_at_the_end_is_unknown(last_s: int, known: bool) -> None:
+def known_us(rows: list[dict[str, Any]], life: list[dict[str, Any]]) -> int | None:
+    """Return the uncertainty of the clock of worker-1, None if it is not known well enough."""
     scenario = resolved_of([Story("t", 1)]).scenario.model_copy(update={"fleet": Fleet(workers=2)})
-    life = [{"client": "c/1", "event": e, "at_us": s * 1_000_000} for e, s in (("started", 0), ("stopped", last_s))]
-    life.append({"client": "c/1", "event": "usage", "at_us": 10**15})  # a time of the drive
-    assert bool(machine_clocks(clock_rows((0, 0, 100), (1, 0, 100)), life, scenario).clocks) is known
+    found = machine_clocks(rows, life, scenario).clocks.get("worker-1")
+    return found.uncertainty_us if found else None
+
+
+def lived(*events: tuple[str, float], incarnation: int = 1, **detail: Any) -> list[dict[str, Any]]:
+    """Return the rows of `lifecycle` of c/1: each event and its time in seconds."""
+    row = {"client": "c/1", "incarnation": incarnation, "detail": json.dumps(detail)}
+    return [row | {"event": event, "at_us": round(at_s * 1e6)} for event, at_s in events]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "last_s", "known"), [(0, 5, True), (0, 7, False), (-4, 1, True), (-6, 1, False), (7, 8, False)]
+)
+def test_a_clock_that_was_not_compared_at_the_begin_or_end_is_unknown(first_s: int, last_s: int, known: bool) -> None:
+    life = lived(("started", first_s), ("stopped", last_s), ("usage", 10**9))  # the last one is a time of the drive
+    assert (known_us(clock_rows((0, 0, 100), (1, 0, 100)), life) is not None) is known
+
+
+SLOW = 505_000
+"""The uncertainty of a comparison that took a second."""
+STEADY = [(s, 500, 100) for s in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("compared", "life", "expected_us"),
+    [
+        # a slow comparison before or after the clients, while they run, and so close that nobody knows which
+        ([(0, 500, SLOW), *STEADY], [("started", 2), ("stopped", 7)], 600),
+        ([*STEADY, (9, 500, SLOW)], [("started", 2), ("stopped", 7)], 600),
+        ([(0, 500, SLOW), *STEADY], [("started", 0.9), ("stopped", 7)], None),
+        ([*STEADY[:3], (4, 500, SLOW), *STEADY[4:]], [("started", 2), ("stopped", 7)], None),
+        ([*STEADY[:7], (8, 500, SLOW)], [("started", 2), ("stopped", 7.1)], None),
+        ([(0, 500, SLOW), *STEADY], [("started", 1.506), ("stopped", 7)], None),
+        ([(0, 500, SLOW), *STEADY], [("started", 1.507), ("stopped", 7)], 600),
+        ([*STEADY, (9, 500, SLOW)], [("started", 2), ("stopped", 7.494)], 600),
+        ([*STEADY, (9, 500, SLOW)], [("started", 2), ("stopped", 7.496)], None),
+        # a clock that was set forward, or back, before the clients started
+        ([(-1, -3_000_000, 100), (0, -3_000_000, 100), *STEADY], [("started", 2), ("stopped", 7)], 600),
+        ([(-1, 3_000_000, 100), (0, 3_000_000, 100), *STEADY], [("started", 5), ("stopped", 7)], 600),
+        ([(-1, 3_000_000, 100), (0, 3_000_000, 100), *STEADY], [("started", 3), ("stopped", 7)], None),
+        # the same after they ended
+        ([*STEADY, (9, 3_000_000, 100), (10, 3_000_000, 100)], [("started", 2), ("stopped", 7)], 600),
+        ([*STEADY, (9, -3_000_000, 100), (10, -3_000_000, 100)], [("started", 2), ("stopped", 4.5)], 600),
+        ([*STEADY, (9, -3_000_000, 100), (10, -3_000_000, 100)], [("started", 2), ("stopped", 6.5)], None),
+        # clients that ran between two comparisons, and after the last one
+        ([(0, 500, SLOW), *STEADY, (9, 500, SLOW)], [("started", 4.2), ("stopped", 4.4)], 600),
+        ([(0, 500, SLOW), (1, 500, 100)], [("started", 3), ("stopped", 4)], 1_600),
+    ],
+)
+def test_only_comparisons_around_the_clients_count(
+    compared: list[tuple[float, int, int]], life: list[tuple[str, float]], expected_us: int | None
+) -> None:
+    assert known_us(clock_rows(*compared), lived(*life)) == expected_us
+
+
+AFTERWARDS = [*STEADY, (9, 500, SLOW)]
+"""Comparisons of which only the last one is slow."""
+
+
+@pytest.mark.parametrize(
+    ("life", "expected_us"),
+    [
+        # the drive saw the crashed client gone at 7 s, or only when the clock was not known
+        (lived(("started", 2)) + lived(("crashed", 7), exit_code=-9), 600),
+        (lived(("started", 2)) + lived(("crashed", 8.1), exit_code=-9), None),
+        # the next incarnation stopped by order
+        (
+            lived(("started", 2))
+            + lived(("crashed", 3), exit_code=-9)
+            + lived(("started", 4), ("stopped", 6), incarnation=2),
+            600,
+        ),
+        # nobody knows when the client of a lost worker was gone, or one without an end
+        (lived(("started", 2)) + lived(("crashed", 3), exit_code=None), None),
+        (lived(("started", 2)), None),
+        (lived(("started", 2)) + lived(("started", 4), ("stopped", 6), incarnation=2), None),
+    ],
+)
+def test_a_client_that_did_not_stop_by_order_ran_until_the_drive_saw_it_gone(
+    life: list[dict[str, Any]], expected_us: int | None
+) -> None:
+    assert known_us(clock_rows(*AFTERWARDS), life) == expected_us
+
+
+def test_times_are_corrected_by_the_comparisons_around_the_clients_only() -> None:
+    scenario = resolved_of([Story("t", 1)]).scenario.model_copy(update={"fleet": Fleet(workers=2)})
+    compared = [(-1, 9_000_000, 100), *((s, 2_000_000, 100) for s in range(30))]  # set back by 7 s before they started
+    life = lived(("started", 12), ("stopped", 20))
+    clocks = machine_clocks(clock_rows(*compared), life, scenario)
+    assert clocks.clocks["worker-1"].uncertainty_us == 600
+    assert [clocks.by_drive("c/1", at_s * 1_000_000) for at_s in (12, 16, 20)] == [10_000_000, 14_000_000, 18_000_000]

@@ -521,6 +521,24 @@ def rebalances(run, rows):
     return Measure(run.run, run.resolved).observe(term).text
 
 
+@pytest.mark.parametrize(("at_s", "seen"), [(4, "1"), (2.9, "0"), (3, "not observed")])
+def test_rebalances_of_members_with_another_clock_are_counted_by_that_of_the_drive(fake, at_s, seen):
+    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
+    host, ahead_us = {"name": "node-7", "beside_drive": False}, 3 * SECOND
+    noted = [
+        (-1, "host", host),
+        (-1, "clients", ["billing/1"]),
+        *((s, "clock", [ahead_us, 100]) for s in range(-2, 90)),
+    ]
+    run.ledger["cluster"] = [
+        {"at_us": T0 + s * SECOND, "entity": "worker:worker-1", "key": key, "value": json.dumps(value)}
+        for s, key, value in noted
+    ]
+    run.counts.append({"name": "clock_slack_us", "scope": "", "value": 600})
+    rows = [assigned(1, T0 + 2 * SECOND), assigned(2, T0 + round(at_s * SECOND))]
+    assert rebalances(run, rows) == seen
+
+
 REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
 
 
