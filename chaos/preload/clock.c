@@ -165,6 +165,22 @@ int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until
     return real(mutex, &at);
 }
 
+/* The waits of C11 threads, which librdkafka uses. In glibc they do not go through those above. The types are pointers,
+ * because an older C library has no threads.h. */
+int cnd_timedwait(void *cond, void *mutex, const struct timespec *until)
+{
+    REAL(int, "cnd_timedwait", void *, void *, const struct timespec *)
+    struct timespec at = real_of(until);
+    return real(cond, mutex, &at);
+}
+
+int mtx_timedlock(void *mutex, const struct timespec *until)
+{
+    REAL(int, "mtx_timedlock", void *, const struct timespec *)
+    struct timespec at = real_of(until);
+    return real(mutex, &at);
+}
+
 int sem_timedwait(sem_t *semaphore, const struct timespec *until)
 {
     REAL(int, "sem_timedwait", sem_t *, const struct timespec *)

@@ -24,16 +24,26 @@ for line in sys.stdin:
     print(time.time(), time.monotonic(), flush=True)
 """
 WAIT = """
-import ctypes, os, time
+import ctypes, sys, time
 libc = ctypes.CDLL(None)
 class Timespec(ctypes.Structure):
     _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
-semaphore = ctypes.create_string_buffer(64)
-libc.sem_init(semaphore, 0, 0)
+one, other = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+BEFORE = {
+    "sem_timedwait": lambda: libc.sem_init(one, 0, 0),
+    "pthread_cond_timedwait": lambda: libc.pthread_mutex_lock(other),
+    "pthread_mutex_timedlock": lambda: libc.pthread_mutex_lock(one),
+    "cnd_timedwait": lambda: (libc.cnd_init(one), libc.mtx_init(other, 0), libc.mtx_lock(other)),
+    "mtx_timedlock": lambda: (libc.mtx_init(one, 2), libc.mtx_lock(one)),
+}
+name = sys.argv[1]
+BEFORE[name]()
 began, until = time.monotonic(), time.time() + 1
-libc.sem_timedwait(semaphore, ctypes.byref(Timespec(int(until), int(until % 1 * 1e9))))
+with_mutex = [other] if "cond" in name or "cnd" in name else []
+getattr(libc, name)(one, *with_mutex, ctypes.byref(Timespec(int(until), int(until % 1 * 1e9))))
 print(time.monotonic() - began)
 """
+WAITS = ("sem_timedwait", "pthread_cond_timedwait", "pthread_mutex_timedlock", "cnd_timedwait", "mtx_timedlock")
 
 
 @pytest.fixture
@@ -104,11 +114,12 @@ def test_a_process_that_starts_later_has_the_clock_too(control: Path) -> None:
     later.end()
 
 
+@pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("skew", [RIGHT, Skew(3600), Skew(-3600)])
-def test_a_wait_until_a_time_of_the_wrong_clock_keeps_its_length(control: Path, skew: Skew) -> None:
+def test_a_wait_until_a_time_of_the_wrong_clock_keeps_its_length(control: Path, skew: Skew, wait: str) -> None:
     clock.set_skew(control, skew)
     env = build.environment(clock.preload(control))
-    done = subprocess.run([sys.executable, "-c", WAIT], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", WAIT, wait], env=env, capture_output=True, text=True, timeout=60)
     assert 0.9 <= float(done.stdout) <= 1 + NEAR_S
 
 
