@@ -33,6 +33,10 @@ ADDRESS = "AFTERSHOCK_FLEET_ADDRESS"
 TIMEOUT = "AFTERSHOCK_FLEET_TIMEOUT_S"
 """An environment variable: seconds to wait for workers that somebody else starts."""
 CLOCK_EVERY_S = 1.0
+KNOWN_US = 5_000
+"""Uncertainty from which on a clock counts as known before the first client starts."""
+KNOWN_EVERY_S = 0.05
+KNOWN_TIMEOUT_S = 10.0
 ANSWER_S = 30.0
 END_S = 20.0
 
@@ -153,28 +157,43 @@ class Workers:
                 raise ClientError(f"{worker.lost}, and with it the clients {clients}")
 
     def watch(self, note: Note) -> None:
-        """Record machine and clients of each worker, and compare the clocks, until the workers end."""
+        """Record machine and clients of each worker, and compare the clocks, until the workers end.
+
+        Returns when each clock is known within `KNOWN_US`, at the latest after `KNOWN_TIMEOUT_S`. Before, no client
+        runs, so slow comparisons do no harm, and are not recorded.
+        """
+        known = []
         for number, worker in sorted(self._by_number.items()):
             entity = f"worker:{worker.name}"
             beside = worker.machine == machine_id()
             note(entity, "host", {"name": worker.host, "pid": worker.pid, "beside_drive": beside})
             note(entity, "clients", [client for client, placed in self._placed.items() if placed == number])
-            threading.Thread(target=self._compare, args=(worker, note), name=f"clock {entity}", daemon=True).start()
+            known.append(threading.Event())
+            compared = (worker, note, known[-1])
+            threading.Thread(target=self._compare, args=compared, name=f"clock {entity}", daemon=True).start()
+        until = time.monotonic() + KNOWN_TIMEOUT_S
+        for clock_known in known:
+            clock_known.wait(max(0.0, until - time.monotonic()))
+            clock_known.set()
 
-    def _compare(self, worker: Worker, note: Note) -> None:
+    def _compare(self, worker: Worker, note: Note, known: threading.Event) -> None:
         clock = ClockComparison()
         while not worker.lost:
-            asked_us, began_ns = now_us(), time.monotonic_ns()
+            began_ns = time.monotonic_ns()  # first: a delay between the two is in the round trip
+            asked_us = now_us()
             try:
                 shown_us = int(worker.call("clock", SILENCE_S))
             except ClientError:
                 worker.lose(f"it did not answer for {SILENCE_S:g} s")
-                return
+                break
             best = clock.add(asked_us, shown_us, (time.monotonic_ns() - began_ns) // 1000)
-            with suppress(AftershockError, OSError, ValueError):  # the observer has ended
-                note(f"worker:{worker.name}", "clock", [best.ahead_us, best.uncertainty_us])
-            if self._ended.wait(CLOCK_EVERY_S):
-                return
+            if known.is_set() or best.uncertainty_us <= KNOWN_US:
+                with suppress(AftershockError, OSError, ValueError):  # the observer has ended
+                    note(f"worker:{worker.name}", "clock", [best.ahead_us, best.uncertainty_us])
+                known.set()
+            if self._ended.wait(CLOCK_EVERY_S if known.is_set() else KNOWN_EVERY_S):
+                break
+        known.set()
 
     def collect(self) -> tuple[list[Delivery], dict[str, str]]:
         """Return the ledgers that the workers put into the run directory, and why that of another is missing."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Client
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -16,12 +18,15 @@ from chaos.errors import ClientError, ScenarioError
 from chaos.ledger.seal import read_seal, seal
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
+from chaos.run.events import now_us
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes.choice import Client as Library
 from chaos.wait import wait_until
+from chaos.workers import workers as workers_module
 from chaos.workers.connection import Channel, connect, published
-from chaos.workers.workers import TIMEOUT, Workers, place
+from chaos.workers.remote import Worker
+from chaos.workers.workers import KNOWN_US, TIMEOUT, Workers, place
 from tests.chaos.workers.conftest import TEXT
 
 WAIT_S = 60
@@ -190,3 +195,67 @@ def test_the_placement_is_recorded_and_the_clocks_of_one_machine_agree(run: Run,
     assert abs(ahead_us) <= uncertainty_us
     assert rows["worker:worker-1", "clients"] == ["shop/1", "shop/3", "billing/3", "billing/4"]
     assert Path("/proc").exists() is False or rows["worker:worker-1", "host"]
+
+
+class SlowAtFirst:
+    """A worker of which the first answers about its clock, 2 s ahead, take long. It does not answer after `answers`."""
+
+    name, machine, host, pid = "worker-1", "another machine", "node-7", 1
+
+    def __init__(self, slow: int, answers: int = 10**6) -> None:
+        self.slow, self.answers, self.asked, self.lost = slow, answers, 0, ""
+
+    def call(self, name: str, timeout_s: float) -> int:
+        self.asked += 1
+        if self.asked > self.answers:
+            raise ClientError("no answer")
+        time.sleep(0.3 if self.asked <= self.slow else 0.001)
+        return now_us() + 2_000_000
+
+    def lose(self, reason: str) -> None:
+        self.lost = reason
+
+    def end(self) -> None:
+        self.lost = "ended"
+
+
+@pytest.mark.parametrize(("slow", "answers"), [(0, 10**6), (2, 10**6), (10**6, 10**6), (10**6, 1)])
+def test_clients_start_when_the_clocks_are_known_and_slow_comparisons_before_are_left_out(
+    run: Run, scenario: Scenario, monkeypatch: pytest.MonkeyPatch, slow: int, answers: int
+) -> None:
+    monkeypatch.setattr(workers_module, "KNOWN_TIMEOUT_S", 2.0)
+    workers, worker = Workers(run, scenario, start=False), SlowAtFirst(slow, answers)
+    workers._by_number[1] = cast(Worker, worker)
+    clocks: list[tuple[int, int]] = []
+    began = time.monotonic()
+    workers.watch(lambda entity, key, value: clocks.append(cast(Any, value)) if key == "clock" else None)
+    took_s = time.monotonic() - began
+    try:
+        if slow in (0, 2):
+            assert slow * 0.3 <= took_s < 2 and clocks[0][1] <= KNOWN_US
+        elif answers == 1:
+            assert took_s < 2 and clocks == [] and worker.lost
+        else:  # it goes on without, and the audit decides
+            assert 2 <= took_s < 4
+            until(lambda: clocks and clocks[0][1] > KNOWN_US, "no comparison")
+        assert all(abs(ahead_us - 2_000_000) <= known_us for ahead_us, known_us in clocks)
+    finally:
+        workers.__exit__()
+
+
+def test_a_delay_of_the_drive_between_its_clocks_is_in_the_uncertainty(
+    run: Run, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delayed_us() -> int:
+        at_us = now_us()
+        time.sleep(0.02)
+        return at_us
+
+    monkeypatch.setattr(workers_module, "now_us", delayed_us)
+    monkeypatch.setattr(workers_module, "KNOWN_US", 100_000)
+    workers = Workers(run, scenario, start=False)
+    workers._by_number[1] = cast(Worker, SlowAtFirst(0))
+    clocks: list[tuple[int, int]] = []
+    workers.watch(lambda entity, key, value: clocks.append(cast(Any, value)) if key == "clock" else None)
+    workers.__exit__()
+    assert clocks and all(abs(ahead_us - 2_000_000) <= known_us for ahead_us, known_us in clocks)
