@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chaos.ledger.seal import SEAL, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import CHECKING, DRIVING, Event, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
@@ -62,17 +63,21 @@ def decide(
 
 
 def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Result:
-    """Return the result of a run from its available tables; without expectations it is inconclusive."""
+    """Return the result of a run from its available tables; without expectations it is inconclusive.
+
+    If the ledger lacks the rows of a worker, it has no findings: records look lost, or written by nobody, for that.
+    """
     events = read_events(run)
     faults = fault_outcomes(run, resolved)
+    lacking = _lacks_rows(run)
     totals = [
         Count(check=r["check"], split=r["split"] or "", scope=r["scope"], count=r["count"], examined=r["examined"])
-        for r in audit_rows(run, "summary")
+        for r in (() if lacking else audit_rows(run, "summary"))
     ]
-    findings = _findings(run)
+    findings = [] if lacking else _findings(run)
     problems = _problems(run, events, expectations)
     counts = _counts(run, resolved)
-    decision = decide(expectations, faults, totals, findings, problems, counts)
+    decision = decide(expectations, faults, totals, findings, problems, None if lacking else counts)
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -97,7 +102,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
             if r["value_us"] is not None
         ],
         load=measure_load(run, resolved, counts),
-        tolerated=tolerated(resolved.scenario, totals, counts),
+        tolerated=[] if lacking else tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else list(dict.fromkeys([*problems, *decision.reasons])),
     )
 
@@ -107,9 +112,14 @@ def _problems(run: Run, events: list[Event], expectations: list[Expectation]) ->
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
     broken = stages_broken_off(events, stages).items()
     problems = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
-    if not (run.ledger / "seal.json").is_file():
+    if not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
     return problems
+
+
+def _lacks_rows(run: Run) -> bool:
+    """Return whether the ledger of a worker did not arrive."""
+    return (run.ledger / SEAL).is_file() and bool(read_seal(run.ledger).missing)
 
 
 def _findings(run: Run) -> list[Finding]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.ledger.seal import SEAL, read_seal
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding
 from checks.verdict.decision import collect, decide
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
@@ -166,6 +167,21 @@ def test_a_run_without_a_seal_is_inconclusive(fake):
     run.sealed = False
     run.write()
     assert collect(run.run, run.resolved, [expectation("pass")]).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("missing", [{}, {"worker-2": "it is gone"}])
+def test_nothing_counts_as_lost_for_lack_of_the_rows_of_a_worker(fake, missing):
+    run: FakeRun = fake()
+    run.anomalies = [finding("stalled_delivery", "nobody held the partition", topic="orders", partition=0, offset=7)]
+    run.found("stalled_delivery", count=1)
+    run.counts.append({"name": "unknown", "scope": "orders", "value": 3})
+    run.write()
+    seal = read_seal(run.run.ledger).model_copy(update={"missing": missing})
+    (run.run.ledger / SEAL).write_text(seal.model_dump_json())
+    result = collect(run.run, run.resolved, [expectation("inconclusive")])
+    assert ("1 record was not delivered" in result.sentence) is not bool(missing), result.sentence
+    assert ("unknown outcome" in result.sentence) is not bool(missing)
+    assert (result.totals == [], result.findings == [], result.tolerated == []) == (bool(missing),) * 3
 
 
 @pytest.mark.parametrize("stage", ["readback", "audit", "validate"])
