@@ -28,6 +28,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_pages_airflow.py": (
         "chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
     ),
+    "system/test_fleet_machines.py": (
+        "system/test_fleet.py::test_clients_on_two_workers_pass_and_every_record_is_in_the_ledger"
+    ),
     "system/test_celery_fleet.py": (
         "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
     ),

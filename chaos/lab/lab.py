@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -190,15 +191,21 @@ class Lab:
         return ""
 
 
-def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: str | None = None) -> int:
-    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`."""
+def drive_and_judge(
+    run: Run, listener: Callable[[Event], None], spark_master: str | None = None, *, starts_workers: bool = True
+) -> int:
+    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`.
+
+    starts_workers: see `stages.drive`.
+    """
     events = EventLog(run, listener)
     try:
         stages.deploy(run, events, ProcessId.current())
         with Judge(run, listener, spark_master) as judge:
             # a drive that broke off is judged too: what it recorded may show a loss, and is never a pass
             with contextlib.suppress(AftershockError):
-                stages.drive(run, events, before_load=lambda: judge.wait_before_load(events))
+                wait = partial(judge.wait_before_load, events)
+                stages.drive(run, events, before_load=wait, starts_workers=starts_workers)
             judgement = judge.submit(run)
             judgement.log_read.wait()
             if judgement.read_back:
