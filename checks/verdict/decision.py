@@ -50,11 +50,13 @@ def decide(
     """Return the verdict: fail > inconclusive > pass.
 
     A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
-    a problem (a failed stage) make it inconclusive. So does the absence of expectations.
+    a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, a drive that
+    broke off comes before faults that were not injected or not healed for that.
     """
     unproven = [reason for f in faults if (reason := missing_proof(f))]
-    undecided = [e.why or e.name for e in expectations if e.verdict == "inconclusive"]
-    reasons = list(dict.fromkeys([*problems, *unproven, *undecided]))
+    undecided = {e.why or e.name: e.check for e in expectations if e.verdict == "inconclusive"}
+    broken_off = [why for why, check in undecided.items() if check == "drive_completed"]
+    reasons = list(dict.fromkeys([*problems, *broken_off, *unproven, *undecided]))
     verdict = merge([e.verdict for e in expectations])
     if reasons:
         verdict = merge([verdict, "inconclusive"])

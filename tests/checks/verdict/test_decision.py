@@ -131,6 +131,16 @@ def test_the_sentence_of_an_inconclusive_run_names_the_reason_and_the_remedy():
     assert decision.sentence.endswith("No acknowledged record was lost. 0 of 1 fault took effect.")
 
 
+def test_a_drive_that_broke_off_is_the_first_reason():
+    both = [expectation("inconclusive", "poll_skip"), expectation("inconclusive", "drive_completed")]
+    both[1] = both[1].model_copy(update={"why": "the drive ended early (load: worker-2 is gone)"})
+    decision = decide(both, [fault(error="injection of kill failed")])
+    assert decision.sentence.startswith(
+        "No verdict: the drive ended early (load: worker-2 is gone) (and 2 more reasons)"
+    )
+    assert decision.reasons[1].startswith("injection of kill failed")
+
+
 def test_an_undecided_loss_is_not_denied():
     decision = decide([expectation("inconclusive")], [], [total("lost_write", 0)])
     assert "No acknowledged record" not in decision.sentence
