@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from chaos.units import CLOCK_RATE
 
-WINDOW = 10
-"""Number of exchanges in a window."""
+WINDOW = 50
+"""Number of exchanges in a window; the drive makes five in a second."""
 
 
 @dataclass(frozen=True)

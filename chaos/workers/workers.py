@@ -22,7 +22,7 @@ from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
-from chaos.workers.clock import ClockComparison
+from chaos.workers.clock import ClockComparison, Offset
 from chaos.workers.connection import SILENCE_S, TIMEOUT_S, Address, Channel, publish, withdraw
 from chaos.workers.delivery import Delivery, Manifest
 from chaos.workers.names import machine_id, worker_name
@@ -33,6 +33,9 @@ ADDRESS = "AFTERSHOCK_FLEET_ADDRESS"
 TIMEOUT = "AFTERSHOCK_FLEET_TIMEOUT_S"
 """An environment variable: seconds to wait for workers that somebody else starts."""
 CLOCK_EVERY_S = 1.0
+EXCHANGES = 5
+"""Number of exchanges for a comparison, so that one that another process delays does not make it uncertain."""
+EXCHANGE_EVERY_S = 0.01
 KNOWN_US = 5_000
 """Uncertainty from which on a clock counts as known before the first client starts."""
 KNOWN_EVERY_S = 0.05
@@ -179,14 +182,11 @@ class Workers:
     def _compare(self, worker: Worker, note: Note, known: threading.Event) -> None:
         clock = ClockComparison()
         while not worker.lost:
-            began_ns = time.monotonic_ns()  # first: a delay between the two is in the round trip
-            asked_us = now_us()
             try:
-                shown_us = int(worker.call("clock", SILENCE_S))
+                best = self._exchange(worker, clock)
             except ClientError:
                 worker.lose(f"it did not answer for {SILENCE_S:g} s")
                 break
-            best = clock.add(asked_us, shown_us, (time.monotonic_ns() - began_ns) // 1000)
             if known.is_set() or best.uncertainty_us <= KNOWN_US:
                 with suppress(AftershockError, OSError, ValueError):  # the observer has ended
                     note(f"worker:{worker.name}", "clock", [best.ahead_us, best.uncertainty_us])
@@ -194,6 +194,16 @@ class Workers:
             if self._ended.wait(CLOCK_EVERY_S if known.is_set() else KNOWN_EVERY_S):
                 break
         known.set()
+
+    def _exchange(self, worker: Worker, clock: ClockComparison) -> Offset:
+        """Ask a worker for its time, several times, and return the best offset. Raises `ClientError`."""
+        for _ in range(EXCHANGES):
+            began_ns = time.monotonic_ns()  # first: a delay between the two is in the round trip
+            asked_us = now_us()
+            shown_us = int(worker.call("clock", SILENCE_S))
+            best = clock.add(asked_us, shown_us, (time.monotonic_ns() - began_ns) // 1000)
+            self._ended.wait(EXCHANGE_EVERY_S)
+        return best
 
     def collect(self) -> tuple[list[Delivery], dict[str, str]]:
         """Return the ledgers that the workers put into the run directory, and why that of another is missing."""
