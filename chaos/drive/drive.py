@@ -85,7 +85,7 @@ class Drive:
             seal(self._run.ledger)
             return {}
         delivered, missing = self._workers.collect()
-        seal(self._run.ledger, delivered, missing)
+        seal(self._run.ledger, delivered, missing, self._workers.store)
         for delivery in delivered:
             delivery.move_logs()
         if not missing:

@@ -194,6 +194,8 @@ TABLES: dict[str, pa.Schema] = {
 SHARES_SINCE = 4
 """The version from which on the tables of share groups exist."""
 SHARE_TABLES = ("acquisitions", "acknowledgements")
+LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
+"""Tables that grow with the load, in addition to the log."""
 
 
 def tables_of(version: int) -> dict[str, pa.Schema]:

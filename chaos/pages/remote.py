@@ -21,17 +21,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import fsspec
-from fsspec.implementations.webhdfs import WebHDFS
-
 from chaos.errors import UsageError
+from chaos.file_systems import advice, open_url, reason_of
 from chaos.history.recording import OFF, VARIABLE
 from chaos.incident.bundle import EXCLUDED
 from chaos.pages.copies import Copies
 from chaos.pages.folder import MAX_DEPTH, Found, Served, checked_parts, is_shown, kind_of, missing, served_type
 from chaos.pages.problem import PageError
 
-TIMEOUT_S = 20.0
 THREADS = 8
 Value = TypeVar("Value")
 
@@ -53,11 +50,9 @@ class RemoteFolder:
         """Raises `UsageError` for a URL that cannot be used."""
         self._url, self._local = url.rstrip("/"), local.absolute() if local else None
         try:
-            self._fs, self._root = fsspec.core.url_to_fs(self._url, use_listings_cache=False)
+            self._fs, self._root = open_url(self._url)
         except Exception as e:  # noqa: BLE001 - each file system has its errors
-            raise UsageError(f"{self.name} cannot be opened: {_reason(e)}; {_advice(url)}") from None
-        if isinstance(self._fs, WebHDFS):  # a name node that does not answer must not hold a thread for ever
-            self._fs.session.request = functools.partial(self._fs.session.request, timeout=TIMEOUT_S)
+            raise UsageError(f"{self.name} cannot be opened: {reason_of(e)}; {advice(url)}") from None
         self._copies = Copies()
         self._runs: set[str] = set()
         """Paths that are known as runs."""
@@ -220,8 +215,8 @@ class RemoteFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError from None
         except Exception as e:  # noqa: BLE001 - each file system has its errors
-            text = f"{self.name} cannot be read: {_reason(e)}"
-            raise PageError(503, "The file system does not answer", f"{text}.", _advice(self._url)) from None
+            text = f"{self.name} cannot be read: {reason_of(e)}"
+            raise PageError(503, "The file system does not answer", f"{text}.", advice(self._url)) from None
 
 
 def _found(path: str, entries: list[Entry], changed_ns: int) -> Found | None:
@@ -246,14 +241,3 @@ def _ns(time_: Any) -> int:
     if isinstance(time_, int | float):
         return int(time_ * (1e6 if time_ > 1e11 else 1e9))
     return 0
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
-
-
-def _advice(url: str) -> str:
-    if url.startswith("hdfs:"):
-        needs = "hdfs:// needs libhdfs (ARROW_LIBHDFS_DIR) and Hadoop's CLASSPATH"
-        return f"{needs}; webhdfs://namenode:9870/... needs neither."
-    return "Check that it is up, and its settings in fsspec's configuration."

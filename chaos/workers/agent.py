@@ -28,6 +28,7 @@ from chaos.clients.protocol import (
     ShareConsumerSpec,
 )
 from chaos.errors import AftershockError, ClientError
+from chaos.ledger.store import LedgerStore
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import now_us
@@ -203,9 +204,17 @@ class Agent:
         """Return what the rows of a client say; what: a method of `WrittenRows`."""
         return getattr(self._host.written, what)(*arguments)
 
-    def do_deliver(self) -> dict[str, Any]:
-        """Seal the ledger, put it into the run directory, and return the manifest. All clients have ended."""
-        return delivery.put(self._work, self._run, self._name).model_dump()
+    def do_check_store(self, url: str) -> None:
+        """Raise `RunDirError` if this worker cannot write to the store of the run."""
+        LedgerStore(url).check()
+
+    def do_deliver(self, store: str) -> dict[str, Any]:
+        """Seal the ledger, put it into the run directory and the store, and return the manifest.
+
+        All clients have ended. store: a URL, empty if the run has none.
+        """
+        place = LedgerStore(store) if store else None
+        return delivery.put(self._work, self._run, self._name, place).model_dump()
 
     def do_forget(self) -> None:
         """The drive has the ledger: it need not stay here."""

@@ -1,5 +1,6 @@
-"""The way of a worker's ledger and logs into the run directory: sealed and put by the worker, checked and added by the
-drive.
+"""The way of a worker's ledger and logs to the run: sealed and put by the worker, checked and added by the drive.
+
+The large tables go into the `LedgerStore` of the run if it has one, all else into the run directory.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import TABLES
-from chaos.ledger.seal import Seal, SealedTable, part_name, seal
+from chaos.ledger.schemas import LARGE, TABLES
+from chaos.ledger.seal import Seal, SealedTable, part_name, seal, stored_name
+from chaos.ledger.store import LedgerStore
 from chaos.run.directory import Run
 from chaos.workers.connection import folder
 
@@ -30,16 +32,16 @@ class Part(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a worker put into the run directory. parts: by table, in order."""
+    """What a worker put into the run directory and the store. parts: by table, in order."""
 
     seal: Seal
     parts: dict[str, list[Part]]
 
 
-def put(work: Run, run: Run, worker: str) -> Manifest:
-    """Seal the ledger of a worker, and copy it with the logs to `workers/<worker>` of the run. Raises `OSError`.
+def put(work: Run, run: Run, worker: str, store: LedgerStore | None) -> Manifest:
+    """Seal the ledger of a worker, and copy it with the logs to `workers/<worker>` of the run and of its store.
 
-    The folder has its name once everything is in it.
+    The folder in the run has its name once everything is in it. Raises `OSError`, or `RunDirError` for the store.
     """
     sealed = seal(work.ledger)
     target, half = folder(run) / worker, folder(run) / f".{worker}.half"
@@ -47,9 +49,14 @@ def put(work: Run, run: Run, worker: str) -> Manifest:
     parts: dict[str, list[Part]] = {}
     for table, found in sealed.tables.items():
         (half / table).mkdir(parents=True)
+        sources = [work.ledger / f"{table}.parquet" / part_name(i) for i in range(len(found.parts))]
+        if store and table in LARGE:
+            digests = [store.put(path, _put_name(worker, table, i)) for i, path in enumerate(sources)]
+        else:
+            digests = [_copy(path, half / table / path.name) for path in sources]
         parts[table] = [
-            _copy(work.ledger / f"{table}.parquet" / part_name(i), half / table / part_name(i), rows)
-            for i, rows in enumerate(found.parts)
+            Part(rows=rows, bytes=path.stat().st_size, sha256=digest)
+            for rows, path, digest in zip(found.parts, sources, digests, strict=True)
         ]
     (half / "logs").mkdir()
     for log in work.logs.iterdir():
@@ -58,34 +65,42 @@ def put(work: Run, run: Run, worker: str) -> Manifest:
     return Manifest(seal=sealed, parts=parts)
 
 
-def _copy(source: Path, target: Path, rows: int) -> Part:
-    """Copy a file to the disk, and return it as it was read."""
-    digest, size = hashlib.sha256(), 0
+def _put_name(worker: str, table: str, index: int) -> str:
+    """Return the name of a part in the store, until the drive adds it to the ledger."""
+    return f"workers/{worker}/{table}/{part_name(index)}"
+
+
+def _copy(source: Path, target: Path) -> str:
+    """Copy a file to the disk, and return the SHA-256 of what was read."""
+    digest = hashlib.sha256()
     with source.open("rb") as read, target.open("xb") as written:
         for chunk in iter(partial(read.read, CHUNK), b""):
             digest.update(chunk)
-            size += len(chunk)
             written.write(chunk)
         written.flush()
         os.fsync(written.fileno())
-    return Part(rows=rows, bytes=size, sha256=digest.hexdigest())
+    return digest.hexdigest()
 
 
 class Delivery:
-    """The sealed ledger that a worker put into the run directory.
+    """The sealed ledger that a worker put into the run directory and the store.
 
-    Its constructor compares it with the manifest. Raises `RunDirError` if a part is missing or different.
+    Its constructor compares it with the manifest: of parts in the store the size, because the worker has read them back
+    already. Raises `RunDirError` if a part is missing or different.
     """
 
-    def __init__(self, run: Run, worker: str, manifest: Manifest) -> None:
-        self.worker, self._run, self._manifest = worker, run, manifest
+    def __init__(self, run: Run, worker: str, manifest: Manifest, store: LedgerStore | None) -> None:
+        self.worker, self._run, self._manifest, self._store = worker, run, manifest, store
         self._folder = folder(run) / worker
         for table in TABLES:
             sealed, parts = manifest.seal.tables.get(table), manifest.parts.get(table, [])
             if sealed is None or [part.rows for part in parts] != sealed.parts:
                 raise RunDirError(f"the manifest of {worker} does not list the parts of table {table}")
             for i, part in enumerate(parts):
-                self._check(self._folder / table / part_name(i), part)
+                if store and table in LARGE:
+                    self._check_stored(store, _put_name(worker, table, i), part)
+                else:
+                    self._check(self._folder / table / part_name(i), part)
 
     def _check(self, path: Path, part: Part) -> None:
         try:
@@ -97,19 +112,29 @@ class Delivery:
             size = f"{path.stat().st_size:,} of {part.bytes:,} bytes"
             raise RunDirError(f"{path} is not the file that {self.worker} put there: it has {size}")
 
+    def _check_stored(self, store: LedgerStore, name: str, part: Part) -> None:
+        if (size := store.size(name)) != part.bytes:
+            has = f"it has {size:,} of {part.bytes:,} bytes"
+            raise RunDirError(f"{store.url}/{name} is not the file that {self.worker} put there: {has}")
+
     def add_to(self, tables: dict[str, SealedTable], folders: dict[str, Path]) -> None:
         """Move the parts behind those of a ledger. folders: that of each of its tables."""
         for table, own in self._manifest.seal.tables.items():
             sealed = tables[table]
             for i, rows in enumerate(own.parts):
-                (self._folder / table / part_name(i)).rename(folders[table] / part_name(len(sealed.parts)))
+                if self._store and table in LARGE:
+                    self._store.move(_put_name(self.worker, table, i), stored_name(table, len(sealed.parts)))
+                else:
+                    (self._folder / table / part_name(i)).rename(folders[table] / part_name(len(sealed.parts)))
                 sealed.parts.append(rows)
             sealed.rows += own.rows
             sealed.files += own.files
             sealed.torn += own.torn
 
     def move_logs(self) -> None:
-        """Move the logs of the clients to those of the run, and remove the folder of the worker."""
+        """Move the logs of the clients to those of the run, and remove the folders of the worker."""
         for log in (self._folder / "logs").iterdir():
             log.rename(self._run.logs / log.name)
         shutil.rmtree(self._folder)
+        if self._store:
+            self._store.remove(f"workers/{self.worker}")

@@ -16,6 +16,7 @@ from multiprocessing.connection import Listener
 
 from chaos.clients.specs import process_mates
 from chaos.errors import AftershockError, ClientError, WaitTimeout
+from chaos.ledger import store
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned, spawn, wait_gone
 from chaos.run.directory import Run
@@ -50,6 +51,7 @@ Note = Callable[[str, str, object], None]
 class Workers:
     """The workers of a run. Entering waits for all of them; leaving ends them. Raises `ClientError`.
 
+    store: where the large tables of the ledger go; None: into the run directory.
     start: whether this process starts them, on this machine; else the tasks of the DAG do.
     """
 
@@ -62,6 +64,7 @@ class Workers:
         self._ended = threading.Event()
         self._spawned: list[Spawned] = []
         self._placed = dict(place(scenario, self._count))
+        self.store = store.configured(run.run_id)
 
     def __enter__(self) -> Workers:
         try:
@@ -76,6 +79,7 @@ class Workers:
             if self._start:
                 self._spawn()
             self._wait()
+            self._check_store()
         except BaseException:
             self.__exit__()
             raise
@@ -142,6 +146,17 @@ class Workers:
                     "(driver: attached), or put all workers on this machine"
                 )
 
+    def _check_store(self) -> None:
+        """Raise `ClientError` if the drive or a worker cannot write to the store of the run."""
+        if self.store is None:
+            return
+        self.store.check()
+        for worker in self.all:
+            try:
+                worker.call("check_store", LONG_CALL_S, url=self.store.url)
+            except ClientError as e:
+                raise ClientError(f"{worker.describe()} cannot put its ledger there: {e}") from None
+
     @property
     def all(self) -> list[Worker]:
         """All workers, in the order of their numbers."""
@@ -206,13 +221,14 @@ class Workers:
         return best
 
     def collect(self) -> tuple[list[Delivery], dict[str, str]]:
-        """Return the ledgers that the workers put into the run directory, and why that of another is missing."""
+        """Return the ledgers that the workers put into the run, and why that of another is missing."""
         found: list[Delivery] = []
         missing: dict[str, str] = {}
 
         def fetch(worker: Worker) -> Delivery:
-            manifest = Manifest.model_validate(worker.call("deliver", LONG_CALL_S))
-            return Delivery(self._run, worker.name, manifest)
+            url = self.store.url if self.store else ""
+            manifest = Manifest.model_validate(worker.call("deliver", LONG_CALL_S, store=url))
+            return Delivery(self._run, worker.name, manifest, self.store)
 
         with ThreadPoolExecutor(self._count) as pool:
             for worker, future in [(w, pool.submit(fetch, w)) for w in self.all]:

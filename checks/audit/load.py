@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from chaos.errors import RunDirError
 from chaos.ledger.schemas import (
     COMMIT_LOG,
     COMMIT_LOG_RANGE,
+    LARGE,
     LOG,
     LOG_RANGE,
     SCHEMA_VERSION,
@@ -21,10 +23,11 @@ from chaos.ledger.schemas import (
     with_columns,
 )
 from chaos.ledger.seal import Seal, SealedTable, read_seal
+from chaos.ledger.store import LedgerStore
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
 from checks.audit.engine.parts import check_schema, first_line
-from checks.spark.remote import LARGE, Mirror
+from checks.spark.remote import Mirror
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,24 @@ class Ledger:
 def load(run: Run) -> Ledger:
     """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit."""
     seal = read_seal(run.ledger)
+    remote = _remote(run, seal)
     small, rows, files = {}, {}, {}
     known = tables_of(seal.schema_version)
     for name, schema in TABLES.items():
-        parts, rows[name] = _table(name, run, schema, seal) if name in known else ([], 0)
+        where = remote if name in LARGE else None
+        parts, rows[name] = _table(name, run, schema, seal, where) if name in known else ([], 0)
         if name in LARGE:
             files[name] = parts
         else:
             small[name] = _read(parts, schema)
-    rows["log"], files["log"] = _log(run)
+    rows["log"], files["log"] = _log(run, remote)
     path = run.ledger / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([str(path)], LOG_RANGE)
     small["commit_log_range"] = _commit_log(run, "commit_log_range", COMMIT_LOG_RANGE)
     commit_log = _commit_log(run, "commit_log", COMMIT_LOG)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
-    return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None, seal.schema_version, commit_log)
+    return Ledger(small, files, rows, torn, seal if remote else None, seal.schema_version, commit_log)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
@@ -82,22 +87,37 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")
 
 
-def _table(table: str, run: Run, schema: pa.Schema, seal: Seal) -> tuple[list[str], int]:
-    """Return the parts of a table and its rows, compared with the seal. Executors open the large parts of a mirror."""
-    folder, mirror = run.ledger / f"{table}.parquet", run if isinstance(run, Mirror) and table in LARGE else None
-    where = f"{mirror.uri}/ledger/{table}.parquet" if mirror else str(folder)
-    if not mirror and not folder.is_dir():
+@dataclass(frozen=True)
+class _Remote:
+    """Large tables and log on another file system. url: of the run there; parts: URLs of the files in a folder."""
+
+    url: str
+    parts: Callable[[str], list[str]]
+
+
+def _remote(run: Run, seal: Seal) -> _Remote | None:
+    """Return where the executors read the large tables; None: on the disk of this machine."""
+    if seal.store:
+        return _Remote(seal.store, LedgerStore(seal.store).parts)
+    return _Remote(run.uri, run.parts) if isinstance(run, Mirror) else None
+
+
+def _table(table: str, run: Run, schema: pa.Schema, seal: Seal, remote: _Remote | None) -> tuple[list[str], int]:
+    """Return the parts of a table and its rows, compared with the seal. Executors open the parts of a remote table."""
+    folder = run.ledger / f"{table}.parquet"
+    where = f"{remote.url}/ledger/{table}.parquet" if remote else str(folder)
+    if not remote and not folder.is_dir():
         raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
     if table not in seal.tables:
         raise RunDirError(f"{where}: seal.json does not list table {table}, so the table may be incomplete")
     sealed = seal.tables[table]
-    paths = mirror.parts(f"ledger/{table}.parquet") if mirror else _files(folder)
-    counts = [] if mirror else [(path, _check_file(table, Path(path), schema)) for path in paths]
+    paths = remote.parts(f"ledger/{table}.parquet") if remote else _files(folder)
+    counts = [] if remote else [(path, _check_file(table, Path(path), schema)) for path in paths]
     if sealed.parts and len(paths) != len(sealed.parts):
         raise RunDirError(
             f"{where} has {len(paths)} parts, seal.json says {len(sealed.parts)}: table {table} is not what was sealed"
         )
-    if not mirror:
+    if not remote:
         _compare(table, where, counts, sealed)
     return paths, sealed.rows
 
@@ -135,13 +155,13 @@ def _commit_log(run: Run, table: str, schema: pa.Schema) -> pa.Table:
     return _read([str(path)], schema)
 
 
-def _log(run: Run) -> tuple[int, list[str]]:
+def _log(run: Run, remote: _Remote | None) -> tuple[int, list[str]]:
     """Return the rows (0 until `settle` counts them) and the parts of the log."""
     folder = run.ledger / "log"
     if not folder.is_dir():
         raise RunDirError(f"{folder} is missing: the log was never read back; run `readback` while the cluster is up")
-    if isinstance(run, Mirror):
-        return 0, run.parts("ledger/log")
+    if remote:
+        return 0, remote.parts("ledger/log")
     paths = _files(folder)
     return sum(_check_file("log", Path(path), LOG) for path in paths), paths
 

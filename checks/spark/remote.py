@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import SHARE_TABLES, TABLES
+from chaos.ledger.schemas import LARGE, TABLES
 from chaos.run.directory import Run
 
-LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
-"""Tables of the ledger that grow with the load, in addition to the log."""
 INPUTS = (
     *("scenario.yaml", "resolved.json", "cluster.json", "events.jsonl"),
     *("ledger/seal.json", "ledger/log_range.parquet"),

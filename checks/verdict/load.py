@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chaos.errors import AftershockError
+from chaos.ledger.seal import read_seal
+from chaos.ledger.store import LedgerStore
 from chaos.run.directory import Run
 from chaos.run.result import Counts, EntryKind, EntryUsage, Load
 from chaos.scenario.clients import Entry, Processor, Producer
@@ -17,10 +20,10 @@ from checks.evidence import json_object, ledger_rows
 def measure_load(run: Run, resolved: Resolved, counts: Counts) -> Load:
     """Return the load of a run. Ledgers without rows `usage`, as of earlier versions, give no entries."""
     return Load(
-        acked_per_s=_rate(counts.acked, _span_us(run.ledger / "sends.parquet", "completed_us")),
+        acked_per_s=_rate(counts.acked, _span_us(run, "sends", "completed_us")),
         delivered_per_s=_rate(
             sum(reader.delivered for reader in counts.readers),
-            _span_us(run.ledger / "deliveries.parquet", "processed_us"),
+            _span_us(run, "deliveries", "processed_us"),
         ),
         entries=_entries(run, resolved),
     )
@@ -30,19 +33,30 @@ def _rate(records: int, span_us: int) -> float | None:
     return records / span_us * 1e6 if span_us > 0 else None
 
 
-def _span_us(table: Path, column: str) -> int:
+def _span_us(run: Run, table: str, column: str) -> int:
     """Return the time from the first to the last row of a sealed table, from the footers of its parts; 0 if unknown."""
     bounds: list[int] = []
     try:
-        for part in table.glob("*.parquet"):
-            groups = pq.read_metadata(part)
+        for groups in _footers(run, table):
             place = groups.schema.names.index(column)
             for i in range(groups.num_row_groups):
                 if (found := groups.row_group(i).column(place).statistics) and found.has_min_max:
                     bounds += [found.min, found.max]
-    except (pa.ArrowException, OSError, ValueError):
+    except (AftershockError, pa.ArrowException, OSError, ValueError):
         return 0
     return max(bounds) - min(bounds) if bounds else 0
+
+
+def _footers(run: Run, table: str) -> Iterator[pq.FileMetaData]:
+    """Yield the footer of each part of a sealed table, wherever it is."""
+    seal = read_seal(run.ledger)
+    if not seal.store:
+        yield from map(pq.read_metadata, (run.ledger / f"{table}.parquet").glob("*.parquet"))
+        return
+    store = LedgerStore(seal.store)
+    for name in store.names(f"ledger/{table}.parquet"):
+        with store.opened(name) as file:
+            yield pq.read_metadata(file)
 
 
 def _entries(run: Run, resolved: Resolved) -> list[EntryUsage]:
