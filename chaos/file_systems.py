@@ -23,7 +23,12 @@ def open_url(url: str) -> tuple[Any, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of an error of a file system."""
+    """Return the first line of an error of a file system, or of the one in the network that caused it."""
+    inner: BaseException | None = error if isinstance(error, OSError) else None
+    while inner is not None:
+        if isinstance(inner, ConnectionError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__context__
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
 
 

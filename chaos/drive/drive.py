@@ -85,7 +85,8 @@ class Drive:
             seal(self._run.ledger)
             return {}
         delivered, missing = self._workers.collect()
-        seal(self._run.ledger, delivered, missing, self._workers.store)
+        store = self._workers.store if delivered else None  # nothing is there, and perhaps it does not answer
+        seal(self._run.ledger, delivered, missing, store)
         for delivery in delivered:
             delivery.move_logs()
         if not missing:

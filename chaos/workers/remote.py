@@ -136,7 +136,8 @@ class Worker:
         self.host, self.machine, self.pid = str(hello["host"]), str(hello["machine"]), int(hello["pid"])
         self.lost = ""
         self._channel = channel
-        self._rows = RemoteRows(self, Path(hello["ledger"]))
+        self.ledger = Path(hello["ledger"])
+        self._rows = RemoteRows(self, self.ledger)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Frame]] = {}

@@ -235,7 +235,7 @@ class Workers:
                 try:
                     found.append(future.result())
                 except (AftershockError, ValueError) as e:
-                    missing[worker.name] = str(e)
+                    missing[worker.name] = f"{e} (what it wrote stays in {worker.ledger} on {worker.host})"
         return found, missing
 
     def forget(self) -> None:
