@@ -31,6 +31,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_fleet_machines.py": (
         "system/test_fleet.py::test_clients_on_two_workers_pass_and_every_record_is_in_the_ledger"
     ),
+    "system/test_fleet_store.py": (
+        "system/test_fleet.py::test_the_large_tables_of_workers_go_to_a_folder_by_url_and_are_audited_there"
+    ),
     "system/test_celery_fleet.py": (
         "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
     ),

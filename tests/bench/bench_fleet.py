@@ -38,7 +38,7 @@ cluster: {brokers: 1}
 topics: [{name: orders, partitions: 4, replication_factor: 1}]
 producers: [{name: shop, topic: orders, count: 2, records: RECORDS}]
 consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders],
-             config: {auto.offset.reset: earliest}}]
+             config: {auto.offset.reset: earliest, session.timeout.ms: 6000}}]
 faults: [{name: crash, kind: consumer.crash, target: {member: billing/2}, when: {acked: 50000},
           heal: {when: {after: crash.proven + 1s}}}]
 limits: {drive: 40m, drain: 40m}

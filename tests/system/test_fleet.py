@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from chaos.ledger.schemas import LARGE
+from chaos.ledger.store import VARIABLE
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
 from chaos.run.events import read_events
@@ -56,6 +60,32 @@ def test_clients_on_two_workers_pass_and_every_record_is_in_the_ledger(tmp_path)
     assert all(abs(ahead_us) <= uncertainty_us for ahead_us, uncertainty_us in clocks.values()) and len(clocks) == 2
     assert (run.logs / "billing-2.log").exists() and not list((run.path / "workers").iterdir())
     assert left_running(tmp_path / "runs") == []
+
+
+def test_the_large_tables_of_workers_go_to_a_folder_by_url_and_are_audited_there(tmp_path):
+    url = f"file://{tmp_path}/ledgers"
+    ended = chaos(
+        *("run", scenario(tmp_path, 2000), "--runs-dir", tmp_path / "runs", "--json"), env={**os.environ, VARIABLE: url}
+    )
+    assert (ended.code, ended.result["verdict"]) == (0, "pass"), ended.result["sentence"]
+    assert ended.result["counts"]["sent"] == 4000
+    assert ended.result["load"]["acked_per_s"] > 0 and ended.result["load"]["delivered_per_s"] > 0
+    run = Run.open(Path(ended.result["run_dir"]))
+    assert {path.stem for path in run.ledger.glob("*.parquet")}.isdisjoint(LARGE)
+    assert not list((run.ledger / "log").iterdir())
+    there = tmp_path / "ledgers" / run.path.name
+    assert {path.stem for path in (there / "ledger").iterdir()} == {*LARGE, "log"}
+    assert not (there / "workers").exists() or not list((there / "workers").iterdir())
+
+    sends = sorted((there / "ledger" / "sends.parquet").iterdir())
+    shutil.copy(sends[0], sends[1])  # that of the drive, which has no rows
+    again = chaos("audit", run.path, "--json")
+    assert (again.code, again.result["verdict"]) == (3, "inconclusive")
+    assert "part-00001.parquet has 0 rows" in again.result["sentence"]
+    sends[1].unlink()
+    again = chaos("audit", run.path, "--json")
+    assert (again.code, again.result["verdict"]) == (3, "inconclusive")
+    assert f"{url}/{run.path.name}/ledger/sends.parquet has 2 parts" in again.result["sentence"]
 
 
 def test_a_killed_worker_makes_the_run_inconclusive_by_name(tmp_path):

@@ -16,6 +16,7 @@ from chaos.clients.protocol import ProducerSpec
 from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, ScenarioError
 from chaos.ledger.seal import read_seal, seal
+from chaos.ledger.store import VARIABLE
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
 from chaos.run.events import now_us
@@ -88,7 +89,11 @@ def test_what_workers_cannot_do_is_refused(old: str, new: str, said: str) -> Non
         parse(TEXT.replace(old, new), "test")
 
 
-def test_clients_run_on_their_workers_and_their_ledgers_become_one(run: Run, scenario: Scenario) -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_clients_run_on_their_workers_and_their_ledgers_become_one(
+    run: Run, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"file://{tmp_path}/there" if stored else "")
     with Workers(run, scenario, start=True) as workers:
         assert (run.path / "workers" / "secret").stat().st_mode & 0o777 == 0o600
         states = [producer(run, workers, client) for client in ("shop/1", "shop/2")]
@@ -106,12 +111,15 @@ def test_clients_run_on_their_workers_and_their_ledgers_become_one(run: Run, sce
         assert states[0].meter.total and states[0].meter.total.peak_rss_bytes > 0
         delivered, missing = workers.collect()
         assert missing == {}
-        seal(run.ledger, delivered, missing)
+        seal(run.ledger, delivered, missing, workers.store)
         for delivery in delivered:
             delivery.move_logs()
         workers.forget()
         work = [worker.written.ledger for worker in workers.all]
     assert read_seal(run.ledger).tables["lifecycle"].rows == 3
+    sends = (tmp_path / "there" / "run" if stored else run.path) / "ledger" / "sends.parquet"
+    assert len(list(sends.iterdir())) == 3 and [*tmp_path.rglob("sends.parquet")] == [sends]
+    assert not (tmp_path / "there" / "run" / "workers").exists() or not any((tmp_path / "there").rglob("worker-*"))
     assert {path.name for path in run.logs.glob("shop-*.log")} == {"shop-1.log", "shop-2.log"}
     assert not any(folder.exists() for folder in work)
     assert not (run.path / "workers" / "secret").exists() and running(run) == []
@@ -136,23 +144,27 @@ def test_a_worker_that_is_killed_is_named_and_its_clients_crashed(
     assert running(run) == []
 
 
+@pytest.mark.parametrize("stored", [False, True])
 def test_a_part_that_is_not_the_one_that_was_put_is_missing(
-    run: Run, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    run: Run, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
+    monkeypatch.setenv(VARIABLE, f"file://{tmp_path}/there" if stored else "")
+    folder = tmp_path / "there" / "run" if stored else run.path
     with Workers(run, scenario, start=True) as workers:
         call = workers.all[0].call
 
         def damaging(name: str, *arguments: float, **named: object) -> object:
             answer = call(name, *arguments, **named)
             if name == "deliver":
-                part = run.path / "workers" / "worker-1" / "sends" / "part-00000.parquet"
-                part.write_bytes(part.read_bytes()[:-1] + b"?")
+                part = folder / "workers" / "worker-1" / "sends" / "part-00000.parquet"
+                part.write_bytes(part.read_bytes()[:-1] + (b"" if stored else b"?"))
             return answer
 
         monkeypatch.setattr(workers.all[0], "call", damaging)
         delivered, missing = workers.collect()
         assert [d.worker for d in delivered] == ["worker-2"]
         assert "part-00000.parquet is not the file that worker-1 put there" in missing["worker-1"]
+        assert f"stays in {workers.all[0].ledger} on " in missing["worker-1"]
 
 
 def test_only_who_knows_the_secret_is_let_in(run: Run, scenario: Scenario) -> None:
