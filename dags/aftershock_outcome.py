@@ -23,6 +23,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -60,6 +61,20 @@ def runs_of(run_dir: str) -> list[Any]:
 
     sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
     return sides or [Run(Path(run_dir))]
+
+
+def report_broken_off(runs: list[Any]) -> None:
+    """Write a result and a report of each run that began and has none. A failure is one line in the log of the task."""
+    from chaos.errors import AftershockError
+    from chaos.history.entries import unjudged_entry
+    from checks import pipeline
+
+    for run in runs:
+        try:
+            if not run.result.exists() and unjudged_entry(run):
+                pipeline.report(run)
+        except AftershockError as e:
+            print(f"{run.run_id} has no report: {e}")  # noqa: T201
 
 
 def summary(run_dir: str | None) -> dict[str, Any]:
@@ -187,15 +202,28 @@ def _masked(text: str) -> str:
 
 @contextmanager
 def task_failure() -> Iterator[None]:
-    """Fail the task with the message of an `AftershockError`, without a retry."""
+    """Fail the task with the message of an `AftershockError`, which names params, without a retry."""
     from chaos.errors import AftershockError
 
     try:
         yield
     except AftershockError as e:
-        raise AirflowFailException(str(e)) from None
+        raise AirflowFailException(with_params(str(e))) from None
+
+
+_OTHER_NAMES = {"set": "overrides"}
+_OPTIONS = re.compile(
+    r"(?<![\w-])--(set|kafka|driver|bootstrap|i-own-this-cluster|seed|runs-dir|client|budget|against|resume|anomaly)(?![\w-])"
+)
+
+
+def with_params(message: str) -> str:
+    """Return a message with options of the command line as params of a DAG; a message with a command is unchanged."""
+    if "python -m chaos" in message:
+        return message
+    return _OPTIONS.sub(lambda o: f"the param {_OTHER_NAMES.get(o[1], o[1].replace('-', '_'))}", message)
 
 
 def default_runs_dir(project: Path) -> str:
-    """Return the folder for run directories without a param for it."""
-    return os.environ.get("AFTERSHOCK_RUNS") or str(project / "runs")
+    """Return the absolute path of the folder for run directories without a param for it."""
+    return str(Path(os.environ.get("AFTERSHOCK_RUNS") or project / "runs").absolute())

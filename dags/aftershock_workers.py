@@ -26,6 +26,9 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from chaos.run.directory import Run
+from chaos.run.events import read_events
+
 VARIABLE = "AFTERSHOCK_QUEUE"
 FLEET_VARIABLE = "AFTERSHOCK_FLEET_QUEUE"
 FOLDER = "AFTERSHOCK_RUNS"
@@ -141,4 +144,13 @@ def check_directory(run_dir: str) -> None:
         raise AirflowFailException(
             f"{socket.gethostname()} has no {run_dir}; set {VARIABLE} to a queue that the workers of one machine "
             "consume, or put the folder of the runs (AFTERSHOCK_RUNS) where all workers find it"
+        )
+
+
+def check_not_driven(run: Run) -> None:
+    """Raise `AirflowFailException` if a drive of this run began before: a second one would write over its ledger."""
+    if any(event.get("kind") == "stage" and event.get("stage") == "drive" for event in read_events(run)):
+        raise AirflowFailException(
+            f"{run.path} was driven before, and a second drive would write over what the first recorded; start a new "
+            "run of the DAG"
         )

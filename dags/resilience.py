@@ -11,13 +11,15 @@ There is a DAG for each shipped scenario and for each scenario in the folder AFT
 shipped ones of the same name. A scenario with a `schedule:` follows it, one run at a time; runs that were missed while
 Airflow was down are not made up for. The DAG of an invalid scenario has one task, which fails with the reason.
 
-`publish` always runs: it adds the run to the history and updates the assets, see `aftershock_outcome`. The limit of
-clusters at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
+`publish` always runs: it adds the run to the history and updates the assets, see `aftershock_outcome`. It also writes
+the report after a `deploy` that failed, because Airflow then starts no task before the teardown. The limit of clusters
+at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
 
 `drive` runs clients and faults, because `airflow dags test` runs tasks one after another. If the scenario or the param
 `workers` asks for workers, mapped tasks `clients` run the clients beside it, see `aftershock_clients`. `drive` is never
-retried: a second try would hide the result of the first. `verdict` is a leaf and fails unless the verdict is a pass, so
-that only proven runs succeed. XCom carries only the path of the run directory, and the numbers of the workers.
+retried: a second try would hide the result of the first. A run whose drive failed is judged as by the command line, and
+has a report in any case. `verdict` is a leaf, fails unless the verdict is a pass, and does not start if `drive` failed,
+so that only proven runs succeed. XCom carries only the path of the run directory, and the numbers of the workers.
 
 The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
 local[*] if that connection does not exist. Do not install Airflow's Spark provider: the files of
@@ -50,6 +52,7 @@ from aftershock_outcome import (  # noqa: E402
     asset,
     default_runs_dir,
     handed_on,
+    report_broken_off,
     runs_of,
     summary,
     task_failure,
@@ -58,6 +61,7 @@ from aftershock_slots import POOL, slot_task, take_slot  # noqa: E402
 from aftershock_workers import (  # noqa: E402
     check_directory,
     check_executor,
+    check_not_driven,
     check_worker,
     in_one_process,
     needs,
@@ -137,16 +141,18 @@ def drive(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     from chaos.drive import stages
 
     check_worker(run_dir, ti)
-    existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(run_dir))
+    check_not_driven(run)
+    existing_cluster(params["kafka_conn_id"])
     stages.drive(run, EventLog(run), starts_workers=in_one_process())
 
 
-@task(**POOL)
-def audit(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
-    """Read the log back from the healed cluster, then find every anomaly with Spark."""
+@task(**POOL, trigger_rule="one_done")
+def audit(first: str, params: dict[str, Any], ti: Any = None) -> None:
+    """Read the log back, then find every anomaly with Spark, unless `drive` did not start. first: as of `report`."""
     from checks import pipeline
 
+    run_dir = str(handed_on(ti, first))
     check_worker(run_dir, ti)
     existing_cluster(params["kafka_conn_id"])
     run, master = Run.open(Path(run_dir)), spark_master(params["spark_conn_id"])
@@ -163,11 +169,12 @@ def validate(run_dir: str) -> None:
     pipeline.validate(Run.open(Path(run_dir)))
 
 
-@task
-def report(run_dir: str) -> None:
-    """Write report.html, junit.xml and result.json."""
+@task(trigger_rule="all_done")
+def report(first: str, ti: Any = None) -> None:
+    """Write report.html, junit.xml and result.json, whatever failed. first: the task that made the run directory."""
     from checks import pipeline
 
+    run_dir = str(handed_on(ti, first))
     check_directory(run_dir)
     pipeline.report(Run.open(Path(run_dir)))
 
@@ -178,7 +185,8 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
     from chaos.history.recording import record
 
     if run_dir := handed_on(ti, first):
-        record(runs_of(run_dir), Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
+        report_broken_off(runs := runs_of(run_dir))
+        record(runs, Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
         Notifier(scenario, first, RUNS).notify_worse(get_current_context())
     yield Metadata(asset(scenario, "verdict"), summary(run_dir))
 
@@ -219,13 +227,15 @@ def invalid(reason: str) -> None:
     raise AirflowFailException(reason)
 
 
-def judged(run_dir: Any, workers: Any) -> tuple[Any, Any]:
-    """Add the tasks of a deployed run; return the last one that judges, and the one that ends the cluster."""
+def judged(run_dir: Any, workers: Any) -> tuple[Any, Any, Any]:
+    """Add the tasks of a deployed run; return `drive`, the last one that judges, and the one that ends the cluster."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
-    done = report(run_dir)
+    # neither `audit` nor `report` depends on `deploy`: Airflow allows no other trigger rule below a setup
+    first = run_dir.operator.task_id
+    driven, done = drive(run_dir), report(first)
     clients.partial(run_dir=run_dir).expand(number=workers)
-    [run_dir, workers] >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
-    return done, end
+    [run_dir, workers] >> driven >> audit(first) >> validate(run_dir) >> done
+    return driven, done, end
 
 
 def build(name: str, source: str, scenario: Scenario) -> DAG:
@@ -258,25 +268,27 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         passes = {"outlets": [asset(name, "pass")]}  # updated when the task succeeds, which is a pass
         if not sides:
             run_dir = deploy(source)
-            done, end = judged(run_dir, fleet(source, ""))
+            driven, done, end = judged(run_dir, fleet(source, ""))
             # both are leaves: the failure of a task above a teardown would not count
             passed = verdict.override(**passes)(run_dir)
             done >> [passed, end]
+            driven >> passed
             done >> published >> passed
             return dag
         whole = prepare(source)
-        before: Any = whole
+        before, drives = whole, []
         for side in sides:
             with TaskGroup(side):
                 run_dir = deploy_side(whole, side)
-                done, end = judged(run_dir, fleet(source, side))
+                driven, done, end = judged(run_dir, fleet(source, side))
                 done >> end
+            drives.append(driven)
             before >> run_dir
             before = done  # the next variant starts while this cluster ends: it uses free ports only
         both = compare(whole)
         end = verdict_of_sides.override(**passes)(whole)
         before >> both >> [published, end]
-        published >> end
+        [published, *drives] >> end
     return dag
 
 

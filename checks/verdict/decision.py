@@ -112,9 +112,9 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
 def _problems(run: Run, events: list[Event], expectations: list[Expectation]) -> list[str]:
     """Return the failed stages. Stages of the drive are included only without expectations, which cover them."""
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
-    broken = stages_broken_off(events, stages).items()
-    problems = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
-    if not (run.ledger / SEAL).is_file():
+    broken = stages_broken_off(events, stages)
+    problems = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken.items()]
+    if "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
     return problems
 

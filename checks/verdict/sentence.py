@@ -41,7 +41,8 @@ def sentence(
     if verdict == "inconclusive":
         others = len(reasons) - 1
         more = f" (and {others} more reason{'s' if others > 1 else ''})" if others > 0 else ""
-        parts.append(f"No verdict: {reasons[0] if reasons else 'nothing was validated'}{more}.")
+        reason = " ".join(reasons[0].split()) if reasons else "nothing was validated"  # it may have several lines
+        parts.append(f"No verdict: {reason}{more}.")
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
     if ("lost_write", "") in passed and sums.get(("lost_write", ""), 0) == 0:
         parts.append(PHRASES["lost_write", ""].describe(0) + ".")

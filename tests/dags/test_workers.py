@@ -94,3 +94,32 @@ def test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods(tmp
     assert refusal(tmp_path, AIRFLOW__CORE__EXECUTOR="LocalExecutor,CeleryExecutor") == ""
     pods = refusal(tmp_path, AIRFLOW__CORE__EXECUTOR="KubernetesExecutor,LocalExecutor", AFTERSHOCK_QUEUE="aftershock")
     assert "KubernetesExecutor runs each task in a pod that ends with the task" in pods
+
+
+DRIVE_AGAIN = """
+import json, sys
+from pathlib import Path
+import aftershock_workers as workers
+from airflow.sdk.exceptions import AirflowFailException
+from chaos.run.directory import Run
+from chaos.run.events import EventLog
+
+run = Run(Path(sys.argv[1]))
+EventLog(run).note("deployed")
+workers.check_not_driven(run)
+try:
+    with EventLog(run).stage("drive"):
+        raise KeyError("broken off")
+except KeyError:
+    pass
+try:
+    workers.check_not_driven(run)
+    print(json.dumps(""))
+except AirflowFailException as e:
+    print(json.dumps(str(e)))
+"""
+
+
+def test_a_run_is_driven_once(tmp_path):
+    said = run_program(tmp_path, DRIVE_AGAIN, str(tmp_path))
+    assert said.startswith(f"{tmp_path} was driven before") and said.endswith("start a new run of the DAG")

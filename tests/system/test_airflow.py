@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,7 @@ print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
                  t.task_id: [a.name for a in t.outlets if a == Asset(a.name)] for t in dag.tasks if t.outlets},
              "pools": {t.task_id: t.pool for t in dag.tasks}, "upstream": {
                  t.task_id: sorted(t.upstream_task_ids) for t in dag.tasks},
-             "notifies": bool(dag.on_failure_callback),
+             "rules": {t.task_id: t.trigger_rule for t in dag.tasks}, "notifies": bool(dag.on_failure_callback),
              "leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": sorted(t.task_id for t in dag.teardowns),
              "retries": next((t.retries for t in dag.tasks
@@ -91,6 +92,18 @@ def test_every_dag_publishes_its_verdict_always_and_a_pass_only_after_the_report
         last = "compare" if load(shipped()[scenario]).variants else "report"
         assert dag["upstream"]["publish"] == [last] and {"publish", last} <= set(dag["upstream"]["verdict"])
         assert dag["notifies"] and dag["schedule"] is None
+
+
+def test_a_failed_drive_is_audited_and_reported_and_never_green(bag):
+    for name, path in shipped().items():
+        dag = bag["dags"][f"resilience.{name}"]
+        groups = [f"{side}." for side in load(path).variants] or [""]
+        for group in groups:
+            rules = [dag["rules"][f"{group}{task}"] for task in ("drive", "audit", "validate", "report")]
+            assert rules == ["all_success", "one_done", "all_success", "all_done"]
+            assert dag["upstream"][f"{group}audit"] == [f"{group}drive"]
+        assert {f"{group}drive" for group in groups} <= set(dag["upstream"]["verdict"])
+        assert dag["rules"]["verdict"] == "all_success"
 
 
 USER_SCENARIO = """
@@ -291,11 +304,33 @@ def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, co
 
 
 @pytest.mark.kafka
-def test_a_run_whose_cluster_does_not_start_is_in_the_history_with_the_reason(airflow, tmp_path):
+def test_a_drive_that_fails_is_judged_as_by_the_command_line(airflow, tmp_path):
+    done = run_dag(
+        "resilience.clean-run", airflow, runs_dir=tmp_path, run_id="ended", overrides=["limits.clients=10ms"]
+    )
+    assert done.returncode == 1, done.stdout[-2000:]
+    ended = chaos("run", "clean-run", "--set", "limits.clients=10ms", "--runs-dir", tmp_path / "cli", "--json")
+    result = json.loads((tmp_path / "ended" / "result.json").read_text())
+    assert (ended.code, result["verdict"], ended.result["verdict"]) == (3, "inconclusive", "inconclusive")
+    assert result["sentence"].startswith("No verdict: the drive ended early (clients: not started: ")
+    for one in (result, ended.result):
+        assert [e["name"] for e in one["expectations"] if e["check"] == "drive_completed"] == ["The drive completed"]
+        assert (Path(one["run_dir"]) / "report.html").is_file() and (Path(one["run_dir"]) / "junit.xml").is_file()
+    (kept,) = Store(default_url(tmp_path)).entries()
+    assert (kept.verdict, kept.sentence) == ("inconclusive", result["sentence"])
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.kafka
+def test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason(airflow, tmp_path):
     conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={log.retention.ms: abc}"]}
     argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.clean-run", "--conf", json.dumps(conf)]
     done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout[-2000:]
     (kept,) = Store(default_url(tmp_path)).entries()
     assert kept.verdict == "inconclusive" and "Invalid value abc for configuration log.retention.ms" in kept.sentence
+    result = json.loads((Path(kept.run_dir) / "result.json").read_text())
+    (problem,) = result["problems"]
+    assert problem.startswith("deploy failed: broker 1 did not start") and "\n" not in result["sentence"]
+    assert "did not start" in (Path(kept.run_dir) / "report.html").read_text()
     assert left_running(tmp_path) == []

@@ -1,8 +1,10 @@
-"""Clients on two Celery workers, as mapped tasks beside `drive`: the verdicts of one machine, and a killed worker."""
+"""Clients on two Celery workers, as mapped tasks beside `drive`: the verdicts of one machine, and what is killed."""
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from chaos.processes.process_table import find_marked
+from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.events import read_events
+from chaos.run.result import Result
 from chaos.wait import wait_until
 from checks.evidence import ledger_rows
 from tests.support.airflow_parts import AirflowParts, why_no_celery
@@ -36,7 +40,8 @@ faults:
   - {name: crash, kind: consumer.crash, target: {member: billing/2}, when: {acked: 500},
      heal: {when: {after: crash.proven + 500ms}}}
 """
-DAG = "resilience.workers"
+DAG, LOSING = "resilience.workers", "resilience.acks1-leader-kill"
+JUDGING = ("drive", "audit", "validate", "report", "publish")
 QUEUES = {"AFTERSHOCK_QUEUE": "drives", "AFTERSHOCK_FLEET_QUEUE": "clients"}
 HOSTS = {"east", "west"}
 TWICE = ["producers.shop.count=4", "consumers.billing.members=4"]
@@ -102,13 +107,21 @@ def test_clients_on_two_workers_have_the_verdict_of_one_machine_and_so_have_twic
     assert left_running(tmp_path) == []
 
 
-def driven(airflow: AirflowParts, runs_dir: Path, run_id: str) -> tuple[str, Run]:
-    """Start a long run with two workers, and return it and its directory when records are acknowledged."""
+def driven(airflow: AirflowParts, runs_dir: Path, run_id: str, workers: int | None = 2) -> tuple[str, Run]:
+    """Start a long run, and return it and its directory when records are acknowledged."""
     overrides = ["producers.shop.records=100000"]
-    run = airflow.trigger(DAG, runs_dir=str(runs_dir), run_id=run_id, workers=2, overrides=overrides)
+    run = airflow.trigger(DAG, runs_dir=str(runs_dir), run_id=run_id, workers=workers, overrides=overrides)
     directory = Run(runs_dir / run_id)
     wait_until(lambda: any(e.get("acked", 0) > 200 for e in read_events(directory)), 180, "nothing was acknowledged")
     return run, directory
+
+
+def reported(directory: Run) -> Result:
+    """Return the result of a run without a verdict, which has a report with its sentence."""
+    result = Result.read(directory)
+    assert result.verdict == "inconclusive" and directory.junit.is_file()
+    assert result.problems[0][:60] in html.unescape(directory.report.read_text())
+    return result
 
 
 def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
@@ -119,6 +132,12 @@ def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
     line = notification(tmp_path)
     gone = f"worker-2 (process {agent.identity.pid} on {airflow.mapped(run, 'clients')[1]['hostname']}) is gone"
     assert line["verdict"] == "inconclusive" and gone in line["sentence"], line
+    result = reported(directory)
+    assert line["sentence"] == result.sentence and line["report"] == str(directory.report)
+    assert gone in result.problems[0] and {"shop/2", "billing/2"} <= set(re.findall(r"\w+/2", str(result.problems)))
+    states = {task: found["state"] for task, found in airflow.tasks(run).items()}
+    assert [states[task] for task in JUDGING] == ["failed", "success", "success", "success", "success"], states
+    assert (states["verdict"], states["destroy"]) == ("upstream_failed", "success")
     assert [task["state"] for task in airflow.mapped(run, "clients")] == ["success", "failed"]
     crashed = {
         row["client"]
@@ -129,9 +148,46 @@ def test_a_killed_worker_ends_the_run_and_is_named(airflow, tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.parametrize("how", ["killed", "marked"])
+def test_a_drive_that_is_killed_has_a_report_and_leaves_nothing(airflow, tmp_path, how):
+    run, directory = driven(airflow, tmp_path, how, workers=None)
+    if how == "marked":
+        airflow.fail_task(run, "drive")
+    else:
+        client = next(m for m in find_marked() if m.role == "producer shop/1" and m.run_dir == directory.path)
+        assert client.owner is not None and client.owner.signal(signal.SIGKILL)  # the process of the task
+    assert airflow.wait_ended(run, 300) == "failed"
+    states = {task: found["state"] for task, found in airflow.tasks(run).items()}
+    assert (states["drive"], states["report"], states["verdict"]) == ("failed", "success", "upstream_failed"), states
+    result = reported(directory)
+    assert "its process was killed" in result.problems[0] and "never sealed" in " ".join(result.problems), result
+    assert notification(tmp_path)["sentence"] == result.sentence
+    assert left_running(tmp_path) == []
+
+
+def test_a_variant_that_fails_does_so_with_the_same_anomalies_on_workers(airflow, tmp_path):
+    strict = ["expect.lost_write=0", "expect.offset_reuse=0"]
+    found = {}
+    for name, given in {"alone": {}, "two": {"workers": 2}}.items():
+        run = airflow.trigger(LOSING, runs_dir=str(tmp_path), run_id=name, seed=7, overrides=strict, **given)
+        assert airflow.wait_ended(run, 900) == "failed"
+        results = {side: Result.read(Run(tmp_path / name / f"{name}-{side}")) for side in ("acks-1", "acks-all")}
+        assert [result.verdict for result in results.values()] == ["fail", "pass"], results
+        losing = results["acks-1"]
+        failed = {(e.check, e.split) for e in losing.expectations if e.verdict == "fail"}
+        kinds = {(t.check, t.split) for t in losing.totals if t.count} - {("reordered_write", "")}  # of few runs
+        found[name] = losing.verdict, failed, kinds
+        assert Comparison.read(Run(tmp_path / name)).verdict == "fail"
+        assert bool(on_workers(Run(tmp_path / name / f"{name}-acks-1"))) == (name == "two")
+    assert found["alone"] == found["two"]
+    assert {("lost_write", ""), ("offset_reuse", "")} == found["two"][1]
+    assert left_running(tmp_path) == []
+
+
 def test_tasks_that_airflow_ends_leave_no_client(airflow, tmp_path):
-    run, _ = driven(airflow, tmp_path, "ended")
+    run, directory = driven(airflow, tmp_path, "ended")
     airflow.fail_task(run, "clients/0")
     assert airflow.wait_ended(run, 300) == "failed"
     assert "worker-1" in notification(tmp_path)["sentence"]
+    assert "worker-1" in reported(directory).problems[0]
     assert left_running(tmp_path) == []

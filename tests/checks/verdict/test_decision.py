@@ -53,6 +53,13 @@ def test_a_fault_that_could_not_be_healed_is_inconclusive():
     assert decide([expectation("pass")], [fault(error="heal of kill failed")]).verdict == "inconclusive"
 
 
+def test_a_reason_of_several_lines_is_one_line_of_the_sentence():
+    decision = decide([], [], problems=["deploy failed: broker 1 did not start; its log says:\n  Invalid value", "b"])
+    assert decision.sentence.startswith(
+        "No verdict: deploy failed: broker 1 did not start; its log says: Invalid value (and 1 more reason)."
+    )
+
+
 def test_the_sentence_of_a_pass():
     decision = decide(
         [expectation("pass"), expectation("pass", "duplicate_delivery", "illegal")],
