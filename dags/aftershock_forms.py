@@ -19,11 +19,12 @@ from pydantic import TypeAdapter
 from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
+from chaos.scenario.addresses import Bootstrap
 from chaos.scenario.fleet import Fleet
 from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT, RUNTIMES
-from chaos.scenario.setup import DEFAULT_KAFKA, Bootstrap
+from chaos.scenario.setup import DEFAULT_KAFKA
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))
@@ -39,6 +40,8 @@ OVERRIDE = r"^\s*[^=\s][^=]*="
 """Pattern of `path=value`."""
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$(?!\n)"
 """Pattern of the name of a run directory: no path, not hidden, no line break (`$` of Python allows one at the end)."""
+FOLDER = r"^/[^\x00]*$"
+"""Pattern of an absolute path: the working directory of a worker of Airflow is nobody's choice."""
 SET_BY = {
     "kafka": ("cluster.kafka",),
     "driver": ("cluster.driver",),
@@ -67,10 +70,10 @@ def folder_params(runs_dir: str, what: str) -> dict[str, Param]:
         "runs_dir": Param(
             runs_dir,
             type="string",
-            minLength=1,
+            pattern=FOLDER,
             title="Folder",
             section="Results",
-            description=f"Folder in which the directory of the {what} is made.",
+            description=f"Absolute path of the folder in which the directory of the {what} is made.",
         ),
         "run_id": Param(
             None,
@@ -189,8 +192,10 @@ def check_contradictions(params: dict[str, Any]) -> None:
             "kafka_conn_id and bootstrap both give an existing cluster; leave one out: the secrets of the connection "
             "are for its own addresses"
         )
-    for change in params["overrides"]:
-        path = change.partition("=")[0].strip()
+    paths_given = [change.partition("=")[0].strip() for change in params["overrides"]]
+    for path in paths_given:
+        if paths_given.count(path) > 1:
+            raise UsageError(f"two changes set {path}; leave one out")
         for name, paths in SET_BY.items():
             if params[name] and any(path == one or path.startswith(f"{one}.") for one in paths):
                 raise UsageError(f"the param {name} and the change of {path} set the same value; leave one out")

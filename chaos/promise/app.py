@@ -18,10 +18,11 @@ from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
+from chaos.scenario.addresses import Bootstrap
 from chaos.scenario.hints import nearest
 from chaos.scenario.load import models_in, read_mapping
 from chaos.scenario.runtimes.choice import ClientChoice
-from chaos.scenario.setup import Bootstrap, Features
+from chaos.scenario.setup import Features
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration, Rate, Size
 

@@ -22,7 +22,7 @@ from chaos.kafka.security import Security
 from chaos.promise.cluster_facts import BROKER_NAMES, CLUSTER, RETENTION, ClusterPart, TopicPart
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
-from chaos.scenario.setup import Bootstrap
+from chaos.scenario.addresses import Bootstrap
 
 _BROKER_SETTINGS = sorted({*CLUSTER, *BROKER_NAMES.values(), *RETENTION, "default.replication.factor"})
 _INTERNAL = {

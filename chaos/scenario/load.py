@@ -59,7 +59,7 @@ def all_overrides(
 ) -> list[str]:
     """Return the values of `--set`, `--kafka`, `--driver`, `--bootstrap` and `--client` as overrides."""
     if bootstrap and driver not in (None, "attached"):
-        raise UsageError(f"--bootstrap is for an existing cluster, and --driver {driver} makes a new one")
+        raise UsageError(f"--bootstrap is for an existing cluster, and --driver={driver} makes a new one")
     driver = "attached" if bootstrap else driver
     if kafka and driver == "attached":
         raise UsageError("--kafka chooses the release of a new cluster; an existing cluster has a fixed release")

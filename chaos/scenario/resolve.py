@@ -120,13 +120,21 @@ def _for_existing_cluster(scenario: Scenario) -> Scenario:
 
 
 def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
-    """Raise `UsageError` if faults would break brokers of an existing cluster without the user's confirmation."""
+    """Raise `UsageError` if faults would break brokers of an existing cluster without the user's confirmation.
+
+    So does a confirmation for a cluster that the run makes: the user means another cluster than the run.
+    """
     cluster = scenario.cluster
+    if i_own_this_cluster and cluster.driver != "attached":
+        raise UsageError(
+            f"--i-own-this-cluster is for an existing cluster, and this run makes a new one (driver {cluster.driver}); "
+            "give --bootstrap too, or leave it out"
+        )
     breaking = [fault.name for fault in scenario.faults if fault.hits_brokers]
     if cluster.driver == "attached" and breaking and not i_own_this_cluster:
         raise UsageError(
             f"{', '.join(breaking)} would break brokers of the cluster at {cluster.bootstrap}; "
-            "if you may break it, add --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"
+            "if you may break it, add --i-own-this-cluster"
         )
 
 

@@ -19,6 +19,7 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
+from chaos.scenario.addresses import Bootstrap
 from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.scenario.fleet import Clients, Fleet
 from chaos.scenario.names import RackName, TopicName
@@ -28,7 +29,6 @@ from chaos.scenario.share import Share
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Release, Size
 
-Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 Features = dict[str, Annotated[int, Field(ge=0)]]
 """Levels of features by their names, such as share.version."""
 

@@ -20,30 +20,33 @@ schedule: "@daily"
 topics: [{name: orders}]
 producers: [{name: shop, topic: orders}]
 """
+ADDRESSES = ("kafka:9092", "a:1,b:2", "kafka:1", "kafka:65535", "a:65535,b:59999")
+NO_ADDRESSES = ("kafka", "http://kafka:9092", "a:1;b:2", "kafka:0", "kafka:65536", "kafka:99999", "a:1,b:0", "a:\u0661")
+NO_FOLDERS = ("", "  ", "runs", "./runs", " /runs", "/a\0b", "/a\n\0")
 VALUES = [
     *(("kafka", value) for value in ("3.9.2", "4.3.1", "4.3", "latest", "3.9.2; rm -rf", "", " 3.9.2")),
-    *(
-        ("bootstrap", value)
-        for value in ("kafka:9092", "a:1,b:2", " a:1 , b:2 ", "kafka", "http://kafka:9092", "a:1;b:2")
-    ),
+    *(("bootstrap", value) for value in (*ADDRESSES, " a:1 , b:2 ", *NO_ADDRESSES)),
     *(("driver", value) for value in ("process", "docker", "vm", "")),
     *(("overrides", value) for value in (["cluster.brokers=5"], ["cluster.brokers"], ["=5"], "cluster.brokers=5")),
     *(("seed", value) for value in (0, 2**63 - 1, -1, 2**63, 1.5, "7")),
     *(("workers", value) for value in (1, 64, 0, 65, "2")),
     *(("run_id", value) for value in ("nightly-1", "..", ".hidden", "a/b", "a b", "a\n", "x" * 201)),
-    *(("runs_dir", value) for value in ("/runs", "")),
+    *(
+        ("runs_dir", value)
+        for value in ("/runs", "/with a blank/", "", "  ", "runs", "./runs", " /runs", "/a\0b", "/a\n\0")
+    ),
     *(("owner", value) for value in ("12:3456.75", "me")),
     *(("kafka_conn_id", value) for value in ("", "kafka_default", "a b")),
 ]
 REFUSED = {
     "kafka": {"4.3", "latest", "3.9.2; rm -rf", "", " 3.9.2"},
-    "bootstrap": {"kafka", "http://kafka:9092", "a:1;b:2"},
+    "bootstrap": set(NO_ADDRESSES),
     "driver": {"vm", ""},
     "overrides": {"['cluster.brokers']", "['=5']", "cluster.brokers=5"},
     "seed": {"-1", str(2**63), "1.5", "7"},
     "workers": {"0", "65", "2"},
     "run_id": {"..", ".hidden", "a/b", "a b", "a\n", "x" * 201},
-    "runs_dir": {""},
+    "runs_dir": set(NO_FOLDERS),
     "owner": {"me"},
     "kafka_conn_id": {"a b"},
 }
@@ -67,6 +70,7 @@ others = {name: module.dag for name, module in
 checked = dags["clean-run"].params
 print(json.dumps({
     "refused": [refused(checked.get_param(name), value) for name, value in values],
+    "folder": dags["leader-kill"].params.get_param("runs_dir").value,
     "names": list(aftershock_forms.PARAM_NAMES),
     "urls": [report_url(*given) for given in json.loads(sys.argv[2])],
     "dags": {name: {
@@ -97,24 +101,35 @@ CONTRADICTING = [
     ({"kafka": "4.3.1", "overrides": ["cluster.kafka=3.9.2"]}, "cluster.kafka"),
     ({"driver": "process", "overrides": ["cluster.driver=docker"]}, "cluster.driver"),
     ({"workers": 2, "overrides": ["fleet.workers=3"]}, "fleet.workers"),
+    ({"overrides": ["cluster.brokers=3", "seed=7", " cluster.brokers =5"]}, "two changes set cluster.brokers"),
+    ({"i_own_this_cluster": True}, "the param i_own_this_cluster is for an existing cluster"),
+    ({"i_own_this_cluster": True, "driver": "docker"}, "a new one (driver docker); give the param bootstrap too"),
+    ({"bootstrap": "a:1", "driver": "docker"}, "the param bootstrap is for an existing cluster, and the param driver="),
+    ({"bootstrap": "a:1", "kafka": "3.9.2"}, "the param kafka chooses the release of a new cluster"),
+    ({"overrides": ["title.x=3"]}, "the param overrides 'title.x=…': title is a single value"),
 ]
 AGREEING = [
     {"kafka_conn_id": "mine", "overrides": ["topics.0.partitions=3"]},
     {"kafka": "3.9.2", "overrides": ["cluster.brokers=5"]},
     {"bootstrap": "a:1"},
+    {"bootstrap": "a:1", "i_own_this_cluster": True},
+    {"kafka_conn_id": "mine", "i_own_this_cluster": True},
+    {"overrides": ["cluster.brokers=3", "cluster.controllers=1"]},
     {"workers": 2},
 ]
 REQUEST = """
 import json, sys
 from aftershock_forms import PARAM_NAMES, request_of
-from chaos.errors import AftershockError
+from aftershock_outcome import task_failure
+from airflow.sdk.exceptions import AirflowFailException
 
 empty = {**dict.fromkeys(PARAM_NAMES), "overrides": [], "kafka_conn_id": "", "i_own_this_cluster": False}
 
 def refusal(params):
     try:
-        request_of("clean-run", {**empty, **params})
-    except AftershockError as e:
+        with task_failure():
+            request_of("clean-run", {**empty, **params})
+    except AirflowFailException as e:
         return str(e)
     return ""
 
@@ -193,7 +208,7 @@ def test_the_form_refuses_what_the_scenario_refuses(described):
     clean = shipped()["clean-run"]
     for name, value in [("kafka", "3.9.2"), ("kafka", "latest"), ("kafka", "4.3")]:
         assert accepts(clean, *all_overrides([], value, None)) == (value not in REFUSED[name])
-    for value in ("kafka:9092", "a:1,b:2", "kafka", "http://kafka:9092", "a:1;b:2"):
+    for value in (*ADDRESSES, *NO_ADDRESSES):
         assert accepts(clean, *all_overrides([], None, None, value)) == (value not in REFUSED["bootstrap"]), value
 
 
@@ -202,7 +217,9 @@ def test_params_that_contradict_are_refused_and_secrets_go_only_to_the_cluster_o
     connection = json.dumps({"conn_type": "kafka", "extra": CONNECTION})
     found = run_program(tmp_path, REQUEST, json.dumps(asked), AIRFLOW_CONN_MINE=connection)
     for (params, named), said in zip(CONTRADICTING, found, strict=False):
-        assert named in said and "leave one out" in said and "\n" not in said, (params, said)
+        assert named in said and "--" not in said, (params, said)
+        if named.startswith(("cluster", "kafka_conn_id", "fleet", "two")):
+            assert "leave one out" in said and "\n" not in said, (params, said)
     assert found[len(CONTRADICTING) :] == [""] * len(AGREEING)
 
 
@@ -239,5 +256,6 @@ def test_an_address_is_below_the_pages_and_only_for_what_they_serve(described, t
     ]
     behind_a_proxy = describe(tmp_path, AIRFLOW__API__BASE_URL="https://data.example.org/airflow/")
     assert behind_a_proxy["urls"][0] == "https://data.example.org/airflow/aftershock/runs/a-1/report.html#faults"
-    elsewhere = describe(tmp_path, AFTERSHOCK_PAGES="https://reports.example.org/")
+    elsewhere = describe(tmp_path, AFTERSHOCK_PAGES="https://reports.example.org/", AFTERSHOCK_RUNS="runs")
+    assert elsewhere["folder"] == str(tmp_path / "runs")
     assert elsewhere["urls"][0] == "https://reports.example.org/runs/a-1/report.html#faults"
