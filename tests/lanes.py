@@ -34,6 +34,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_fleet_store.py": (
         "system/test_fleet.py::test_the_large_tables_of_workers_go_to_a_folder_by_url_and_are_audited_there"
     ),
+    "system/test_two_readers.py": (
+        "chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
+    ),
     "system/test_celery_fleet.py": (
         "dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
     ),
