@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from chaos.corpus.score import CORPUS
-from checks.report import corpus, proof
+from checks.report import corpus, gate, proof
 from checks.report.html import write_report
 from tests.chaos.corpus.test_corpus import scored
 from tests.chaos.prove.test_judge import anomaly, judge_of, run
-from tests.checks.report import synthetic
+from tests.checks.report import synthetic, test_gate_page
 from tests.checks.report.test_report_page import hostile
 from tests.support.axe import broken_numbers, violations
 from tests.support.browser import Browser
@@ -64,7 +64,15 @@ def page_of_the_corpus(folder: Path) -> Path:
     return folder / "report.html"
 
 
-@pytest.mark.parametrize("build", [page_of_a_proof, page_of_the_corpus])
+def page_of_a_gate(folder: Path) -> Path:
+    cells = [test_gate_page.cell(n, v) for n, v in enumerate(("pass", "fail", "inconclusive"), 1)]
+    comparisons = (test_gate_page.comparison(1, "slower"), test_gate_page.comparison(2, "within", "commit_latency"))
+    page = folder / "report.html"
+    page.write_text(gate.page(test_gate_page.gate(*cells, comparisons=comparisons)))
+    return page
+
+
+@pytest.mark.parametrize("build", [page_of_a_gate, page_of_a_proof, page_of_the_corpus])
 def test_other_pages_fit_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
     for width in looked_at(browser, build(tmp_path)):
         assert browser.run("document.documentElement.scrollWidth") <= width
