@@ -7,7 +7,7 @@ import os
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 
-def existing_cluster(conn_id: str) -> list[str]:
+def existing_cluster(conn_id: str | None) -> list[str]:
     """Return the cluster of a Kafka connection as overrides; put its secrets into the environment of this process."""
     if not conn_id:
         return []

@@ -102,12 +102,11 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
         "seed": seed_param(),
         "overrides": Param(
             [],
-            type="array",
+            type=["null", "array"],
             items={"type": "string", "pattern": OVERRIDE},
             title="Changes",
-            description_md="Values by path, one on a line, as of `--set`: `cluster.brokers=5`, "
-            f"`producers.{scenario.producers[0].name}.config.acks=1`. "
-            "For all paths see `python -m chaos reference fields`.",
+            description="Values by path, one on a line: cluster.brokers=5, "
+            f"producers.{scenario.producers[0].name}.config.acks=1. All paths: python -m chaos reference fields.",
         ),
         "driver": Param(
             None,
@@ -128,8 +127,8 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
             description="Brokers of a cluster that exists, instead of a new one: kafka-1:9092,kafka-2:9092.",
         ),
         "kafka_conn_id": Param(
-            "",
-            type="string",
+            None,  # the form does not accept an empty text
+            type=["null", "string"],
             pattern=_CONN_ID,
             title="Existing cluster: connection",
             section="Cluster",
@@ -192,7 +191,7 @@ def check_contradictions(params: dict[str, Any]) -> None:
             "kafka_conn_id and bootstrap both give an existing cluster; leave one out: the secrets of the connection "
             "are for its own addresses"
         )
-    paths_given = [change.partition("=")[0].strip() for change in params["overrides"]]
+    paths_given = [change.partition("=")[0].strip() for change in params["overrides"] or ()]
     for path in paths_given:
         if paths_given.count(path) > 1:
             raise UsageError(f"two changes set {path}; leave one out")
@@ -215,7 +214,7 @@ def request_of(scenario: str, params: dict[str, Any]) -> Any:
         kafka=params["kafka"],
         driver=params["driver"],
         bootstrap=params["bootstrap"],
-        sets=(*params["overrides"], *fleet, *existing_cluster(params["kafka_conn_id"])),
+        sets=(*(params["overrides"] or ()), *fleet, *existing_cluster(params["kafka_conn_id"])),
         i_own_this_cluster=params["i_own_this_cluster"],
     )
     check_owner(request.load(), request.i_own_this_cluster)  # before it waits for a slot

@@ -36,12 +36,16 @@ PARAMS = {
         "", type="string", title="Source", description="A bundle, a run directory, a scenario, or a folder of logs."
     ),
     "variant": Param(
-        "", type="string", pattern=r"^[A-Za-z0-9_-]*$", title="Variant", description="Of a scenario with variants."
+        None,
+        type=["null", "string"],
+        pattern=r"^[A-Za-z0-9_-]*$",
+        title="Variant",
+        description="Of a scenario with variants.",
     ),
     "runs": Param(10, type="integer", minimum=1, maximum=10_000, title="Runs", description="Of repeat."),
     "anomaly": Param(
-        "",
-        type="string",
+        None,
+        type=["null", "string"],
         pattern=r"^[a-z_. ]*$",
         examples=sorted(ANOMALIES),
         title="Anomaly",
@@ -81,16 +85,22 @@ PARAMS = {
     "seed": seed_param(),
     "overrides": Param(
         [],
-        type="array",
+        type=["null", "array"],
         items={"type": "string", "pattern": OVERRIDE},
         title="Changes",
         description="Values by path, one on a line: path=value. Of ab: the changes that are compared.",
     ),
     "timezone": Param(
-        "", type="string", title="Time zone", description="Of from-logs: the zone of times without one. UTC when empty."
+        None,
+        type=["null", "string"],
+        title="Time zone",
+        description="Of from-logs: the zone of times without one. UTC when left out.",
     ),
     "clients": Param(
-        "", type="string", title="Settings of clients", description="Of from-logs: a file with settings of clients."
+        None,
+        type=["null", "string"],
+        title="Settings of clients",
+        description="Of from-logs: a file with settings of clients.",
     ),
     "runs_dir": folder_params(default_runs_dir(PROJECT), "runs")["runs_dir"],
 }

@@ -31,8 +31,8 @@ class Reproduction(Request):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Reproduction:
-        """Return the request of a DAG's params; params that are not of a reproduction are ignored."""
-        return TypeAdapter(cls).validate_python(dict(params))
+        """Return the request of a DAG's params; params that are not of a reproduction, or left out, are ignored."""
+        return TypeAdapter(cls).validate_python({name: value for name, value in params.items() if value is not None})
 
     def check(self) -> None:
         """Raise `UsageError` for values that do not fit together."""

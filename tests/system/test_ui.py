@@ -129,6 +129,18 @@ def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_ever
     assert "http://127.0.0.1:" in (tmp_path / "said").read_text() and "password" in (tmp_path / "said").read_text()
 
 
+def assert_form_can_be_sent(browser, page, ready):
+    """Assert that the form to trigger a DAG can be sent as it opens, unless a value has to be given (`ready`)."""
+    button = "[...document.querySelectorAll('{} button')].find(b => b.innerText.trim() === 'Trigger')"
+    browser.open(page)
+    wait_until(lambda: browser.run(f"!!{button.format('')}"), 60, f"{page} has no button Trigger")
+    browser.run(f"{button.format('')}.click()")
+    send = button.format("[role=dialog]")
+    wait_until(lambda: browser.run(f"!!{send}"), 60, f"{page} has no form")
+    state = f"{send}.disabled === {'false' if ready else 'true'}"
+    wait_until(lambda: browser.run(state), 20, lambda: browser.run("document.querySelector('[role=dialog]').innerText"))
+
+
 def assert_pages(address, user, password, line):
     """Assert that the pages need a login, and that a nav entry, a DAG run and a task show the run."""
     for page in ("/aftershock/", "/aftershock/runs/x/report.html", "/aftershock/none", "/aftershock/of/a/b/"):
@@ -145,6 +157,8 @@ def assert_pages(address, user, password, line):
             browser.call("Input.insertText", {"text": value})
         browser.run("document.querySelector('button[type=submit]').click()")
         wait_until(lambda: "/auth/login" not in browser.run("location.href"), 60, "the login did not end")
+        for dag, ready in (("resilience.no-effect", True), ("prove", True), ("incident_reproduction", False)):
+            assert_form_can_be_sent(browser, f"{address}/dags/{dag}", ready)
         browser.open(address + "/dags")
         shown(browser, "document", "Aftershock")  # the nav entry
         browser.run("[...document.querySelectorAll('a')].find(a => a.innerText.trim() === 'Aftershock').click()")
