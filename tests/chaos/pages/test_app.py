@@ -20,6 +20,7 @@ from chaos.pages.drawing import look
 from chaos.pages.local import LocalFolder
 from chaos.pages.problem import PageError
 from tests.chaos.pages.conftest import DAY, Folder, entry
+from tests.support.platform import ROOT
 
 REPORT = "/runs/leader-dies-1/report.html"
 
@@ -336,3 +337,11 @@ def test_a_bar_is_inserted_once_and_a_page_without_a_place_stays() -> None:
     assert insert("<body><header>x</header>y</header>", "B") == "<body><header>x</header>By</header>"
     assert insert('<body class="a">x', "B") == '<body class="a">Bx'
     assert insert("text", "B") == "text"
+
+
+def test_the_bar_has_no_class_of_the_pages_that_it_is_put_into():
+    bar = (ROOT / "chaos" / "pages" / "page" / "bar.html.j2").read_text()
+    own = set(re.findall(r"^\.([a-z]+)", bar, re.M))
+    pages = "".join(path.read_text() for path in (ROOT / "checks" / "report" / "page").glob("*.html.j2"))
+    used = {name for names in re.findall(r'class="([^"{]+)', pages) for name in names.split()}
+    assert own and own.isdisjoint(used)
