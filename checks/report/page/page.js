@@ -15,7 +15,7 @@ document.documentElement.classList.add("js");
   let folded = [];
   addEventListener("beforeprint", () => {
     if (document.body.dataset.print === "folded") return; // years of runs would fill a book
-    folded = [...document.querySelectorAll("details:not([open])")];
+    folded = [...document.querySelectorAll("details:not([open], .rest)")];
     for (const e of folded) e.open = true;
   });
   addEventListener("afterprint", () => { for (const e of folded) e.open = false; folded = []; });

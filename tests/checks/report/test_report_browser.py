@@ -186,6 +186,17 @@ def test_a_dot_links_to_its_row_even_if_that_is_folded(browser: Browser, tmp_pat
     assert browser.run("document.getElementById('row-30').getBoundingClientRect().height") > 0
 
 
+def test_print_unfolds_all_but_the_rows_of_an_anomaly(browser: Browser, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("[...document.querySelectorAll('details:not([open])')].every(e => e.matches('.rest'))")
+    assert browser.run("!!document.querySelector('.rest:not([open])') && !!document.querySelector('.box[open]')")
+    browser.look("light", "print")
+    row = "document.querySelector('.rest tr').checkVisibility({contentVisibilityAuto: true})"
+    assert browser.run(row) is False
+    browser.look("light")
+
+
 def test_the_timeline_needs_no_scripts(browser: Browser, tmp_path: Path) -> None:
     browser.call("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
