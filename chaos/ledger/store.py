@@ -68,9 +68,9 @@ class LedgerStore:
         with self._access("written"):
             self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             with source.open("rb") as read, self._fs.open(self._path(name), "wb", block_size=UPLOAD) as written:
-                digest = _copied(read, written.write)
+                digest = copied(read, written.write)
         with self._access("read"), self._fs.open(self._path(name), "rb", block_size=UPLOAD) as read:
-            found = _copied(read, len)
+            found = copied(read, len)
         if found != digest:
             raise RunDirError(f"{self.url}/{name} is not the file that was put there: the SHA-256 is different")
         return digest
@@ -129,7 +129,7 @@ class LedgerStore:
             raise RunDirError(f"{self.url} cannot be {what}: {reason_of(e)}. {next_step}") from None
 
 
-def _copied(source: IO[bytes], write: Callable[[bytes], object]) -> str:
+def copied(source: IO[bytes], write: Callable[[bytes], object]) -> str:
     """Pass a file on in chunks, and return its SHA-256."""
     digest = hashlib.sha256()
     for chunk in iter(partial(source.read, CHUNK), b""):

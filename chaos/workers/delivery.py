@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -16,11 +15,9 @@ from pydantic import BaseModel
 from chaos.errors import RunDirError
 from chaos.ledger.schemas import LARGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, part_name, seal, stored_name
-from chaos.ledger.store import LedgerStore
+from chaos.ledger.store import LedgerStore, copied
 from chaos.run.directory import Run
 from chaos.workers.connection import folder
-
-CHUNK = 1 << 20
 
 
 class Part(BaseModel):
@@ -72,14 +69,11 @@ def _put_name(worker: str, table: str, index: int) -> str:
 
 def _copy(source: Path, target: Path) -> str:
     """Copy a file to the disk, and return the SHA-256 of what was read."""
-    digest = hashlib.sha256()
     with source.open("rb") as read, target.open("xb") as written:
-        for chunk in iter(partial(read.read, CHUNK), b""):
-            digest.update(chunk)
-            written.write(chunk)
+        digest = copied(read, written.write)
         written.flush()
         os.fsync(written.fileno())
-    return digest.hexdigest()
+    return digest
 
 
 class Delivery:

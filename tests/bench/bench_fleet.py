@@ -72,13 +72,11 @@ def judged(run: Run, master: str) -> dict[str, Any]:
     result = json.loads(run.result.read_text())
     taken = {name: round(result["stages_s"][name], 1) for name in ("readback", "audit")}
     totals = {f"{t['check']} {t['split']}".strip(): t["count"] for t in result["totals"] if t["count"]}
-    found = {
+    return {
         "master": master.partition(":")[0],
         "seconds": round(time.monotonic() - began, 1),
         **taken,
         "totals": totals,
-    }
-    return found | {
         "exit": done.returncode,
         "verdict": result["verdict"],
         "sentence": result["sentence"],
