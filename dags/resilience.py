@@ -17,7 +17,7 @@ at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
 
 `drive` runs clients and faults, because `airflow dags test` runs tasks one after another. If the scenario or the param
 `workers` asks for workers, mapped tasks `clients` run the clients beside it, see `aftershock_clients`. `drive` is never
-retried: a second try would hide the result of the first. A run whose drive failed is judged as by the command line, and
+retried: a second try would hide the result of the first. If it failed, the run is judged as by the command line, and
 has a report in any case. `verdict` is a leaf, fails unless the verdict is a pass, and does not start if `drive` failed,
 so that only proven runs succeed. XCom carries only the path of the run directory, and the numbers of the workers.
 

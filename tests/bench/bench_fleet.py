@@ -1,4 +1,4 @@
-"""A run whose ledger is never on one disk: clients on two workers, real brokers, HDFS on two disks, a Spark master.
+"""A run with its ledger never on one disk: clients on two workers, real brokers, HDFS on two disks, a Spark master.
 
     python -m tests.bench.bench_fleet [--records 20M] [--second DIR]
 

@@ -1,5 +1,5 @@
 """Clients on two machines, each with a host name, a boot id and a wrong wall clock, and an existing cluster: they have
-the verdicts of one machine, and a machine whose cable is pulled out is named.
+the verdicts of one machine, and a machine without its cable is named.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def scenario(folder: Path, records: int = RECORDS) -> Path:
 
 
 def drive(network: Network, bootstrap: str, folder: Path, variant: str, records: int = RECORDS) -> Fleet:
-    """Start a run whose workers are on the machines."""
+    """Start a run with its workers on the machines."""
     argv = [sys.executable, "-m", "tests.system.fleet_drive", str(scenario(folder, records)), variant, bootstrap]
     env = {**os.environ, ADDRESS: network.address}
     process = subprocess.Popen(
