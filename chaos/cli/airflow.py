@@ -190,8 +190,6 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # the default 5 s are short beside brokers and Spark
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # a `schedule:` in a scenario is meant to run
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        # the delay until an edited scenario shows; parsing all of them blocks SQLite for seconds
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "180",
         "AFTERSHOCK_POOL": POOL,
         "AFTERSHOCK_CLUSTERS": str(clusters),
         "AFTERSHOCK_RUNS": str(runs_dir.absolute()),

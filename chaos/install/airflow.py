@@ -12,6 +12,16 @@ from pathlib import Path
 from chaos.errors import ClusterError
 from chaos.install.locations import airflow_home, dags_folder, plugins_folder, python_path
 
+PARSING = {
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "360",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "180",
+    "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD": "1200",
+}
+"""Times of the DAG processor in seconds, for a slow machine. A parse that took too long, or that the database did not
+accept, counts as one without any DAG: Airflow then deactivates the DAGs with a last good parse that is older than the
+threshold, which would end their runs. So the threshold allows for two bad parses in a row."""
+
 
 def airflow_environment() -> dict[str, str]:
     """Return the environment of an Airflow with SQLite, only the DAGs of this installation, and no examples."""
@@ -25,8 +35,7 @@ def airflow_environment() -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "2",
-        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
-        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "150",  # the default 50 s are short for 50 DAGs
+        **PARSING,
         "PYTHONPATH": python_path(),
         "PYTHONWARNINGS": "ignore",
     }
