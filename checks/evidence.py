@@ -75,8 +75,8 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     return outcomes
 
 
-def missing_proof(fault: FaultOutcome) -> str:
-    """Return why a fault proves nothing and what to change; empty if the fault took effect."""
+def shortcoming(fault: FaultOutcome) -> str:
+    """Return why a fault proves nothing, or was never healed, and what to change; empty if neither is so."""
     if fault.error:
         return f"{fault.error}; look at logs/ and at the fault's target"
     if fault.injected_us is None:
@@ -90,7 +90,19 @@ def missing_proof(fault: FaultOutcome) -> str:
             f"fault {fault.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, "
             "keep the load running for longer after it, or aim it at something that the load depends on"
         )
+    if fault.heal_error and fault.healed_us is None:
+        return f"fault {fault.name} took effect, but was not healed: {fault.heal_error}; look at logs/"
     return ""
+
+
+def is_late(fault: FaultOutcome) -> bool:
+    """Return whether a heal failed, such as by its limit, and a later one succeeded."""
+    return bool(fault.heal_error) and fault.healed_us is not None
+
+
+def proof_text(fault: FaultOutcome) -> str:
+    """Return the proof of a fault, and with it why the fault was healed late, if it was."""
+    return f"{fault.proof}; healed late: {fault.heal_error}" if is_late(fault) else fault.proof
 
 
 def _enter(outcome: FaultOutcome, row: Row) -> None:
@@ -107,4 +119,8 @@ def _enter(outcome: FaultOutcome, row: Row) -> None:
         case "healed":
             outcome.healed_us = outcome.healed_us or at
         case "failed":
-            outcome.error = outcome.error or text or "a step of the fault failed without a recorded reason"
+            text = text or "a step of the fault failed without a recorded reason"
+            if evidence.get("act") == "heal":
+                outcome.heal_error = outcome.heal_error or text
+            else:
+                outcome.error = outcome.error or text

@@ -73,9 +73,9 @@ class View(ProgressListener):
             self.say_markup(text)
 
     def _show_stage(self, event: Event) -> None:
-        if (name := event["stage"]) not in STAGE_TEXTS:
+        if event["stage"] not in STAGE_TEXTS:
             return
-        text = STAGE_TEXTS[name]
+        text = event.get("words") or STAGE_TEXTS[event["stage"]]
         if event["state"] == "begin":
             if self._status:
                 self._status.update(text)

@@ -22,6 +22,7 @@ from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.migration import Migrate
 from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive import rights
 from chaos.drive.drive import Drive
 from chaos.drive.racks import placement_problems
@@ -103,7 +104,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     """Start the brokers, or borrow those of `lender`, and create the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
-    with events.stage("deploy"):
+    with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
         for client in scenario.client_libraries:
             prepare_client(client, events.note)
         if lender is None:
@@ -223,8 +224,11 @@ def drive(
 
 
 def end_brokers(run: Run, events: EventLog) -> None:
-    """End the brokers after the final log was read, so that the audit has the whole machine; no-op if borrowed."""
-    if lending.is_borrowed(run):
+    """End the brokers after the final log was read, so that the audit has the whole machine.
+
+    Do nothing if they are borrowed, or belong to the user.
+    """
+    if lending.is_borrowed(run) or driver_name(run.path) == "attached":
         return
     with events.stage("destroy"):
         try:
@@ -235,7 +239,8 @@ def end_brokers(run: Run, events: EventLog) -> None:
 
 def destroy(run: Run, events: EventLog) -> Run:
     """End every process of the run. Idempotent; no-op if nothing was deployed."""
-    with events.stage("destroy"):
+    attached = driver_name(run.path) == "attached"
+    with events.stage("destroy", "leaving the cluster, without the topics and groups of the run" if attached else ""):
         end_all(run.path)
     return run
 

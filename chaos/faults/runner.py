@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from chaos.errors import AftershockError
 from chaos.faults.base import Fault, World
@@ -16,6 +16,7 @@ from chaos.run.events import EventLog, now_us
 from chaos.scenario.triggers import PHASES, Phase
 
 PROOF_INTERVAL_S = 0.1
+Act = Literal["injection", "heal"]
 
 
 @dataclass(eq=False)
@@ -52,11 +53,11 @@ class FaultRun:
 
     def inject(self) -> None:
         """Start the injection."""
-        self._start(self._inject)
+        self._start("injection", self._inject)
 
     def heal(self) -> None:
         """Start the heal."""
-        self._start(self._heal)
+        self._start("heal", self._heal)
 
     def finish(self, timeout_s: float) -> None:
         """Heal the fault if it is not healed, and wait for it. Call it before the drain and whenever a run ends."""
@@ -67,14 +68,14 @@ class FaultRun:
         if "injecting" in self.phases and "healed" not in self.phases:
             self._heal()
 
-    def _start(self, act: Callable[[], None]) -> None:
+    def _start(self, name: Act, act: Callable[[], None]) -> None:
         def guarded() -> None:
             try:
                 act()
             except Exception as e:  # noqa: BLE001 - a bug in a fault must appear in its row
-                self._fail(act.__name__.strip("_"), e)
+                self._fail(name, e)
 
-        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self.fault.spec.name}-{act.__name__}")
+        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self.fault.spec.name}-{name}")
         self._threads.append(thread)
         thread.start()
 
@@ -90,7 +91,7 @@ class FaultRun:
     def _heal(self) -> None:
         self._act("heal", self.fault.heal, ("healing", "healed"), "")
 
-    def _act(self, name: str, act: Callable[[World], str], phases: tuple[str, str], intent: str) -> None:
+    def _act(self, name: Act, act: Callable[[World], str], phases: tuple[str, str], intent: str) -> None:
         """Record the intent, act, and record the outcome or the error, unless the last phase has come already."""
         before, after = phases
         with self._acting:
@@ -104,13 +105,13 @@ class FaultRun:
             else:
                 self._enter(after, outcome)
 
-    def _fail(self, act: str, error: Exception) -> None:
+    def _fail(self, act: Act, error: Exception) -> None:
         self.errors.append(f"{act} of {self.fault.spec.name} failed: {error or type(error).__name__}")
-        self._enter("failed", self.errors[-1])
+        self._enter("failed", self.errors[-1], act=act)
 
-    def _enter(self, phase: str, outcome: str) -> None:
+    def _enter(self, phase: str, outcome: str, **more: str) -> None:
         self.phases[phase] = time.monotonic()
-        evidence = {"words": outcome, "resolved": self.fault.resolved, **self.fault.evidence}
+        evidence = {"words": outcome, "resolved": self.fault.resolved, **self.fault.evidence, **more}
         row = {
             "fault": self.fault.spec.name,
             "kind": self.fault.spec.kind,

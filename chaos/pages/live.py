@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.run.directory import Run, read_json
-from chaos.run.events import ALL_STAGE_TEXTS, Event, StageState, list_stages, now_us, read_events
+from chaos.run.events import Event, StageState, list_stages, now_us, read_events
 
 SERIES = 240
 """Number of the latest progress events that are drawn: about two minutes."""
@@ -96,7 +96,7 @@ def _state(live: Live, run: Run) -> tuple[State, str]:
     if failed:
         return "broke off", f"{failed[0].text}: failed"
     if any(stage.name == "destroy" for stage in live.stages):
-        return "broke off", "its brokers were ended before a verdict"
+        return "broke off", "it ended before a verdict"
     return "running", "between two stages"
 
 
@@ -105,7 +105,7 @@ def _stages(events: list[Event], now: int) -> list[LiveStage]:
     return [
         LiveStage(
             name=_text(s.name),
-            text=_text(ALL_STAGE_TEXTS.get(s.name, s.name)),
+            text=_text(s.text),
             state=s.state,
             seconds=s.seconds,
             detail=_text(s.detail),

@@ -1,9 +1,10 @@
 """The events of a run: one JSON object per line in `events.jsonl`, for people, `watch` and scripts.
 
-Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
-per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem` (words: a sentence about something
-that may keep the run from a proof), `undrained` (readers that made progress when the drain ended, limit), `work`
-(stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
+Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
+acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
+(words: a sentence about something that may keep the run from a proof), `undrained` (readers that made progress when the
+drain ended, limit), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict,
+sentence, report).
 """
 
 from __future__ import annotations
@@ -94,17 +95,18 @@ class EventLog:
         self.emit("problem", words=sentence)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Append the begin of a stage, and its end or failure."""
-        began = time.monotonic()
-        self.emit("stage", stage=name, state="begin")
+    def stage(self, name: str, words: str = "") -> Iterator[None]:
+        """Append the begin of a stage, and its end or failure. words: what it does, if not what it usually does."""
+        began, other = time.monotonic(), {"words": words} if words else {}
+        self.emit("stage", stage=name, state="begin", **other)
         try:
             yield
         except BaseException as e:
             seconds = round(time.monotonic() - began, 3)
-            self.emit("stage", stage=name, state="failed", seconds=seconds, detail=str(e) or type(e).__name__)
+            detail = str(e) or type(e).__name__
+            self.emit("stage", stage=name, state="failed", seconds=seconds, detail=detail, **other)
             raise
-        self.emit("stage", stage=name, state="end", seconds=round(time.monotonic() - began, 3))
+        self.emit("stage", stage=name, state="end", seconds=round(time.monotonic() - began, 3), **other)
 
 
 def read_events(run: Run) -> list[Event]:
@@ -150,6 +152,12 @@ class StageTime:
     state: StageState
     seconds: float
     detail: str = ""
+    words: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the stage does, for people."""
+        return self.words or ALL_STAGE_TEXTS.get(self.name, self.name)
 
 
 def list_stages(events: Iterable[Event], now: int) -> list[StageTime]:
@@ -170,7 +178,8 @@ def list_stages(events: Iterable[Event], now: int) -> list[StageTime]:
             stages.pop(name, None)
             waits.pop(name, None)
             around = going if name == WAIT else around
-        stages[name] = StageTime(name, state, length, detail if isinstance(detail, str) else "")
+        words = str(e.get("words") or "")
+        stages[name] = StageTime(name, state, length, detail if isinstance(detail, str) else "", words)
         if name == WAIT:
             waits[around[-1] if around else ""] = length
     for name, seconds in waits.items():

@@ -81,7 +81,10 @@ class Expectation(BaseModel):
 
 
 class FaultOutcome(BaseModel):
-    """One injected fault: target as written and as resolved, times of its phases in us, the proof as a sentence."""
+    """One injected fault: target as written and as resolved, times of its phases in us, the proof as a sentence.
+
+    error: why the injection failed. heal_error: why the first heal failed; with `healed_us`, a later one succeeded.
+    """
 
     name: str
     kind: str
@@ -93,6 +96,7 @@ class FaultOutcome(BaseModel):
     healed_us: int | None = None
     proof: str = ""
     error: str = ""
+    heal_error: str = ""
     produce_unavailability_us: int | None = None
     consume_unavailability_us: int | None = None
 

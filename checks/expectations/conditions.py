@@ -16,7 +16,7 @@ from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.topic_lives import topic_of
-from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
+from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, proof_text, shortcoming
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import Observation, listed
 from checks.expectations.machines import WORKER_COLUMNS, several_clocks, slack_us
@@ -122,9 +122,10 @@ class Conditions:
 
     def _fault(self, name: str) -> Observation:
         fault = self._faults[name]
-        if reason := missing_proof(fault):
-            return Observation(0, "failed" if fault.error else "no proof", reason)
-        return Observation(1, fault.proof or "proven", fault.proof)
+        if reason := shortcoming(fault):
+            seen = "proven, not healed" if fault.proven_us is not None else "no proof"
+            return Observation(0, "failed" if fault.error else seen, reason)
+        return Observation(1, proof_text(fault) or "proven", proof_text(fault))
 
     def _fetches(self, entry: str) -> Observation:
         """Return the share in percent of the fetches of an entry at brokers in its rack, as the wire proxy counted.

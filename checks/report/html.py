@@ -15,7 +15,7 @@ from chaos.anomalies import ANOMALIES, METRICS
 from chaos.errors import RunDirError
 from chaos.ledger.seal import read_seal
 from chaos.run.directory import Run, write_atomically
-from chaos.run.events import ALL_STAGE_TEXTS
+from chaos.run.events import list_stages, now_us, read_events
 from chaos.run.result import WORST_FIRST, Expectation, Result
 from chaos.scenario.resolve import Resolved
 from checks.report.mechanisms import Mechanism, mechanisms
@@ -59,7 +59,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         settings=settings_that_mattered(result, resolved),
         expectations=sorted(result.expectations, key=lambda e: WORST_FIRST.index(e.verdict)),
         times=_times(result),
-        stage_texts=ALL_STAGE_TEXTS,
+        stage_texts={s.name: s.text for s in list_stages(read_events(run), now_us())},
         link=lambda e: _evidence_link(e, result, groups, picture),
         undecided=undecided,
         gaps=[*(p for p in result.problems if p not in mentioned), *tables.missing],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from chaos.run.result import Result, Verdict
-from checks.evidence import missing_proof
+from checks.evidence import proof_text, shortcoming
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
@@ -69,9 +69,10 @@ def _cases(result: Result, seconds: float) -> Iterator[JunitCase]:
         name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
         yield JunitCase("expectations", name, e.verdict, f"expected {e.expected}, seen {e.seen}. {e.why}".strip())
     for fault in result.faults:
-        missing = missing_proof(fault)
+        missing = shortcoming(fault)
         verdict: Verdict = "inconclusive" if missing else "pass"
-        yield JunitCase("faults", f"{fault.name}: {fault.kind} at {fault.target}", verdict, missing or fault.proof)
+        name = f"{fault.name}: {fault.kind} at {fault.target}"
+        yield JunitCase("faults", name, verdict, missing or proof_text(fault))
 
 
 def clean(text: str) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.run.result import WORST_FIRST, Counts, Expectation, FaultOutcome, Result, Verdict
-from checks.evidence import missing_proof
+from checks.evidence import proof_text, shortcoming
 from checks.expectations.contract import duration
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
@@ -102,12 +102,12 @@ def _expectations(page: Page, expectations: list[Expectation]) -> Table:
 def _faults(page: Page, faults: list[FaultOutcome]) -> Table:
     rows = table("proof", "fault", "target", "evidence", "produce", "consume")
     for f in faults:
-        missing = missing_proof(f)
+        missing = shortcoming(f)
         target = f"{f.target} = {f.resolved}" if f.resolved else f.target
         outages = (f.produce_unavailability_us, f.consume_unavailability_us)
         rows.add_row(
             page.verdict("inconclusive" if missing else "pass"),
-            *map(page.text, (f"{f.name} ({f.kind})", target, missing or f.proof)),
+            *map(page.text, (f"{f.name} ({f.kind})", target, missing or proof_text(f))),
             *("" if us is None else duration(us) for us in outages),
         )
     return rows

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from chaos.run.result import FaultOutcome, Result
 from chaos.scenario.resolve import Resolved
+from checks.evidence import is_late
 from checks.report.curves import BUCKET_US, lag_lanes, rate_lanes
 from checks.report.dots import place_dots
 from checks.report.group_lives import group_lanes
@@ -149,6 +150,7 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     lane.segments = [s for s in segments if s.width > 0]
     lane.proven = None if fault.proven_us is None else proven
     lane.note = duration(end_us - fault.injected_us) if fault.healed_us is not None else "not healed"
+    lane.note += " · healed late" if is_late(fault) else ""
     lane.note += (
         " · no proof" if fault.proven_us is None else f" · proven after {duration(proven_us - fault.injected_us)}"
     )

@@ -24,7 +24,7 @@ from chaos.run.result import (
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.audit.undecided import COMMITS
-from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
+from checks.evidence import audit_rows, fault_outcomes, json_object, shortcoming
 from checks.expectations.contract import readers
 from checks.verdict.load import measure_load
 from checks.verdict.sentence import sentence, tolerated
@@ -53,7 +53,7 @@ def decide(
     a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, a drive that
     broke off comes before faults that were not injected or not healed for that.
     """
-    unproven = [reason for f in faults if (reason := missing_proof(f))]
+    unproven = [reason for f in faults if (reason := shortcoming(f))]
     undecided = {e.why or e.name: e.check for e in expectations if e.verdict == "inconclusive"}
     broken_off = [why for why, check in undecided.items() if check == "drive_completed"]
     reasons = list(dict.fromkeys([*problems, *broken_off, *unproven, *undecided]))

@@ -10,6 +10,7 @@ from chaos.anomalies import PHRASES
 from chaos.contract import contract
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Verdict
 from chaos.scenario.model import Scenario
+from checks.evidence import is_late
 
 MOST = 3
 REASONS = {
@@ -49,6 +50,10 @@ def sentence(
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
+        late = [f.name for f in faults if is_late(f)]
+        unhealed = [f.name for f in faults if f.heal_error and f.healed_us is None]
+        parts += [f"{', '.join(late)} healed late."] if late else []
+        parts += [f"{', '.join(unhealed)} did not heal."] if unhealed else []
     parts += _unacknowledged(counts) if counts else []
     reported = {(e.check, e.split) for e in failed}
     parts += [

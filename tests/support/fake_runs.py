@@ -147,8 +147,8 @@ def proven(fault: str, kind: str) -> Rows:
     return [fault_row(fault, kind, phase, text, T0 + i * SECOND) for i, (phase, text) in enumerate(phases.items())]
 
 
-def fault_row(fault: str, kind: str, phase: str, text: str, at_us: int) -> dict[str, Any]:
-    evidence = json.dumps({"words": text, "resolved": "broker 2"})
+def fault_row(fault: str, kind: str, phase: str, text: str, at_us: int, **more: str) -> dict[str, Any]:
+    evidence = json.dumps({"words": text, "resolved": "broker 2", **more})
     return {
         "fault": fault,
         "kind": kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -25,6 +26,8 @@ from chaos.wait import wait_until
 
 CONNECT_S = 2.0
 """The timeout for a connection to a broker."""
+TAKEN_DOWN: tuple[BrokerStatus, ...] = ("killed", "stopped", "starting")
+"""The status of a broker that the run took down and that is not back."""
 
 
 class AttachedCluster(Cluster):
@@ -32,7 +35,15 @@ class AttachedCluster(Cluster):
 
     It operates on brokers with the user's commands. The exit code of a command is not enough: a broker that was killed
     or stopped must refuse connections, a broker that was started must answer and appear in the metadata.
+
+    A start command that ended with exit code 0 is not run again before the broker is taken down again: a broker may
+    take long to start.
     """
+
+    def __init__(self, run: Run, state: ClusterState) -> None:
+        super().__init__(run, state)
+        self._starts: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        """By broker, held while its start command runs: two faults of one broker may heal at once."""
 
     @classmethod
     def deploy(
@@ -104,13 +115,23 @@ class AttachedCluster(Cluster):
 
         Wait also for brokers that a supervisor has started again.
         """
-        down = [b for b in brokers if not self.broker_alive(b)]
-        with ThreadPoolExecutor(max(1, len(down))) as pool:  # a command may wait for its broker
-            list(pool.map(partial(self._command, "start"), down))
-        back = [b for b in brokers if self.state.node(b).state in ("killed", "stopped")]
+        with ThreadPoolExecutor(max(1, len(brokers))) as pool:  # a command may wait for its broker
+            ordered = zip(brokers, pool.map(self._order_start, brokers), strict=True)
+            down = [broker for broker, was_down in ordered if was_down]
+        back = [b for b in brokers if self.state.node(b).state in TAKEN_DOWN]
         for broker in dict.fromkeys([*down, *back]):
             self._wait_for(partial(self._ready, broker), f"broker {broker} is not ready")
             self._set_status(broker, "running")
+
+    def _order_start(self, broker: int) -> bool:
+        """Run the start command of a broker that is down, unless it has run; return whether the broker is down."""
+        with self._starts[broker]:
+            if self.broker_alive(broker):
+                return False
+            if self.state.node(broker).state != "starting":
+                self._command("start", broker)
+                self._set_status(broker, "starting")
+            return True
 
     def pause_broker(self, broker: int) -> None:
         """Run the pause command. Raises `ClusterError` if the broker is gone."""
@@ -188,10 +209,11 @@ class AttachedCluster(Cluster):
             try:
                 if broker.state == "paused":
                     self.resume_broker(broker.id)
-                elif broker.state in ("killed", "stopped"):
+                elif broker.state in TAKEN_DOWN:
                     self.start_broker(broker.id)
             except AftershockError as e:
-                problems.append(f"broker {broker.id} was {broker.state} by the run and is not back: {e}")
+                was = "taken down" if broker.state == "starting" else broker.state
+                problems.append(f"broker {broker.id} was {was} by the run and is not back: {e}")
         return problems
 
     @cached_property

@@ -2,12 +2,18 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from chaos.cluster.attached import commands
+from chaos.cluster.attached.driver import AttachedCluster
+from chaos.cluster.state import Attachment, ClusterState, NodeState
+from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError
+from chaos.kafka.security import Security
 from chaos.processes.process import ROLE, RUN_DIR, ProcessId
+from chaos.run.directory import Run
 
 
 def run(tmp_path, command, timeout_s=20.0, **more):
@@ -90,3 +96,64 @@ def test_the_start_and_end_of_a_command_are_recorded(tmp_path):
 def test_a_command_has_the_environment_and_an_empty_stdin(tmp_path, monkeypatch):
     monkeypatch.setenv("GIVEN", "by the user")
     assert "by the user" in run(tmp_path, "echo $GIVEN; cat")
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """An attached cluster of one broker that was killed, with a start command that writes a line for each run."""
+    attached = Attachment(
+        prefix="p", security=Security(), verbs=Verbs(start=f"echo started >> {tmp_path}/starts", timeout=0.2)
+    )
+    broker = NodeState(id=1, kafka="", host="h", port=1, state="killed")
+    known = ClusterState(
+        driver="attached",
+        kafka="",
+        cluster_id="c",
+        bootstrap="h:1",
+        heap_bytes=0,
+        owner=None,
+        reaper=ProcessId.current(),
+        attached=attached,
+        deadline_at=0,
+        brokers=[broker],
+    )
+    return AttachedCluster(Run.create(tmp_path, "ours"), known)
+
+
+def starts(tmp_path):
+    return len((tmp_path / "starts").read_text().splitlines())
+
+
+def test_a_broker_that_starts_slowly_has_one_start_also_of_two_faults(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(cluster, "broker_alive", lambda broker: False)
+    monkeypatch.setattr(cluster, "_ready", lambda broker: False)
+
+    def heal(_):
+        with pytest.raises(ClusterError, match="broker 1 is not ready"):
+            cluster.start_broker(1)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(heal, range(2)))
+    heal(0)
+    assert starts(tmp_path) == 1 and cluster.state.node(1).state == "starting"
+    assert "broker 1 was taken down by the run and is not back" in cluster._restore_brokers()[0]
+    monkeypatch.setattr(cluster, "_ready", lambda broker: True)
+    assert cluster._restore_brokers() == []
+    assert starts(tmp_path) == 1 and cluster.state.node(1).state == "running"
+
+
+def test_a_broker_that_is_taken_down_again_and_a_command_that_failed_have_another_start(tmp_path, cluster, monkeypatch):
+    up = iter([False, True, False, False])  # down, up for the check before the kill, gone
+    monkeypatch.setattr(cluster, "broker_alive", lambda broker: next(up))
+    monkeypatch.setattr(cluster, "_ready", lambda broker: True)
+    attached = cluster.state.attached
+    attached.verbs = attached.verbs.model_copy(update={"kill": "true"})
+    cluster.start_broker(1)
+    cluster.kill_broker(1)
+    assert cluster.state.node(1).state == "killed"
+    monkeypatch.setattr(cluster, "broker_alive", lambda broker: False)
+    attached.verbs = attached.verbs.model_copy(update={"start": f"echo started >> {tmp_path}/starts; exit 3"})
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="exit code 3"):
+            cluster.start_broker(1)
+    assert starts(tmp_path) == 3

@@ -130,6 +130,19 @@ def test_a_failed_heal_is_recorded(rows):
     assert rows.phases()[-1] == "failed"
 
 
+def test_a_heal_after_its_limit_is_recorded_as_a_failed_heal_and_then_as_healed(rows):
+    fault = Scripted(breaks_at="heal", proofs=["moved"])
+    run = run_of(fault, rows)
+    run.inject()
+    settled(run)
+    run.heal()
+    settled(run)
+    fault.breaks_at = ""
+    run.finish(5)
+    assert rows.phases() == ["injecting", "injected", "proven", "healing", "failed", "healing", "healed"]
+    assert json.loads(rows.rows[4]["evidence"])["act"] == "heal"
+
+
 def test_rows_fit_the_ledger_schema(rows):
     from chaos.ledger.schemas import TABLES
 

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.pages.live import read_live
 from chaos.run.directory import Run
-from chaos.run.events import ALL_STAGE_TEXTS, now_us, stage_times
+from chaos.run.events import ALL_STAGE_TEXTS, EventLog, now_us, stage_times
 
 
 @pytest.fixture
@@ -97,3 +97,9 @@ def test_a_failed_stage_breaks_the_run_off_and_a_result_ends_it(run: Run) -> Non
 def test_damaged_events_are_left_out(run: Run, text: str) -> None:
     run.events.write_bytes(text.encode("latin-1"))
     assert read_live(run).stages == []
+
+
+def test_a_stage_of_a_cluster_that_exists_has_other_words(run: Run) -> None:
+    with EventLog(run).stage("deploy", "connecting to the cluster"):
+        assert read_live(run).text == "connecting to the cluster"
+    assert [s.text for s in read_live(run).stages] == ["connecting to the cluster"]

@@ -41,6 +41,24 @@ def test_a_sound_run_passes_everything(fake):
     assert others_pass(judged(fake()))
 
 
+@pytest.mark.parametrize(
+    ("act", "then", "verdict", "seen"),
+    [
+        ("heal", ["healed"], "pass", "orders/0 moved from broker 2 to 3; healed late: broker 2 is not ready"),
+        ("heal", [], "inconclusive", "proven, not healed"),
+        ("injection", ["healed"], "inconclusive", "failed"),
+    ],
+)
+def test_a_fault_that_was_proven_took_effect_also_if_its_heal_was_late(fake, act, then, verdict, seen):
+    run = fake()
+    rows = run.ledger["faults"] = [row for row in proven("kill", "broker.kill") if row["phase"] != "healed"]
+    rows.append(fault_row("kill", "broker.kill", "failed", "broker 2 is not ready", T0 + 4 * SECOND, act=act))
+    rows += [fault_row("kill", "broker.kill", phase, "started", T0 + 5 * SECOND) for phase in then]
+    run.faults = rows
+    found = judged(run)[PROOF]
+    assert (found.verdict, found.seen) == (verdict, seen)
+
+
 PROMISED = SCENARIO.replace("expect:", "expect:\n  promised: true").replace(
     "members: 2, topics: [orders]", "members: 2, topics: [orders], config: {auto.offset.reset: none}"
 )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chaos.ledger.seal import SEAL, read_seal
@@ -17,10 +19,10 @@ def expectation(
     return Expectation(name=check, check=check, split=split, expected=expected, seen=seen, verdict=verdict, why=why)
 
 
-def fault(name: str = "kill", *, proven: bool = True, error: str = "") -> FaultOutcome:
+def fault(name: str = "kill", *, proven: bool = True, error: str = "", **more: Any) -> FaultOutcome:
     at = T0 if proven else None
     return FaultOutcome(
-        name=name, kind="broker.kill", trigger="t", target="x", injected_us=T0, proven_us=at, error=error
+        name=name, kind="broker.kill", trigger="t", target="x", injected_us=T0, proven_us=at, error=error, **more
     )
 
 
@@ -50,7 +52,16 @@ def test_fail_over_inconclusive_over_pass(expectations, proven, problems, verdic
 
 
 def test_a_fault_that_could_not_be_healed_is_inconclusive():
-    assert decide([expectation("pass")], [fault(error="heal of kill failed")]).verdict == "inconclusive"
+    decision = decide([expectation("pass")], [fault(heal_error="heal of kill failed: broker 2 is not ready")])
+    assert decision.verdict == "inconclusive"
+    assert decision.sentence.startswith("No verdict: fault kill took effect, but was not healed: heal of kill failed")
+    assert decision.sentence.endswith("1 of 1 fault took effect. kill did not heal.")
+
+
+def test_a_late_heal_is_said_and_takes_no_proof_away():
+    decision = decide([expectation("pass")], [fault(heal_error="broker 2 is not ready", healed_us=T0 + SECOND)])
+    assert (decision.verdict, decision.reasons) == ("pass", [])
+    assert decision.sentence == "No acknowledged record was lost. 1 of 1 fault took effect. kill healed late."
 
 
 def test_a_reason_of_several_lines_is_one_line_of_the_sentence():
