@@ -70,7 +70,7 @@ def test_the_docker_folder_never_hides_the_docker_sdk():
 
 @pytest.mark.parametrize("path", [*modules("chaos"), *modules("checks"), *modules("dags")], ids=str)
 def test_a_module_fits_one_reading(path):
-    assert len(path.read_text().splitlines()) <= 320
+    assert len(path.read_text().splitlines()) <= 600
     assert path.stem != "utils"
 
 

@@ -263,7 +263,7 @@ def _group() -> None:
 def _from_logs(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Logs of brokers: a folder or file each, also rotated or gzipped."),
+        typer.Argument(metavar="PATH", help="Logs of brokers: a folder, or one file; also rotated or gzipped."),
     ],
     out: Annotated[Path | None, typer.Option(help="Write the scenario to this file, not to standard output.")] = None,
     timezone: Annotated[

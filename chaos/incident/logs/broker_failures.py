@@ -48,6 +48,12 @@ class OutageKind(Enum):
     )
     CUT_OFF = "was cut off", "broker.pause", "cut-off", ""
     DISK = "lost its disk", "disk.limit", "disk", ""
+    REPLACED = (
+        "is gone",
+        "broker.kill",
+        "kill",
+        "a broker id that is generated, or a process that lost its disk?",
+    )
     GONE = "was gone", "broker.kill", "kill", "died, stopped, or cut off? Only the log of the controller mentions it"
 
 
@@ -55,7 +61,7 @@ class OutageKind(Enum):
 class Outage:
     """One outage of a broker, from `at_us` to `back_us` (None: it does not return). `signs` are in order of time.
 
-    `doubts` are notes for the user.
+    `doubts` are notes for the user. `successor`: the id with which its process came back.
     """
 
     broker: int
@@ -64,6 +70,7 @@ class Outage:
     back_us: int | None
     signs: tuple[Source, ...]
     doubts: tuple[str, ...] = ()
+    successor: int | None = None
 
 
 def find_outages(timeline: Timeline) -> list[Outage]:
@@ -75,7 +82,7 @@ def find_outages(timeline: Timeline) -> list[Outage]:
             if outage := _end_of(timeline, node, life, following, explained_us):
                 outages.append(outage)
                 # removals by the controller up to here belong to this outage, not to the next
-                explained_us = (outage.back_us or timeline.ended_us) + 2 * SOON_US
+                explained_us = (timeline.ended_us if outage.back_us is None else outage.back_us) + 2 * SOON_US
     outages += _removed_alive(timeline, outages)
     return sorted(outages, key=lambda outage: outage.at_us)
 
@@ -105,7 +112,7 @@ def _end_of(timeline: Timeline, node: int, life: Life, following: Life | None, e
     """Return the outage at the end of a life; None for the last one if no other node noticed its end."""
     end_us = life.last.at_us
     back_us = following.first.at_us if following else None
-    until_us = back_us or timeline.ended_us
+    until_us = timeline.ended_us if back_us is None else back_us
     # a broker that writes on for long after a removal did not die at that removal
     since_us = max(explained_us, end_us - (SOON_US if following else SAME_US))
     removals = [x for x in _removals(timeline, node) if since_us <= x.at_us <= until_us + SOON_US]
@@ -113,7 +120,8 @@ def _end_of(timeline: Timeline, node: int, life: Life, following: Life | None, e
     shutdown = timeline.select(e.SignalReceived, e.ShuttingDown, node=node, since_us=since_us, until_us=end_us)
     disk = timeline.select(e.DiskFailed, node=node, since_us=end_us - SOON_US, until_us=end_us)
     fatal = timeline.select(e.FatalError, node=node, since_us=end_us - SOON_US, until_us=end_us)
-    if following is None and not (removals or shutdown or disk or fatal):
+    successor = timeline.nodes[node].successor if following is None else None
+    if following is None and not (removals or shutdown or disk or fatal or successor):
         return None
     if following is not None and not life.started and life.last.at_us <= life.first.at_us:
         return None  # a single line, such as the first one of a rotated file, is no life
@@ -125,7 +133,11 @@ def _end_of(timeline: Timeline, node: int, life: Life, following: Life | None, e
 
     def outage(kind: OutageKind, at_us: int, *signs: Entry | Event, doubts: tuple[str, ...] = ()) -> Outage:
         lines = (*signs, following.first) if following else signs
-        return Outage(node, kind, at_us, back_us, tuple(line.source for line in lines), doubts)
+        sources = [line.source for line in lines]
+        if successor:
+            kind = OutageKind.REPLACED
+            sources.append(successor[1])
+        return Outage(node, kind, at_us, back_us, tuple(sources), doubts, successor[0] if successor else None)
 
     if disk:
         return outage(OutageKind.DISK, disk[0].at_us, *disk[:2])
@@ -154,16 +166,21 @@ def _time_of_death(timeline: Timeline, last_us: int, reactions: list[Event], rem
 
     The first lost connection is more accurate, unless no broker had a connection for a while.
     """
+    expired_us = removals[0].at_us - _session_us(timeline) if removals else None
+    if reactions and (expired_us is None or reactions[0].at_us <= expired_us + SOON_US):
+        return max(last_us, reactions[0].at_us)
+    return last_us if expired_us is None else max(last_us, expired_us)
+
+
+def _session_us(timeline: Timeline) -> int:
+    """Return the shortest time after which the controller removes a silent broker."""
     timeouts_us = [
         int(log.settings[key]) * 1000
         for log in timeline.nodes.values()
         for key in ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
         if log.settings.get(key, "").isdigit()
     ]
-    expired_us = removals[0].at_us - min(timeouts_us, default=SESSION_US) if removals else None
-    if reactions and (expired_us is None or reactions[0].at_us <= expired_us + SOON_US):
-        return max(last_us, reactions[0].at_us)
-    return max(last_us, expired_us or last_us)
+    return min(timeouts_us, default=SESSION_US)
 
 
 def _removed_alive(timeline: Timeline, outages: list[Outage]) -> Iterator[Outage]:
@@ -187,7 +204,9 @@ def _without_end(timeline: Timeline, broker: int, removal: Event) -> Outage:
     silence = next((s for s in log.silences if s.before.at_us <= removal.at_us <= s.after.at_us), None)
     if silence is not None and silence.length_us >= SOON_US:
         signs = (silence.before.source, removal.source, silence.after.source)
-        return Outage(broker, OutageKind.FROZEN, silence.before.at_us, silence.after.at_us, signs)
+        # a broker without work is silent before it freezes, too
+        began_us = max(silence.before.at_us, removal.at_us - _session_us(timeline))
+        return Outage(broker, OutageKind.FROZEN, began_us, silence.after.at_us, signs)
     since_us = silence.before.at_us if silence else removal.at_us - CUT_OFF_US
     until_us = back_us or removal.at_us + CUT_OFF_US
     failed = timeline.select(e.HeartbeatFailed, e.PeerLost, node=broker, since_us=since_us, until_us=until_us)[:1]

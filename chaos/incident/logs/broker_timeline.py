@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from chaos.errors import UsageError
-from chaos.incident.logs.entries import Clock, Entry, Source, entries
-from chaos.incident.logs.events import Event, FollowerStarted, JvmStep, LeaderStarted, PeerLost, PollTimeExceeded
-from chaos.incident.logs.log_files import NOT_A_BROKER, LogFile, LogFolder, find_logs
-from chaos.incident.logs.patterns import LIBRDKAFKA, events_of
+from chaos.incident.logs.entries import NO_NODE, Entry, Source, entries
+from chaos.incident.logs.events import Event, FollowerStarted, LeaderStarted, PeerLost, PollTimeExceeded
+from chaos.incident.logs.log_files import LogFile, LogFolder, find_logs
+from chaos.incident.logs.patterns import LIBRDKAFKA
+from chaos.incident.logs.writers import Record, Stream, assign_writers, processes, streams_of
 from chaos.kafka.partition import TopicPartition
 
 MIN_SILENCE_US = 2 * 10**6
@@ -26,6 +27,8 @@ REPEAT_US = 5 * 10**6
 PROGRESS_ENTRIES = 50_000
 TOLERANCE_US = 2 * 10**6
 """Normal difference between brokers: the time that metadata takes to reach all of them."""
+QUARTER_US = 15 * 60 * 10**6
+"""Unit of the differences between time zones."""
 APART_US = 5 * 10**6
 """Minimum time between the first and the last change for a correction."""
 _SETTING = re.compile(r"^\s+([a-z][\w.]*) = (.*)$", re.MULTILINE)
@@ -57,33 +60,45 @@ class Silence:
 
 @dataclass
 class BrokerLog:
-    """Content of the log of one node. `settings` are those of its last start."""
+    """Content of the log of one node. `settings` are those of its last start.
+
+    `successor`: the id with which its process came back, and the line that shows it. `assumed_zone`: some time has no
+    zone.
+    """
 
     node: int
     lives: list[Life] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     settings_source: Source | None = None
+    successor: tuple[int, Source] | None = None
+    assumed_zone: bool = False
 
 
 @dataclass
 class Timeline:
-    """Content of all logs, with the events by time. `assumed_zone`: some time in the log of a broker has no zone."""
+    """Content of all logs, with the events by time."""
 
     files: LogFolder
     nodes: dict[int, BrokerLog] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    assumed_zone: bool = False
+
+    @property
+    def assumed_zone(self) -> bool:
+        """Whether some time in the log of a broker has no zone."""
+        return any(log.assumed_zone for log in self.nodes.values())
 
     @property
     def began_us(self) -> int:
-        """Time of the first entry."""
-        return min(log.lives[0].first.at_us for log in self.nodes.values())
+        """Time of the first entry of a broker, else of the first event."""
+        times = [log.lives[0].first.at_us for log in self.nodes.values()]
+        return min(times or [event.at_us for event in self.events])
 
     @property
     def ended_us(self) -> int:
-        """Time of the last entry."""
-        return max(life.last.at_us for log in self.nodes.values() for life in log.lives)
+        """Time of the last entry of a broker, else of the last event."""
+        times = [life.last.at_us for log in self.nodes.values() for life in log.lives]
+        return max(times or [event.at_us for event in self.events])
 
     def select(
         self, *kinds: type[Kind], node: int | None = None, since_us: int = 0, until_us: int | None = None
@@ -106,23 +121,34 @@ class Timeline:
         )
 
 
-def read_timeline(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] = lambda message: None) -> Timeline:
-    """Return the content of the logs below a folder. Times without a zone are of `zone`. Raises `UsageError`."""
-    files = find_logs(folder)
+def read_timeline(path: Path, zone: ZoneInfo, progress: Callable[[str], None] = lambda message: None) -> Timeline:
+    """Return the content of the logs below a folder, or of one log. Raises `UsageError` if there is nothing to read.
+
+    zone: of times that have no zone.
+    """
+    files = find_logs(path)
     timeline = Timeline(files)
-    for node in files.brokers:
-        logs = [log for log in files.logs if log.node == node]
-        size = sum(log.path.stat().st_size for log in logs)
-        progress(f"reading {size:,} bytes of broker {node} in {len(logs)} file(s)")
-        clocks = [Clock(zone) for _ in logs]
-        streams = [_entries(log, files, clock) for log, clock in zip(logs, clocks, strict=True)]
-        _read_broker(node, heapq.merge(*streams, key=lambda entry: entry.at_us), timeline, progress)
-        timeline.assumed_zone |= any(clock.assumed_zone for clock in clocks)
+    streams: list[Stream] = []
+    assumed: set[tuple[str, str]] = set()
     for log in files.logs:
-        if log.node == NOT_A_BROKER:
-            timeline.events += _client_events(log, files, zone)
-    if not timeline.nodes:
-        raise UsageError(f"{folder}: the logs in it have no entry at all")
+        progress(f"reading {log.path.stat().st_size:,} bytes of {log.name}")
+        if log.librdkafka:
+            timeline.events += _librdkafka_events(log, files)
+            continue
+        found, clocks = entries(files.lines(log.path, log.name), zone, log.name)
+        streams += streams_of(_counted(found, log.name, progress))
+        assumed |= {(log.name, label) for label, clock in clocks.items() if clock.assumed_zone}
+    nodes, clients, problems = assign_writers(streams)
+    files.problems += problems
+    for node, records in sorted(nodes.items()):
+        _read_broker(node, records, timeline)
+        written = {(r.entry.file, r.entry.label) for r in records}
+        timeline.nodes[node].assumed_zone = bool(written & assumed)
+    for stream in clients:
+        timeline.events += [x for r in stream.records for x in r.events if isinstance(x, PollTimeExceeded)]
+    if not (timeline.nodes or timeline.events):
+        raise UsageError(f"{path}: no log of a broker in it ({len(files.logs)} logs read, none names a broker)")
+    _note_successors(streams, timeline)
     offsets, problems = _clock_offsets(timeline)
     if any(offsets.values()):
         _correct(timeline, offsets)
@@ -131,22 +157,21 @@ def read_timeline(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] 
     return timeline
 
 
-def _entries(log: LogFile, files: LogFolder, clock: Clock) -> Iterator[Entry]:
-    assert log.layout is not None
-    return entries(files.lines(log.path, log.name), log.layout, clock, log.name, log.node)
+def _counted(found: Iterator[Entry], name: str, progress: Callable[[str], None]) -> Iterator[Entry]:
+    for number, entry in enumerate(found, start=1):
+        if number % PROGRESS_ENTRIES == 0:
+            progress(f"{name}: {number:,} entries read")
+        yield entry
 
 
-def _read_broker(node: int, stream: Iterator[Entry], timeline: Timeline, progress: Callable[[str], None]) -> None:
-    """Add one broker to the timeline. `stream` holds its entries by time."""
-    log = BrokerLog(node)
+def _read_broker(node: int, records: list[Record], timeline: Timeline) -> None:
+    """Add one broker to the timeline. `records` are in order of time."""
+    log = timeline.nodes[node] = BrokerLog(node)
     step = -1
     lost_us: dict[int, int] = {}
     previous: Entry | None = None
-    for number, entry in enumerate(stream, start=1):
-        if number % PROGRESS_ENTRIES == 0:
-            progress(f"broker {node}: {number:,} entries read, in {entry.file}")
-        events = list(events_of(entry))
-        next_step = next((event.step for event in events if isinstance(event, JvmStep)), None)
+    for record in records:
+        entry, next_step = record.entry, record.step
         if previous is None or (next_step is not None and next_step <= step):
             if previous:
                 log.lives[-1].last = previous
@@ -159,7 +184,7 @@ def _read_broker(node: int, stream: Iterator[Entry], timeline: Timeline, progres
         previous = entry
         if "KafkaConfig values:" in entry.message:
             log.settings, log.settings_source = dict(_SETTING.findall(entry.message)), entry.source
-        for event in events:
+        for event in record.events:
             if isinstance(event, PeerLost):
                 if event.at_us - lost_us.get(event.peer, -REPEAT_US) < REPEAT_US:
                     continue
@@ -167,62 +192,102 @@ def _read_broker(node: int, stream: Iterator[Entry], timeline: Timeline, progres
             timeline.events.append(event)
     if previous:
         log.lives[-1].last = previous
-        timeline.nodes[node] = log
 
 
-def _client_events(log: LogFile, files: LogFolder, zone: ZoneInfo) -> Iterator[Event]:
-    """Yield the polls that came too late, from the log of a client."""
-    if log.layout is not None:
-        for entry in _entries(log, files, Clock(zone)):
-            yield from (event for event in events_of(entry) if isinstance(event, PollTimeExceeded))
-        return
+def _note_successors(streams: list[Stream], timeline: Timeline) -> None:
+    """Note the brokers that came back with another id: one stream names one id until its process starts again."""
+    for stream in streams:
+        lives = list(processes(stream.records))
+        ids = [{r.named for r in life if r.named is not None} for life in lives]
+        if any(len(found) > 1 for found in ids):
+            continue
+        for (before, found), (after, following) in pairwise(zip(lives, ids, strict=True)):
+            earlier, later = next(iter(found), None), next(iter(following), None)
+            if earlier is None or later is None or earlier == later:
+                continue
+            at_us = before[-1].entry.at_us
+            starts = [x for x in timeline.nodes[earlier].lives if x.first.at_us > at_us]
+            if not starts and at_us <= after[0].entry.at_us:
+                timeline.nodes[earlier].successor = (later, after[0].entry.source)
+
+
+def _librdkafka_events(log: LogFile, files: LogFolder) -> Iterator[Event]:
+    """Yield the polls that came too late, from the log of a librdkafka client."""
     for number, line in enumerate(files.lines(log.path, log.name), start=1):
         if match := LIBRDKAFKA.search(line):
             source = Source(log.name, number, line[:300])
             at_us = round(float(match["at"]) * 1e6)
-            yield PollTimeExceeded(at_us=at_us, node=NOT_A_BROKER, source=source, client=match["client"])
+            yield PollTimeExceeded(at_us=at_us, node=NO_NODE, source=source, client=match["client"])
 
 
 def _clock_offsets(timeline: Timeline) -> tuple[dict[int, int], list[str]]:
-    """Return the offset of each node to the lowest node in microseconds (positive: ahead), and notes for the user.
+    """Return the offset of each node to a reference node in microseconds (positive: ahead), and notes for the user.
 
     Compares leader changes that several brokers logged. One difference alone proves nothing, because a paused broker
     logs everything late. If all differences between two brokers, at several moments, are equal, a clock is wrong or a
-    log is in another time zone: there is an offset. If the differences are large but vary, there is only a note.
+    log is in another time zone: there is an offset. If the differences are large but vary, there is only a note. Where
+    times have no zone, a difference of whole quarters of an hour is one of time zones, even if it occurs only once.
     """
+    changes = _shared_changes(timeline)
+    seen = {node for change in changes.values() for node in change}
+    # a node whose log has a zone, if there is one, is right about the hour
+    nodes = sorted(seen, key=lambda node: (timeline.nodes[node].assumed_zone, node))
+    offsets: dict[int, int] = dict.fromkeys(nodes, 0)
+    problems: list[str] = []
+    for node in nodes[1:]:
+        pairs = [(at[nodes[0]], at[node]) for at in changes.values() if {nodes[0], node} <= at.keys()]
+        if timeline.nodes[node].assumed_zone and (zone_us := _zone_offset([b - a for a, b in pairs])):
+            offsets[node] = zone_us
+            problems.append(
+                f"the log of broker {node} is in another time zone than the log of broker {nodes[0]}: its times are "
+                f"corrected by {-zone_us / 3.6e9:+g} h, which makes {len(pairs)} leader changes agree"
+            )
+            continue
+        # without a previous epoch, a broker may have learned of the leader when it started, long after the others
+        later = [at for (_, _, previous), at in changes.items() if previous >= 0 and {nodes[0], node} <= at.keys()]
+        offsets[node], problem = _clock_offset(timeline, nodes[0], node, [(at[nodes[0]], at[node]) for at in later])
+        problems += [problem] if problem else []
+    return offsets, problems
+
+
+def _shared_changes(timeline: Timeline) -> dict[tuple[TopicPartition, int, int], dict[int, int]]:
+    """Return the first time at which each node logged a leader, by partition, leader epoch and previous epoch."""
     times: dict[tuple[TopicPartition, int, int], dict[int, int]] = defaultdict(dict)
     for event in timeline.events:
-        # without a previous epoch, a broker may have learned of the leader when it started, long after the others
-        if not isinstance(event, LeaderStarted | FollowerStarted) or event.previous_epoch < 0:
+        if not isinstance(event, LeaderStarted | FollowerStarted):
             continue
         change = times[event.partition, event.leader_epoch, event.previous_epoch]
         change[event.node] = min(event.at_us, change.get(event.node, event.at_us))
-    nodes = sorted({node for change in times.values() for node in change})
-    offsets: dict[int, int] = dict.fromkeys(nodes, 0)
-    problems: list[str] = []
+    return times
+
+
+def _zone_offset(differences: list[int]) -> int:
+    """Return the common difference of all changes if it is that of two time zones, else 0."""
+    rounded = {round(d / QUARTER_US) * QUARTER_US for d in differences}
+    exact = all(abs(d - round(d / QUARTER_US) * QUARTER_US) <= TOLERANCE_US for d in differences)
+    return rounded.pop() if exact and len(rounded) == 1 else 0
+
+
+def _clock_offset(timeline: Timeline, first: int, node: int, pairs: list[tuple[int, int]]) -> tuple[int, str]:
+    """Return the offset of the clock of a node to that of the first one, and a note; 0 if nothing is proven."""
     was_silent = timeline.after_silence  # a silent node may have logged a change late
-    for node in nodes[1:]:
-        pairs = [(change[nodes[0]], change[node]) for change in times.values() if {nodes[0], node} <= change.keys()]
-        pairs = [(a, b) for a, b in pairs if not was_silent(*((node, b) if b > a else (nodes[0], a)), abs(b - a))]
-        differences = [there - here for here, there in pairs]
-        if not differences or min(map(abs, differences)) <= TOLERANCE_US:
-            continue
-        ahead = round(median(differences))
-        is_steady = max(differences) - min(differences) <= TOLERANCE_US
-        span_us = max(here for here, _ in pairs) - min(here for here, _ in pairs)
-        seconds = f"{abs(ahead) / 1e6:,.1f} s"
-        if is_steady and span_us >= APART_US:
-            offsets[node] = ahead
-            problems.append(
-                f"the clock of broker {node} is {seconds} {'ahead of' if ahead > 0 else 'behind'} that of broker "
-                f"{nodes[0]}, from {len(pairs)} leader changes that both logged: its times are corrected by that"
-            )
-        else:
-            problems.append(
-                f"the times of brokers {nodes[0]} and {node} differ by {seconds} for the same leader change, but the "
-                "difference varies or occurred only once: a clock is wrong or a broker was paused; nothing is corrected"
-            )
-    return offsets, problems
+    pairs = [(a, b) for a, b in pairs if not was_silent(*((node, b) if b > a else (first, a)), abs(b - a))]
+    differences = [there - here for here, there in pairs]
+    if not differences or min(map(abs, differences)) <= TOLERANCE_US:
+        return 0, ""
+    ahead = round(median(differences))
+    is_steady = max(differences) - min(differences) <= TOLERANCE_US
+    span_us = max(here for here, _ in pairs) - min(here for here, _ in pairs)
+    seconds = f"{abs(ahead) / 1e6:,.1f} s"
+    if is_steady and span_us >= APART_US:
+        return ahead, (
+            f"the clock of broker {node} is {seconds} {'ahead of' if ahead > 0 else 'behind'} that of broker "
+            f"{first}, from {len(pairs)} leader changes that both logged: its times are corrected by that"
+        )
+    return 0, (
+        f"the times of brokers {first} and {node} differ by {seconds} for the same leader change, but the "
+        "difference varies or occurred only once: a clock is wrong or a broker was paused; nothing is corrected"
+    )
 
 
 def _correct(timeline: Timeline, offsets: dict[int, int]) -> None:

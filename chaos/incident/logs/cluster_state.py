@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from chaos.incident.logs import events as e
 from chaos.incident.logs.broker_timeline import BrokerLog, Timeline
-from chaos.incident.logs.entries import Source
+from chaos.incident.logs.entries import NO_NODE, Source
 from chaos.incident.logs.events import Event
-from chaos.incident.logs.log_files import NOT_A_BROKER
 from chaos.kafka.partition import TopicPartition
 
 DEFAULTS = {
@@ -90,10 +89,11 @@ class ClusterState:
     replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
     def led_by(self, broker: int, at_us: int) -> list[TopicPartition]:
-        """Return the user partitions that a broker led just before that time."""
-        return sorted(
-            p for p, leaders in self.leaders.items() if not internal(p.topic) and _at(leaders, at_us) == broker
-        )
+        """Return the user partitions that a broker led just before that time, or of which it had the only replica."""
+        known = {p for p, leaders in self.leaders.items() if _at(leaders, at_us) is not None}
+        led = {p for p in known if _at(self.leaders[p], at_us) == broker}
+        only = {p for p, nodes in self.replicas.items() if nodes == (broker,) and p not in known}
+        return sorted(p for p in led | only if not internal(p.topic))
 
     def followed_by(self, broker: int, at_us: int) -> list[TopicPartition]:
         """Return the user partitions of which a broker held a replica without leading them."""
@@ -128,12 +128,12 @@ def client_of(member: str) -> str:
 def read_state(timeline: Timeline) -> ClusterState:
     """Return the state that the events of a timeline describe."""
     versions = timeline.select(e.Version)
-    log = next((log for log in timeline.nodes.values() if log.settings), BrokerLog(NOT_A_BROKER))
+    log = next((log for log in timeline.nodes.values() if log.settings), BrokerLog(NO_NODE))
     in_zookeeper = log.settings.get("zookeeper.connect", "null") not in ("null", "") and not _roles(log)
     state = ClusterState(
         brokers=_brokers(timeline),
         version=versions[-1] if versions else None,
-        zookeeper=in_zookeeper or bool(timeline.select(e.BrokersChanged)),
+        zookeeper=in_zookeeper or bool(timeline.select(e.BrokersChanged, e.ZooKeeperUsed)),
         settings=log.settings,
         settings_source=log.settings_source,
         leaders=_leaders(timeline.events),
@@ -193,19 +193,23 @@ def _add_partition(state: ClusterState, partition: TopicPartition, event: Event)
             topic.replicas = max(topic.replicas, len(event.isr))
             if len(event.isr) > len(state.replicas.get(partition, ())):
                 state.replicas[partition] = event.isr
+        case e.ReplicaLoaded():
+            holders = {*state.replicas.get(partition, ()), event.node}
+            topic.replicas = max(topic.replicas, len(holders))
+            state.replicas[partition] = tuple(sorted(holders))
         case e.LogCreated():
             pairs = (pair.partition("=") for pair in event.properties.split(", "))
             topic.properties |= {key.strip(): value for key, _, value in pairs if value}
 
 
 def _add_to_group(state: ClusterState, event: e.GroupEvent) -> None:
-    if event.node == NOT_A_BROKER:
+    if event.node == NO_NODE:
         return
     group = state.groups.setdefault(event.group, Group(event.group, source=event.source))
     state.coordinators[event.group].append((event.at_us, event.node))
     if isinstance(event, e.RebalanceDone):
         group.members = max(group.members, event.members)
-        group.formed_us = group.formed_us or event.at_us
+        group.formed_us = event.at_us if group.formed_us is None else group.formed_us
         group.source = event.source
     elif isinstance(event, e.MemberEvent):
         if (client := client_of(event.member)) not in group.clients:
@@ -214,7 +218,7 @@ def _add_to_group(state: ClusterState, event: e.GroupEvent) -> None:
             group.consumer_protocol = True
             (group.present.add if isinstance(event, e.MemberJoined) else group.present.discard)(event.member)
             group.members = max(group.members, len(group.present))
-            group.formed_us = group.formed_us or event.at_us
+            group.formed_us = event.at_us if group.formed_us is None else group.formed_us
 
 
 def _leaders(events: Iterable[Event]) -> dict[TopicPartition, Holders]:

@@ -1,24 +1,35 @@
 """Log entries: one instant, one logger and one message of one or many lines.
 
-log4j lets the user choose the layout of a line. `LAYOUTS` is the table of the known ones.
+A line has up to three parts: prefixes of what collected it (Compose, Kubernetes, systemd), the head of an entry in one
+of `LAYOUTS` or as JSON, and the message. `PREFIXES` and `LAYOUTS` are the tables of the known forms.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from chaos.errors import UsageError
 
+NO_NODE = -1
+"""Node of a client, and of an entry before its writer is known. 0 is a broker."""
 MAX_LINES = 1000
 """Lines of an entry that are kept; the settings of a broker have about 400."""
-_TIME = r"(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{3,6})?)\s?(?P<zone>Z|[+-]\d\d:?\d\d)?"
-_LEVEL = r"(?P<level>TRACE|DEBUG|INFO|WARN|ERROR|FATAL)"
+_DATE = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"
+_TIME = rf"(?P<at>{_DATE}(?:[.,]\d{{1,9}})?)\s?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+_LEVELS = r"TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL"
+_LEVEL = rf"(?P<level>{_LEVELS})"
 _LOGGER = r"[\w.$-]+"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_QUARTER, _WIDEST = timedelta(minutes=15), timedelta(hours=14)
+"""Unit and maximum of the offsets between time zones and UTC."""
+_DELAY = timedelta(minutes=2)
+"""Maximum time between a log line and its collection."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +69,52 @@ LAYOUTS = (
         re.compile(rf"{_TIME} {_LEVEL} +\[(?P<thread>[^\]]*)\] (?P<logger>[\w.$]+)(?::\d+)? - (?P<rest>.*)"),
     ),
 )
-EXPECTED = "one of " + ", ".join(layout.pattern.removesuffix("%n") for layout in LAYOUTS)
+"""Layouts of text. A line matches at most one of them."""
+_WITHOUT_TIME = Layout(
+    "without a time",
+    "%p %m (%c)%n",
+    re.compile(rf"{_LEVEL} +(?P<rest>.*)"),
+    re.compile(rf"\((?P<logger>{_LOGGER})\)(?: \[[^\[\]]*\])?\s*\Z"),
+)
+"""Layout of a log for a collector that writes the time itself, with a date and a zone."""
+EXPECTED = "one of " + ", ".join(layout.pattern.removesuffix("%n") for layout in LAYOUTS) + ", or JSON by line"
 """Known layouts, for error messages."""
 
+_OUTER = r"(?P<outer>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d))"
+PREFIXES = (
+    # Kubernetes CRI
+    re.compile(rf"{_OUTER} (?:stdout|stderr) (?P<tag>[FP])(?: |\Z)"),
+    # systemd
+    re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d [\d:.]{{8,15}}|{_OUTER}) (?P<label>\S+ [\w./@:-]+?)(?:\[\d+\])?: "),
+    # Compose
+    re.compile(r"(?P<label>[\w.-]+) *\| ?"),
+    # kubectl logs --prefix
+    re.compile(r"\[(?!\d{4}-)(?P<label>(?:pod/)?[\w.-]+/[\w.-]+)\] "),
+    # stern
+    re.compile(rf"(?P<label>[\w.-]+(?: \u203a | )[\w.-]+) (?=\[?{_DATE}|\{{\")"),
+    # docker logs --timestamps, kubectl logs --timestamps
+    re.compile(rf"{_OUTER}(?: |\Z)"),
+)
+"""Prefixes of collectors. `outer`: time of the collector; `label`: what wrote the line; tag P: the line continues."""
+_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 
-def layout_of(lines: Iterable[str]) -> Layout | None:
-    """Return the layout that most of these lines have; None if no line has a known layout."""
-    lines = list(lines)
-    counts = {layout.name: sum(1 for line in lines if layout.first.match(line)) for layout in LAYOUTS}
-    best = max(LAYOUTS, key=lambda layout: counts[layout.name])
-    return best if counts[best.name] else None
+_JSON_KEYS = {
+    "at": ("@timestamp", "timestamp", "time", "timeMillis", "ts", "date"),
+    "level": ("log.level", "level", "severity", "loglevel", "level_name"),
+    "logger": ("log.logger", "loggerName", "logger_name", "logger", "_logger"),
+    "message": ("message", "msg", "short_message", "log"),
+    "error": ("error.stack_trace", "stack_trace", "thrown.extendedStackTrace", "exception.stacktrace", "full_message"),
+    "label": (
+        "kubernetes.pod_name",
+        "kubernetes.pod.name",
+        "container_name",
+        "pod",
+        "host.name",
+        "hostname",
+        "source_host",
+    ),
+}
+"""Keys of the JSON layouts of log4j2, ECS, logstash, GELF and container engines, by part of an entry."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +131,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry in the log of `node`. `line` is its first line, from 1; `logger` is empty if the layout hides it."""
+    """One entry. `line` is its first line, from 1; `logger` is empty if the layout hides it.
+
+    `node` is the broker or controller that wrote it. `label` is what a collector says of the writer.
+    """
 
     at_us: int
     node: int
@@ -93,6 +143,7 @@ class Entry:
     level: str
     logger: str
     message: str
+    label: str = ""
 
     @property
     def source(self) -> Source:
@@ -111,7 +162,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 class Clock:
-    """Converter of the local times in one file to microseconds since the epoch.
+    """Converter of the local times of one writer to microseconds since the epoch.
 
     When summer time ends, one hour occurs twice. A step back by more than 30 minutes marks its second occurrence.
     """
@@ -121,13 +172,23 @@ class Clock:
         self._last_local: datetime | None = None
         self._fold = 0
         self.assumed_zone = False
-        """Whether any time in the file has no zone."""
+        """Whether any time has neither a zone nor the time of a collector beside it."""
 
-    def instant(self, at: str, zone: str | None) -> int:
-        """Return a time of the log as microseconds since the epoch. Raises `ValueError` if there is no such time."""
-        local = datetime.fromisoformat(at.replace(",", "."))
+    def instant(self, at: str, zone: str | None, outer: str | None = None) -> int:
+        """Return a time of the log as microseconds since the epoch. Raises `ValueError` if there is no such time.
+
+        outer: the time of a collector, with a zone: its distance in quarters of an hour is the zone of the log.
+        """
+        local = _date(at)
         if zone:
-            return _us(datetime.fromisoformat(f"{local.isoformat()}{'+00:00' if zone == 'Z' else zone}"))
+            return _us(_date(f"{at}{'+00:00' if zone == 'Z' else zone}"))
+        if outer:
+            collected = _date(outer)
+            away = local - collected.astimezone(UTC).replace(tzinfo=None)
+            offset = round(away / _QUARTER) * _QUARTER
+            # further away, the collector wrote its own time much later: it says nothing about the zone
+            if abs(offset) <= _WIDEST and abs(away - offset) <= _DELAY:
+                return _us((local - offset).replace(tzinfo=UTC))
         self.assumed_zone = True
         if not self._is_ambiguous(local):
             self._fold = 0
@@ -141,36 +202,175 @@ class Clock:
         return first != second
 
 
-def entries(lines: Iterable[str], layout: Layout, clock: Clock, file: str = "", node: int = 0) -> Iterator[Entry]:
-    """Yield the entries of a file. Lines before the first entry are skipped."""
-    head: tuple[int, int, re.Match[str]] | None = None
-    text: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        match = layout.first.match(line)
-        if match is None:
-            if head and len(text) < MAX_LINES:
-                text.append(line)
-            continue
-        if head:
-            yield _entry(*head, text, layout, file, node)
-        try:
-            head, text = (clock.instant(match["at"], match["zone"]), number, match), [match["rest"]]
-        except ValueError:  # a date that does not exist, such as 30 February: the line begins no entry
-            head = None
-    if head:
-        yield _entry(*head, text, layout, file, node)
-
-
-def _entry(at_us: int, line: int, first: re.Match[str], text: list[str], layout: Layout, file: str, node: int) -> Entry:
-    logger = "" if layout.tail else first["logger"]
-    if layout.tail:  # the logger follows the message; a stack trace follows both
-        for i, part in enumerate(text):
-            if match := layout.tail.search(part):
-                logger = match["logger"]
-                text[i] = part[: match.start()].rstrip()
-                break
-    return Entry(at_us, node, file, line, first["level"], logger, "\n".join(text))
+def _date(text: str) -> datetime:
+    """Return an ISO time; digits below microseconds are dropped."""
+    return datetime.fromisoformat(re.sub(r"(?<=[.,]\d{6})\d+", "", text).replace(",", "."))
 
 
 def _us(at: datetime) -> int:
     return (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass
+class _Line:
+    """A line without its prefixes. `fields` are those of a JSON object; `partial`: the next line continues it."""
+
+    text: str
+    label: str = ""
+    outer: str | None = None
+    fields: dict[str, Any] | None = None
+    partial: bool = False
+
+
+@dataclass
+class _Open:
+    """The entry of one label that is being read."""
+
+    head: tuple[int, int, str, str] | None = None
+    """Time, number of the line, level, logger."""
+    layout: Layout | None = None
+    text: list[str] = field(default_factory=list)
+    partial: str = ""
+
+
+def is_entry(line: str) -> bool:
+    """Return whether a line begins an entry in a known layout."""
+    parsed = _strip(line)
+    return parsed.fields is not None or _match(parsed) is not None
+
+
+def entries(lines: Iterable[str], zone: ZoneInfo, file: str = "") -> tuple[Iterator[Entry], dict[str, Clock]]:
+    """Return the entries of a file and the clocks by label, which fill while the entries are read.
+
+    Lines before the first entry of a label are skipped, such as the rest of an entry that a rotation cut.
+    """
+    clocks: dict[str, Clock] = {}
+    return _entries(lines, zone, file, clocks), clocks
+
+
+def _entries(lines: Iterable[str], zone: ZoneInfo, file: str, clocks: dict[str, Clock]) -> Iterator[Entry]:
+    opened: dict[str, _Open] = {}
+    for number, raw in enumerate(lines, start=1):
+        line = _strip(raw)
+        entry = opened.setdefault(line.label, _Open())
+        line.text = entry.partial + line.text
+        entry.partial = line.text if line.partial else ""
+        if line.partial:
+            continue
+        match = None if line.fields else _match(line)
+        if line.fields is None and match is None:
+            if entry.head and len(entry.text) < MAX_LINES:
+                entry.text.append(line.text)
+            continue
+        if entry.head:
+            yield _closed(entry, file, line.label)
+        clock = clocks.setdefault(line.label, Clock(zone))
+        try:
+            opened[line.label] = (
+                _of_json(line, number, clock) if match is None else _of_text(line, match, number, clock)
+            )
+        except ValueError:  # a date that does not exist, such as 30 February: the line begins no entry
+            opened[line.label] = _Open()
+    yield from (_closed(entry, file, label) for label, entry in opened.items() if entry.head)
+
+
+def _match(line: _Line) -> tuple[Layout, re.Match[str]] | None:
+    """Return the layout of the head in this line, with its match."""
+    for layout in LAYOUTS:
+        if match := layout.first.match(line.text):
+            return layout, match
+    if line.outer and (match := _WITHOUT_TIME.first.match(line.text)):
+        return _WITHOUT_TIME, match
+    return None
+
+
+def _of_text(line: _Line, match: tuple[Layout, re.Match[str]], number: int, clock: Clock) -> _Open:
+    layout, head = match
+    groups = head.groupdict()
+    at, zone = groups.get("at"), groups.get("zone")
+    at_us = clock.instant(at, zone, line.outer) if at else _us(_date(line.outer or ""))
+    return _Open((at_us, number, head["level"], groups.get("logger") or ""), layout, [head["rest"]])
+
+
+def _of_json(line: _Line, number: int, clock: Clock) -> _Open:
+    """Return the entry of a JSON object. Raises `ValueError` if its time is none."""
+    fields = line.fields or {}
+    if "instant.epochSecond" in fields:
+        at_us = int(fields["instant.epochSecond"]) * 10**6 + int(fields.get("instant.nanoOfSecond", 0)) // 1000
+    else:
+        at = _first(fields, "at") or line.outer or ""
+        if re.fullmatch(r"\d+(\.\d+)?", at):  # milliseconds since the epoch have 13 digits, seconds 10
+            at_us = round(float(at) * (1000 if len(at.partition(".")[0]) >= 12 else 10**6))
+        else:
+            parts = re.fullmatch(_TIME, at)
+            if parts is None:
+                raise ValueError(at)
+            at_us = clock.instant(parts["at"], parts["zone"], line.outer)
+    text = [_first(fields, "message")]
+    if error := _first(fields, "error"):
+        text.append(error)
+    elif "thrown.name" in fields:
+        text.append(f"{fields['thrown.name']}: {fields.get('thrown.message', '')}")
+    level, logger = _first(fields, "level").upper() or "INFO", _first(fields, "logger")
+    return _Open((at_us, number, level, logger), None, "\n".join(text).split("\n")[:MAX_LINES])
+
+
+def _closed(entry: _Open, file: str, label: str) -> Entry:
+    assert entry.head is not None
+    at_us, line, level, logger = entry.head
+    if entry.layout and entry.layout.tail:  # the logger follows the message; a stack trace follows both
+        for i, part in enumerate(entry.text):
+            if match := entry.layout.tail.search(part):
+                logger = match["logger"]
+                entry.text[i] = part[: match.start()].rstrip()
+                break
+    return Entry(at_us, NO_NODE, file, line, level, logger, "\n".join(entry.text), label)
+
+
+def _strip(raw: str) -> _Line:
+    """Return a line without the prefixes of collectors, and with the fields of its JSON object."""
+    line = _Line(_ANSI.sub("", raw).replace("\0", ""))
+    for _ in range(4):  # such as Compose, then the time of the engine, then JSON
+        if line.text.startswith("{") and (fields := _fields(line.text)):
+            message = _first(fields, "message")
+            wrapped = _Line(message.rstrip("\n"), line.label or _first(fields, "label"), _first(fields, "at") or None)
+            if "log" in fields and not _first(fields, "logger"):  # a container engine wraps each line
+                line = wrapped
+                continue
+            line.fields, line.label = fields, wrapped.label
+            break
+        if any(layout.first.match(line.text) for layout in LAYOUTS):
+            break
+        match = next((m for prefix in PREFIXES if (m := prefix.match(line.text))), None)
+        if match is None:
+            break
+        groups = match.groupdict()
+        line.text = line.text[match.end() :]
+        line.label = " ".join(filter(None, (line.label, groups.get("label"))))
+        line.outer = groups.get("outer") or line.outer
+        line.partial |= groups.get("tag") == "P"
+    return line
+
+
+def _fields(text: str) -> dict[str, Any] | None:
+    """Return the values of a JSON object by dotted name; None if the text is none, or no entry of a log."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    fields = dict(_flat("", data)) if isinstance(data, dict) else {}
+    return fields if _first(fields, "message") and ("instant.epochSecond" in fields or _first(fields, "at")) else None
+
+
+def _flat(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _first(fields: Mapping[str, Any], part: str) -> str:
+    """Return the first value of a part of an entry as text; empty if the object has none."""
+    found = next((fields[key] for key in _JSON_KEYS[part] if fields.get(key) is not None), "")
+    return found if isinstance(found, str) else repr(found)

@@ -84,6 +84,10 @@ class Version(Event):
     version: str
 
 
+class ZooKeeperUsed(Event):
+    """The broker connects to ZooKeeper, or registers there."""
+
+
 class BrokerFenced(Event, summary="the controller fences broker {broker}: its session timed out"):
     """The controller fences a broker (KRaft)."""
 
@@ -204,6 +208,22 @@ class LogLoaded(PartitionEvent, summary="broker {node} has {partition} up to off
     """A broker loads the log of a replica when it starts."""
 
     end_offset: int
+
+
+class ReplicaLoaded(PartitionEvent):
+    """A broker has a replica of a partition."""
+
+
+class LeaderNotElected(PartitionEvent, summary="no leader can be elected for {partition}: {reason}"):
+    """The controller finds no replica that may become leader (ZooKeeper)."""
+
+    reason: str = "no replica may lead"
+
+
+class StateChangeError(Event, summary="broker {node}: {text}"):
+    """Another error in the log of state changes. `text` is its first line, with the exception behind it."""
+
+    text: str
 
 
 class Truncated(PartitionEvent, summary="broker {node} truncates {partition} to offset {offset}"):

@@ -32,7 +32,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.units import format_duration
 
 MAX_FAULTS = 12
-MAX_PAUSE_S = 20.0
+MAX_PAUSE_S = 30.0
 MAX_RECORDS = 20_000
 """Largest number of records that a replay writes before the first fault."""
 DEFAULT_RECORDS = 4000
@@ -142,7 +142,7 @@ def _set_triggers(faults: list[PlannedFault], state: ClusterState, records: int 
             phase = f"{previous.name}.healed" if has_healed else previous.name
             fault.when = {"after": f"{phase} + {_duration(delay_s)}" if delay_s >= 0.1 else phase}
             incident_s = (fault.at_us - since_us) / 1e6
-            if incident_s > delay_s + MAX_PAUSE_S:
+            if incident_s > delay_s + 1:
                 fault.comments.append(f"{incident_s:,.0f} s after that in the incident; shortened")
         if fault.back_us is not None and fault.kind != "consumer.join":
             length_s = replay_s[fault.back_us] - replay_s[fault.at_us]
@@ -151,7 +151,7 @@ def _set_triggers(faults: list[PlannedFault], state: ClusterState, records: int 
             is_removal = fault.kind in ("consumer.slow", "consumer.crash")
             fault.heal = {"when": {"after": f"{fault.name}.proven + {length}"}} if is_removal else {"after": length}
             incident_s = (fault.back_us - fault.at_us) / 1e6
-            if incident_s > length_s + MAX_PAUSE_S:
+            if incident_s > length_s + 1:
                 fault.comments.append(f"it returned after {incident_s:,.0f} s in the incident; shortened")
         previous = fault
 
@@ -161,8 +161,8 @@ def _first_trigger(state: ClusterState, fault: PlannedFault, records: int | None
         if records > MAX_RECORDS:
             fault.comments.append(f"the incident had {records:,} records before; a replay needs fewer")
         return {"acked": min(max(records, 100), MAX_RECORDS)}
-    begins = [t.created_us for t in state.topics.values() if t.created_us]
-    begins += [g.formed_us for g in state.groups.values() if g.formed_us]
+    begins = [t.created_us for t in state.topics.values() if t.created_us is not None]
+    begins += [g.formed_us for g in state.groups.values() if g.formed_us is not None]
     since_s = (fault.at_us - max((b for b in begins if b <= fault.at_us), default=0)) / 1e6
     if 2 <= since_s <= 60:
         fault.comments.append("the number of records before it is unknown, so it waits as long as in the incident")

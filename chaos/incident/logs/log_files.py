@@ -1,48 +1,45 @@
-"""Log files of a folder: plain, compressed or rotated, each with its layout and its broker."""
+"""Log files of a folder: plain, compressed or rotated, in any encoding that a shell writes."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from chaos.errors import UsageError
-from chaos.incident.logs.entries import EXPECTED, Layout, layout_of
+from chaos.incident.logs.entries import EXPECTED, is_entry
 
 HEAD_LINES = 2000
-"""Number of non-empty lines that decide the layout and the broker of a file."""
+"""Number of non-empty lines that decide whether a file is a log."""
 MAX_LINE = 64 * 1024
-"""Bytes of a line that are read; the rest of a longer line is dropped."""
-NOT_A_BROKER = 0
-"""Node of a file that belongs to a client."""
+"""Characters of a line that are read; the rest of a longer line is dropped."""
 
-_LOG = re.compile(r"\.(log|out|txt)([.-][\w.-]+)?(\.gz)?\Z", re.IGNORECASE)
+_LOG = re.compile(r"(\.(log|out|txt|jsonl?|ndjson)([.-][\w.-]+)?(\.gz)?)\Z", re.IGNORECASE)
+_SEGMENT = re.compile(r"\d{20}\.(log|index|timeindex|snapshot)")
+"""Files of records in a data folder of a broker: they are named like logs."""
 _IRRELEVANT = re.compile(
     r"(^|[-_.])(gc|log-cleaner|kafka-authorizer|kafka-request|reaper|verbs|zookeeper|checks|crash)[-_.]"
 )
 """Logs in the same folder without events: of garbage collection, of the log cleaner, of single requests, ..."""
-_BROKER_FILE = re.compile(r"(server|controller|state-change|kafkaServer)\.")
-_NODE_IN_LINE = re.compile(
-    r"\[(?:KafkaServer|BrokerServer|BrokerLifecycleManager|ControllerServer|SharedServer|QuorumController|Controller|"
-    r"Broker|GroupCoordinator|TransactionCoordinator|KafkaApi|RaftManager)[ -](?:id=|nodeId=)?(\d+)"
-    r"|\[ReplicaManager broker=(\d+)|\[Partition \S+ broker=(\d+)|^\s*(?:broker\.id|node\.id) = (\d+)\s*$"
-)
-_NODE_IN_NAME = re.compile(r"(?:broker|kafka|server|controller|node)[-_.]?(\d+)")
+BROKER_FILE = re.compile(r"(server|controller|state-change|kafkaServer)\.")
 _LIBRDKAFKA = re.compile(r"%\d\|\d+\.\d+\|")
+_ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
+"""Encodings by byte order mark; PowerShell writes UTF-16."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One log file. `name` is its path inside the folder; `layout` is None for the log of a librdkafka client."""
+    """One log file. `name` is its path inside the folder; `librdkafka`: it is the log of such a client."""
 
     path: Path
     name: str
-    layout: Layout | None
-    node: int
+    librdkafka: bool = False
 
 
 @dataclass
@@ -53,11 +50,6 @@ class LogFolder:
     skipped: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def brokers(self) -> list[int]:
-        """The nodes with a log, in order."""
-        return sorted({log.node for log in self.logs} - {NOT_A_BROKER})
-
     def lines(self, path: Path, name: str) -> Iterator[str]:
         """Yield the lines of a file without line ends. A truncated gzip file ends early and adds a problem.
 
@@ -66,9 +58,9 @@ class LogFolder:
         number = 0
         try:
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-                for raw in stream:
+                for line in _decoded(cast(BinaryIO, stream)):
                     number += 1
-                    yield raw[:MAX_LINE].decode("utf-8", errors="replace").rstrip("\r\n")
+                    yield line[:MAX_LINE].rstrip("\r\n")
         except (EOFError, zlib.error, OSError) as e:
             if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
                 raise UsageError(f"{name} cannot be read: {e.strerror}") from None
@@ -79,90 +71,68 @@ class LogFolder:
                 self.problems.append(problem)
 
 
+def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
+    start = stream.read(4)
+    stream.seek(0)
+    encoding = next((name for mark, name in _ENCODINGS.items() if start.startswith(mark)), "utf-8")
+    # a lone carriage return is no line end: it may stand inside a message
+    return io.TextIOWrapper(stream, encoding, errors="replace", newline="\n")
+
+
 def find_logs(folder: Path) -> LogFolder:
-    """Return the logs below a folder. Raises `UsageError` if there are none or one has an unknown layout."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder; give one with the logs of the brokers, one folder or file each")
-    candidates = sorted(p for p in folder.rglob("*") if p.is_file() and _LOG.search(p.name))
+    """Return the logs below a folder, or the one that a path names. Raises `UsageError` if none is a log."""
+    if not folder.exists():
+        raise UsageError(f"{folder} does not exist; give a folder with the logs of the brokers, or one log")
+    root = folder if folder.is_dir() else folder.parent
+    named = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.is_file())
+    candidates = [p for p in named if p == folder or (_LOG.search(p.name) and not _SEGMENT.match(p.name))]
     result = LogFolder()
-    heads: dict[Path, list[str]] = {}
+    unknown: list[str] = []
     for path in candidates:
-        name = str(path.relative_to(folder))
-        if _IRRELEVANT.search(path.name):
+        name = str(path.relative_to(root))
+        if path != folder and _IRRELEVANT.search(path.name):
             result.skipped.append(name)
-        elif lines := _head(path, name, result):
-            heads[path] = lines
-        else:
+            continue
+        lines = _head(path, name, result)
+        if not lines:
             result.skipped.append(f"{name} (empty)")
-    nodes = {path: _node_in_lines(lines) for path, lines in heads.items()}
-    for path, lines in heads.items():
-        name, layout = str(path.relative_to(folder)), layout_of(lines)
-        if layout is None and not any(_LIBRDKAFKA.match(line) for line in lines):
-            if _is_of_a_run(path) or (path.suffix == ".txt" and not _BROKER_FILE.match(path.name)):
-                result.skipped.append(name)  # the log of an Aftershock client, or a note
-                continue
-            raise UsageError(f"{name}: no line has a known layout; expected {EXPECTED}")
-        node = NOT_A_BROKER if layout is None else nodes[path] or _node_of_siblings(path, nodes) or _node_in_name(name)
-        result.logs.append(LogFile(path, name, layout, node))
-    _assign_free_nodes(result)
-    if not result.brokers:
+        elif any(is_entry(line) for line in lines):
+            result.logs.append(LogFile(path, name))
+        elif any(_LIBRDKAFKA.match(line) for line in lines):
+            result.logs.append(LogFile(path, name, librdkafka=True))
+        else:
+            result.skipped.append(name)
+            if not _is_no_broker(path):
+                unknown.append(f"{name}: {_why_unknown(lines)}")
+    if not result.logs:
         examined = f"{len(candidates)} files examined" if candidates else "no file has the name of a log"
+        reason = f"; {unknown[0]}" if unknown else ""
         raise UsageError(
-            f"{folder}: no log of a broker in it ({examined}); expected server.log, controller.log or "
-            "state-change.log, as they are, rotated or compressed by gzip, one folder or file for each broker"
+            f"{folder}: no log of a broker in it ({examined}{reason}); expected server.log, controller.log or "
+            "state-change.log, as they are, rotated, compressed by gzip, or from Compose, kubectl or journalctl"
         )
+    result.problems += [f"{reason}; it is left out" for reason in unknown]
     return result
-
-
-def _assign_free_nodes(result: LogFolder) -> None:
-    """Give each folder with broker logs that name no broker a number that is free."""
-    folders: dict[Path, int] = {}
-    for i, log in enumerate(result.logs):
-        if log.node == NOT_A_BROKER and log.layout is not None and _BROKER_FILE.match(log.path.name):
-            parent = log.path.parent
-            if parent not in folders:
-                folders[parent] = max([0, *result.brokers, *folders.values()]) + 1
-                result.problems.append(
-                    f"{log.name} does not name its broker; it is read as the log of broker {folders[parent]}"
-                )
-            result.logs[i] = replace(log, node=folders[parent])
 
 
 def _head(path: Path, name: str, result: LogFolder) -> list[str]:
     lines: list[str] = []
     for line in result.lines(path, name):
-        if "\0" in line:
-            raise UsageError(f"{name} is not text; expected a log in a layout that is {EXPECTED}")
-        if line.strip():
+        if line.strip("\0 \t"):
             lines.append(line)
         if len(lines) >= HEAD_LINES:
             break
     return lines
 
 
-def _node_in_lines(lines: list[str]) -> int:
-    """Return the node that most lines name as the writer; 0 if none does."""
-    matches = (match for line in lines if (match := _NODE_IN_LINE.search(line)))
-    counts = Counter(int(next(filter(None, match.groups()))) for match in matches)
-    return max(counts, key=lambda node: (counts[node], -node)) if counts else NOT_A_BROKER
+def _why_unknown(lines: list[str]) -> str:
+    binary = sum(line.count("\0") + line.count("\ufffd") for line in lines)
+    if binary > sum(map(len, lines)) / 10:
+        return "it is not text"
+    return f"no line has a known layout; expected {EXPECTED}"
 
 
-def _node_of_siblings(path: Path, nodes: dict[Path, int]) -> int:
-    """Return the only node of files with the same stem, such as rotated ones, else that of the folder; else 0."""
-    siblings = {p: node for p, node in nodes.items() if p.parent == path.parent and node}
-    same_stem = {node for p, node in siblings.items() if p.name.split(".")[0] == path.name.split(".")[0]}
-    for candidates in (same_stem, set(siblings.values())):
-        if len(candidates) == 1:
-            return candidates.pop()
-    return NOT_A_BROKER
-
-
-def _node_in_name(name: str) -> int:
-    """Return the number in a path such as kafka-2/server.log; 0 if there is none."""
-    match = _NODE_IN_NAME.search(name)
-    return int(match[1]) if match else NOT_A_BROKER
-
-
-def _is_of_a_run(path: Path) -> bool:
-    """Return whether the file is a log in a run directory, except that of a broker."""
-    return (path.parent.parent / "resolved.json").is_file() and not path.name.startswith("broker-")
+def _is_no_broker(path: Path) -> bool:
+    """Return whether the file is a log in a run directory, except that of a broker, or a note."""
+    of_a_run = (path.parent.parent / "resolved.json").is_file() and not path.name.startswith("broker-")
+    return of_a_run or (path.suffix in (".txt", ".json") and not BROKER_FILE.match(path.name))

@@ -51,6 +51,8 @@ PATTERNS = (
     _p(e.FatalError, r"(?P<reason>java\.lang\.OutOfMemoryError[^\n]{0,80})", "*"),
     _p(e.LogRecovery, r"(?:Attempting recovery for all|Recovering \d+) logs (?:in|from) .* since no clean shutdown file was found", "LogManager"),  # noqa: E501
     _p(e.Version, r"^Kafka version: (?P<version>\S+)", "AppInfoParser"),
+    _p(e.ZooKeeperUsed, r"^(?:\[KafkaServer id=\d+\] )?Connecting to zookeeper on", "KafkaServer", "2.8 to 3.9, ZooKeeper"),  # noqa: E501
+    _p(e.ZooKeeperUsed, r"^Registered broker \d+ at path /brokers/ids/", "KafkaZkClient", "2.8 to 3.9, ZooKeeper"),
     # brokers as the controller sees them
     _p(e.BrokerFenced, r"Fencing broker (?P<broker>\d+)(?: at epoch \d+)? because its session has timed out", "ReplicationControlManager", "2.8 to 4.3, KRaft"),  # noqa: E501
     _p(e.BrokerUnfenced, r"request from broker (?P<broker>\d+) to unfence has been granted", "BrokerHeartbeatManager", "2.8 to 4.3, KRaft"),  # noqa: E501
@@ -73,12 +75,15 @@ PATTERNS = (
     _p(e.LeaderStarted, rf"Leader {_P}(?: with topic id \S+)? starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with partition epoch \d+, high watermark \d+, ISR \[(?P<isr>[\d,]*)\].*?Previous leader (?:Some\((?P<previous_leader>\d+)\)|None) and previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "3.0 to 4.3"),  # noqa: E501
     _p(e.FollowerStarted, rf"Follower {_P} starts at leader epoch (?P<leader_epoch>\d+) from offset \d+ with high watermark \d+\. Previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "2.8"),  # noqa: E501
     _p(e.FollowerStarted, rf"Follower {_P} starts at leader epoch (?P<leader_epoch>\d+) from offset \d+ with partition epoch \d+ and high watermark \d+\. Current leader is (?P<leader>-?\d+)\. Previous leader \S+ and previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "3.0 to 4.3"),  # noqa: E501
+    _p(e.LeaderNotElected, rf"Follower {_P} starts at leader epoch \d+ .*Current leader is -1\.", STATE_CHANGE, "3.0 to 4.3, KRaft", reason="no replica of its ISR is alive"),  # noqa: E501
     _p(e.LeaderChosen, rf"Changed partition {_P} from \w+ to OnlinePartition with state LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), (?:isUncleanLeader=\w+, )?isr=List\((?P<isr>[\d, ]*)\)", STATE_CHANGE, "2.8 to 3.9, ZooKeeper"),  # noqa: E501
     _p(e.IsrShrunk, rf"\[Partition {_P} broker=\d+\] Shrinking ISR from (?P<before>[\d,]*) to (?P<isr>[\d,]*)\. Leader: \(highWatermark: \d+, endOffset: (?P<end_offset>\d+)\)", "Partition"),  # noqa: E501
     _p(e.IsrUpdated, rf"\[Partition {_P} broker=\d+\] ISR updated to \[?(?P<isr>[\d,]+)\]?", "Partition"),
     _p(e.UncleanElection, r"topicId (?P<topic_id>\S+), partition (?P<number>\d+) to (?P<leader>\d+) using an unclean election", "PartitionChangeBuilder", "3.0 to 4.3, KRaft"),  # noqa: E501
     _p(e.UncleanElection, rf"UNCLEAN partition change for {_P} with topic ID .*?leader: -?\d+ -> (?P<leader>\d+)", "ReplicationControlManager", "3.0 to 4.3, KRaft"),  # noqa: E501
     _p(e.LogLoaded, r"Completed load of Log\(dir=.*?/(?P<partition>[^/,]+-\d+), .*?logEndOffset=(?P<end_offset>\d+)\)", "LogManager"),  # noqa: E501
+    _p(e.ReplicaLoaded, rf"Log loaded for partition {_P} with initial high watermark", "Partition"),
+    _p(e.LeaderNotElected, rf"failed to change state for partition {_P} from \w+ to OnlinePartition(?:[\s\S]*?Exception: (?P<reason>[^\n]*))?", STATE_CHANGE, "2.8 to 3.9, ZooKeeper"),  # noqa: E501
     _p(e.Truncated, rf"(?:Unified)?Log partition={_P}, dir=.*\] Truncating to offset (?P<offset>\d+)", "Log UnifiedLog"),  # noqa: E501
     _p(e.BelowMinIsr, rf"The size of the current ISR .*insufficient to satisfy the min\.isr requirement of \d+ for partition {_P}", "ReplicaManager Partition"),  # noqa: E501
     # coordinators
@@ -120,6 +125,16 @@ _ANY_CLASS = _BY_CLASS.pop("*")
 
 def events_of(entry: Entry) -> Iterator[Event]:
     """Yield the events that a log entry reports; most entries report none."""
+    found = list(_matches(entry))
+    if not found and entry.logger == STATE_CHANGE and entry.level in ("ERROR", "FATAL"):
+        lines = entry.message.split("\n")
+        reason = next((line for line in lines[1:] if line[:1].strip() and ": " in line), "")
+        text = f"{lines[0]}: {reason}" if reason else lines[0]
+        found = [e.StateChangeError(at_us=entry.at_us, node=entry.node, source=entry.source, text=text[:300])]
+    yield from found
+
+
+def _matches(entry: Entry) -> Iterator[Event]:
     name = entry.logger if entry.logger == STATE_CHANGE else entry.logger.rpartition(".")[2].rstrip("$").split("$")[0]
     patterns = _BY_CLASS.get(name, [])
     if entry.level in ("ERROR", "FATAL"):

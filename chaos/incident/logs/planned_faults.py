@@ -12,6 +12,7 @@ from chaos.incident.logs.broker_timeline import Timeline
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, client_of
 from chaos.incident.logs.entries import Source
+from chaos.kafka.partition import TopicPartition
 from chaos.units import format_duration
 
 TOGETHER_US = 2 * 10**6
@@ -63,7 +64,7 @@ def find_faults(
     numbers: Mapping[int, int],
 ) -> list[PlannedFault]:
     """Return all faults by time. `numbers` are broker numbers of the scenario by broker."""
-    faults = [_outage_fault(outage, state, truncations, numbers) for outage in outages]
+    faults = [_outage_fault(timeline, outage, state, truncations, numbers) for outage in outages]
     for shorter in find_shorter_logs(timeline, outages):
         _add_disk_loss(shorter, faults)
     faults = _merge_followers(faults)
@@ -73,10 +74,11 @@ def find_faults(
 
 
 def _outage_fault(
-    outage: Outage, state: ClusterState, truncations: list[Truncation], numbers: Mapping[int, int]
+    timeline: Timeline, outage: Outage, state: ClusterState, truncations: list[Truncation], numbers: Mapping[int, int]
 ) -> PlannedFault:
     """Return the fault for an outage, with a role of the broker as its target."""
     predicate, kind, name, question = outage.kind.value
+    signs = outage.signs
     broker, at_us = outage.broker, outage.at_us
     led, coordinated = state.led_by(broker, at_us), state.coordinated_by(broker, at_us)
     is_controller = state.controller(at_us) == broker
@@ -104,9 +106,21 @@ def _outage_fault(
     if len(roles) > 1:
         todos.append("it had several roles: a target by one of them may select another broker in a replay")
     comments = [f"broker {broker} {predicate}; it {role}"]
+    if outage.successor is not None:
+        comments = [f"broker {broker} {predicate} and broker {outage.successor} is new, from one process; it {role}"]
+    if leaderless := _without_leader(timeline, outage, led):
+        comments.append(f"then no leader could be elected for {_first_four([x.partition for x in leaderless])}")
+        signs += (leaderless[0].source,)
     return PlannedFault(
-        name, kind, target, at_us, outage.back_us, comments=comments, todos=todos, signs=outage.signs, outage=outage
+        name, kind, target, at_us, outage.back_us, comments=comments, todos=todos, signs=signs, outage=outage
     )
+
+
+def _without_leader(timeline: Timeline, outage: Outage, led: list[TopicPartition]) -> list[e.LeaderNotElected]:
+    """Return one event for each partition of the broker for which the controller found no leader in the outage."""
+    until_us = timeline.ended_us if outage.back_us is None else outage.back_us + AFTERMATH_US
+    events = timeline.select(e.LeaderNotElected, since_us=outage.at_us, until_us=until_us)
+    return list({x.partition: x for x in reversed(events) if x.partition in led}.values())[::-1]
 
 
 def _add_disk_loss(shorter: ShorterLog, faults: list[PlannedFault]) -> None:

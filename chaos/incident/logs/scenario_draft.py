@@ -25,6 +25,8 @@ from chaos.scenario.load import parse
 from chaos.scenario.setup import DEFAULT_KAFKA
 
 MAX_BROKERS, MAX_TOPICS, MAX_GROUPS = 9, 5, 5
+BROKERS = 3
+"""Brokers of a draft from logs that name none."""
 MARGIN_S = 120
 """Time of the drive in addition to the triggers of the faults."""
 EXAMPLE = "orders"
@@ -103,8 +105,13 @@ class _Draft:
             names[group] = _unused(name, {*producers, *names.values()}, cut=10)
         return names
 
+    @property
+    def broker_count(self) -> int:
+        """The number of brokers of the scenario; `BROKERS` if the logs name none."""
+        return min(len(self.state.brokers) or BROKERS, MAX_BROKERS)
+
     def topics(self) -> list[dict[str, Any]]:
-        example = Topic(EXAMPLE, 1, min(3, len(self.state.brokers)))
+        example = Topic(EXAMPLE, 1, min(3, self.broker_count))
         return [self._topic(self.state.topics.get(found, example), name) for found, name in self.topic_names.items()]
 
     def explanation(self) -> list[str]:
@@ -170,7 +177,7 @@ class _Draft:
         config = {k: scalar(v) for k, v in topic.properties.items() if re.fullmatch(r"[a-z][a-z.]*", k)}
         min_isr = str(config.get("min.insync.replicas", self.state.settings.get("min.insync.replicas", "1")))
         needed = int(min_isr) if min_isr.isdigit() else 1
-        brokers = len(set(self.numbers.values()))
+        brokers = self.broker_count
         todos = []
         if topic.replicas < needed:
             todos.append(f"how many replicas? The logs name {topic.replicas}, and min.insync.replicas is {needed}")

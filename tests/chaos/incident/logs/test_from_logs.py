@@ -1,6 +1,7 @@
 """Scenario drafts from excerpts of real logs: 2.8.2 with ZooKeeper, 3.9.2 and 4.3.1 with KRaft."""
 
 import gzip
+import json
 import random
 import re
 import shutil
@@ -121,13 +122,13 @@ def test_a_clock_offset_is_corrected_if_it_occurs_twice(changed):
     straight, _ = draft(LOGS / "4.3")
     ahead = changed("4.3", "broker-3.log", later(timedelta(hours=1)))
     with_more = ahead / "broker-1.log"
-    for file, at in ((with_more, "23:59:00.000"), (ahead / "broker-3.log", "00:59:00.100")):
+    for node, file, at in ((1, with_more, "23:59:00.000"), (3, ahead / "broker-3.log", "00:59:00.100")):
         day = "2026-11-21" if at.startswith("23") else "2026-11-22"
         with file.open("a") as f:
             f.write(
-                f"{day}T{at}Z [main] [INFO] state.change.logger - [Broker id=0] Follower orders-0 starts at leader "
-                "epoch 7 from offset 5 with partition epoch 9 and high watermark 5. Current leader is 2. Previous "
-                "leader Some(3) and previous leader epoch was 6.\n"
+                f"{day}T{at}Z [main] [INFO] state.change.logger - [Broker id={node}] Follower orders-0 starts at "
+                "leader epoch 7 from offset 5 with partition epoch 9 and high watermark 5. Current leader is 2. "
+                "Previous leader Some(3) and previous leader epoch was 6.\n"
             )
     skewed, text = draft(ahead)
     assert re.search(r"the clock of broker 3 is 3,(599|600)\.\d s ahead of that of broker 1", text)
@@ -184,8 +185,8 @@ def test_names_in_logs_cannot_break_the_yaml(changed):
     ("write", "message"),
     [
         (lambda d: None, "no log of a broker in it"),
-        (lambda d: (d / "server.log").write_bytes(b"\x00\x01\x02" * 99), "server.log is not text"),
-        (lambda d: (d / "server.log").write_bytes(bytes(range(1, 256)) * 9), "server.log: no line has a known layout"),
+        (lambda d: (d / "server.log").write_bytes(b"\x00\x01\x02" * 99), "server.log: it is not text"),
+        (lambda d: (d / "server.log").write_bytes(bytes(range(1, 127)) * 9), "server.log: no line has a known layout"),
         (lambda d: (d / "server.log").write_text('{"level": "INFO"}\n'), r"expected one of \[%d\] %p %m \(%c\)"),
         (lambda d: (d / "server.log").write_text(""), "no log of a broker in it"),
         (lambda d: (d / "server.log.gz").write_bytes(b"no gzip at all"), "server.log.gz cannot be decompressed"),
@@ -272,3 +273,199 @@ def test_incomplete_logs_give_a_valid_scenario(tmp_path_factory, version, seed):
         assert "no log of a broker in it" in str(e) or "no line has a known layout" in str(e)
     else:
         assert parse(text, "draft").cluster.brokers >= 1
+
+
+def test_broker_0_is_a_broker():
+    scenario, text = draft(LOGS / "broker-zero")
+    assert scenario.cluster.brokers == 3 and "1 is 0, 2 is 1, 3 is 2" in text
+    (fault,) = scenario.faults
+    assert (fault.kind, fault.target.leader_of) == ("broker.kill", "bills/0")
+    assert "broker 0 died; it led bills/0, and coordinated group depot" in " ".join(text.replace("#", "").split())
+
+
+def test_several_brokers_in_one_file_are_separated():
+    scenario, _ = draft(LOGS / "three-brokers-in-one-file")
+    (fault,) = scenario.faults
+    assert (scenario.cluster.brokers, fault.kind, fault.target.leader_of) == (3, "broker.stop", "bills/0")
+    assert (fault.when.acked, fault.heal.after) == (900, 12)
+    assert "broker 3 was stopped" in scenario.title
+
+
+def test_a_broker_that_returns_with_another_id_is_gone():
+    scenario, text = draft(LOGS / "broker-returns-with-another-id" / "server.log")
+    assert (scenario.cluster.brokers, scenario.cluster.metadata) == (2, "zookeeper")
+    assert [t.name for t in scenario.topics] == ["meter-readings"]
+    (fault,) = scenario.faults
+    assert (fault.kind, fault.target.leader_of, fault.heal) == ("broker.kill", "meter-readings/0", None)
+    words = " ".join(text.replace("#", "").split())
+    assert "broker 1001 is gone and broker 1002 is new" in words
+    assert "no leader could be elected for meter-readings/0" in words
+
+
+def _json(layout):
+    """Return a function that writes a line of Kafka's own layout as JSON."""
+
+    def convert(line):
+        match = re.fullmatch(r"\[(\S+) (\S+),(\d+)\] (\w+) (.*) \(([\w.$]+)\)", line)
+        if match is None:
+            return None
+        day, clock, millis, level, message, logger = match.groups()
+        at = datetime.fromisoformat(f"{day}T{clock}+00:00")
+        seconds = int(at.timestamp())
+        objects = {
+            "log4j2": {
+                "instant": {"epochSecond": seconds, "nanoOfSecond": int(millis) * 10**6},
+                "level": level,
+                "loggerName": logger,
+                "message": message,
+            },
+            "ecs": {
+                "@timestamp": f"{day}T{clock}.{millis}Z",
+                "log.level": level,
+                "message": message,
+                "log": {"logger": logger},
+            },
+            "logstash": {
+                "@timestamp": f"{day}T{clock}.{millis}+00:00",
+                "level": level,
+                "message": message,
+                "logger_name": logger,
+            },
+            "millis": {
+                "timeMillis": seconds * 1000 + int(millis),
+                "level": level,
+                "loggerName": logger,
+                "message": message,
+            },
+        }
+        return json.dumps(objects[layout])
+
+    return convert
+
+
+def at(line):
+    """Return the time of a line as a collector in UTC writes it."""
+    found = re.match(r"\[(\S+) (\S+),(\d+)\]", line)
+    return f"{found[1]}T{found[2]}.{found[3]}456789Z" if found else "2026-03-02T08:00:00Z"
+
+
+COLLECTED = {
+    "compose": lambda line: f"\x1b[36mkafka-1  |\x1b[0m {line}",
+    "compose with times": lambda line: f"kafka-1  | {at(line)} {line}",
+    "kubectl": lambda line: f"[pod/main-kafka-0/kafka] {line}",
+    "kubectl with times": lambda line: f"{at(line)} {line}",
+    "cri": lambda line: f"{at(line)} stdout F {line}",
+    "stern": lambda line: f"main-kafka-0 kafka {line}",
+    "syslog": lambda line: f"Feb 13 04:11:02 host-a kafka-server-start.sh[812]: {line}",
+    "journalctl": lambda line: f"{at(line)} host-a kafka[812]: {line}",
+    "docker": lambda line: json.dumps({"log": f"{line}\n", "stream": "stdout", "time": at(line)}),
+    "crlf": lambda line: f"{line}\r",
+    **{layout: _json(layout) for layout in ("log4j2", "ecs", "logstash", "millis")},
+}
+
+
+@pytest.mark.parametrize("collector", COLLECTED)
+@pytest.mark.parametrize("folder", ["three-brokers-in-one-file", "broker-returns-with-another-id"])
+def test_a_collector_changes_nothing(tmp_path, collector, folder):
+    lines = (LOGS / folder / "server.log").read_text().splitlines()
+    written = [x for line in lines if (x := COLLECTED[collector](line)) is not None]
+    (tmp_path / "kafka.log").write_text("\n".join(written) + "\n")
+    plain, _ = draft(LOGS / folder)
+    assert draft(tmp_path)[0] == plain
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_byte_order_mark_names_the_encoding(tmp_path, encoding):
+    text = (LOGS / "three-brokers-in-one-file" / "server.log").read_text()
+    (tmp_path / "server.log").write_text(text, encoding=encoding)
+    assert draft(tmp_path)[0] == draft(LOGS / "three-brokers-in-one-file")[0]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_rotated_files_may_be_in_any_order_and_cut_anywhere(tmp_path, order):
+    text = (LOGS / "three-brokers-in-one-file" / "server.log").read_text()
+    lines = text.splitlines(keepends=True)
+    parts = ["".join(lines[:9]), "".join(lines[9:15]), "".join(lines[15:])]
+    for i, part in zip(order, parts, strict=True):
+        # the first bytes of the next entry end one file, as after a copy that was cut off
+        (tmp_path / f"server.log.{i}").write_text(f",015] INFO cut\n{part}[2026-03-02 08")
+    scenario, _ = draft(tmp_path)
+    assert [(f.kind, f.target.leader_of) for f in scenario.faults] == [("broker.stop", "bills/0")]
+    assert scenario.cluster.brokers == 3
+
+
+def test_a_log_with_zero_bytes_after_a_power_failure_is_read(tmp_path):
+    text = (LOGS / "broker-returns-with-another-id" / "server.log").read_text().splitlines(keepends=True)
+    (tmp_path / "server.log").write_text("".join(text[:7]) + "\0" * 5000 + "\n" + "".join(text[7:]))
+    assert draft(tmp_path)[0] == draft(LOGS / "broker-returns-with-another-id")[0]
+
+
+@pytest.mark.parametrize("hours", [1, -5, 5.5])
+def test_logs_in_different_time_zones_are_put_on_one_clock(tmp_path, hours):
+    shutil.copytree(LOGS / "broker-zero", tmp_path, dirs_exist_ok=True)
+    moved = tmp_path / "kafka-1" / "server.log"
+    lines = moved.read_text().splitlines(keepends=True)
+    moved.write_text("".join(map(later(timedelta(hours=hours)), lines)))
+    scenario, text = draft(tmp_path)
+    words = " ".join(text.replace("#", "").split())
+    assert "the log of broker 1 is in another time zone than the log of broker 0" in words
+    assert f"its times are corrected by {-hours:+g} h" in words
+    assert scenario.faults[0].target.leader_of == "bills/0" and len(scenario.faults) == 1
+
+
+def test_the_time_of_a_collector_gives_the_zone(tmp_path):
+    lines = (LOGS / "three-brokers-in-one-file" / "server.log").read_text().splitlines()
+    written = [f"{at(line).replace('T08', 'T06')} {line}" for line in lines]
+    (tmp_path / "a.log").write_text("\n".join(written) + "\n")
+    _, text = draft(tmp_path)
+    assert "Incident of 2026-03-02 06:02:00 UTC" in text and "without a zone" not in text
+
+
+def test_an_unknown_file_beside_logs_is_named_and_left_out(tmp_path):
+    shutil.copytree(LOGS / "broker-zero", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "00000000000000000000.log").write_bytes(bytes(400))
+    (tmp_path / "app.log").write_text("12:00:01 something else\n")
+    scenario, text = draft(tmp_path)
+    assert len(scenario.faults) == 1
+    assert "TODO: app.log: no line has a known layout" in text and "it is left out" in text
+
+
+def test_logs_of_clients_alone_give_a_timeline_and_say_what_is_missing(tmp_path):
+    line = "%4|1772438400.100|MAXPOLL|billing-1#consumer-1| [thrd:main]: Application maximum poll interval exceeded\n"
+    (tmp_path / "client.log").write_text(line)
+    scenario, text = draft(tmp_path)
+    assert scenario.faults == [] and "TODO: how many brokers?" in text
+    assert "client billing-1 did not poll within max.poll.interval.ms  client.log:1" in text
+
+
+def test_entries_that_two_files_of_a_broker_share_count_once(tmp_path):
+    shutil.copytree(LOGS / "broker-zero", tmp_path, dirs_exist_ok=True)
+    for server in tmp_path.rglob("server.log"):
+        shutil.copy(server, server.with_name("kafkaServer.out"))
+    assert draft(tmp_path)[0] == draft(LOGS / "broker-zero")[0]
+
+
+def test_other_services_of_a_compose_file_are_no_brokers(tmp_path):
+    lines = (LOGS / "broker-returns-with-another-id" / "server.log").read_text().splitlines()
+    others = [
+        "zk-1     | [2026-02-13 04:11:01,000] INFO binding to port (org.apache.zookeeper.server.ServerCnxn)",
+        "app-2    | 2026-02-13 04:11:05,000 INFO [main] com.shop.App - hello",
+        "web-3    | GET / 200",
+    ]
+    written = [f"kafka-1  | {line}" for line in lines]
+    (tmp_path / "server.log").write_text("\n".join([*others, *written]) + "\n")
+    assert draft(tmp_path)[0] == draft(LOGS / "broker-returns-with-another-id")[0]
+
+
+def test_a_pause_begins_when_the_broker_stops_to_answer_not_when_it_last_logged(tmp_path):
+    """A broker without work wrote nothing for 40 s, then it froze for 25 s."""
+    shutil.copytree(LOGS / "broker-zero", tmp_path, dirs_exist_ok=True)
+    frozen = tmp_path / "kafka-0" / "server.log"
+    lines = frozen.read_text().splitlines(keepends=True)
+    awake = (
+        "2026-03-02 08:02:25,900 INFO [BrokerLifecycleManager id=0] Unable to send a heartbeat because the RPC got "
+        "timed out before it could be sent. (kafka.server.BrokerLifecycleManager) [x]\n"
+    )
+    frozen.write_text("".join([*lines[:6], awake]))
+    (fault,) = draft(tmp_path)[0].faults
+    assert (fault.kind, fault.heal.after) == ("broker.pause", 25)
