@@ -12,6 +12,7 @@ from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, combin
 from chaos.cluster.secured.settings import listener_protocols, security_settings
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Scalar, as_text
 from chaos.processes.ports import HOST
@@ -104,7 +105,7 @@ class Existing:
     """An existing cluster, and the limits within which a run may use it.
 
     Topics and groups of the run begin with `prefix`. The cluster needs at least `replicas` brokers, including the node
-    IDs in `brokers`.
+    IDs in `brokers`, and the partitions and groups of the user that faults aim at.
     """
 
     bootstrap: str
@@ -113,6 +114,8 @@ class Existing:
     verbs: Verbs = NO_VERBS
     replicas: int = 1
     brokers: frozenset[int] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

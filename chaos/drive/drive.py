@@ -136,8 +136,9 @@ class Drive:
 
     def _connect(self) -> Kafka:
         # an attached cluster may have thousands of topics of other users
-        own_topics = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
-        topics = own_topics if self._cluster.state.attached else None
+        topics = None
+        if self._cluster.state.attached:
+            topics = [*(t.name for t in self._scenario.topics), *sorted(self._scenario.their_topics), OFFSETS_TOPIC]
         return Kafka(self._cluster.bootstrap, access=self._cluster.state.access(), topics=topics)
 
     def _observer(self) -> Observer:

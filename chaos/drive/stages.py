@@ -42,7 +42,7 @@ from chaos.run.events import EventLog, now_us
 from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
-from chaos.scenario.setup import Topic
+from chaos.scenario.setup import PARTITION_TARGETS, Topic
 from chaos.scenario.share import Share
 from chaos.scenario.shipped import SHIPPED
 from chaos.wait import wait_until
@@ -179,9 +179,16 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
     existing = None
     if cluster.bootstrap is not None:
         named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
-        replicas = max(topic.replication_factor for topic in scenario.topics)
+        theirs = [target.selector for target in scenario.their_targets]
         existing = Existing(
-            cluster.bootstrap, resolved.prefix, cluster.security.given(), cluster.verbs, replicas, frozenset(named)
+            cluster.bootstrap,
+            resolved.prefix,
+            cluster.security.given(),
+            cluster.verbs,
+            max(topic.replication_factor for topic in scenario.topics),
+            frozenset(named),
+            frozenset(TopicPartition.parse(value) for kind, value in theirs if kind in PARTITION_TARGETS),
+            frozenset(value for kind, value in theirs if kind == "coordinator_of"),
         )
     return ClusterSpec(
         brokers=cluster.brokers,

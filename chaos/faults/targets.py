@@ -248,9 +248,12 @@ def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
 
 
 def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
-    """Return the partitions of the scenario's topics that a broker leads, with their leader epochs."""
+    """Return the partitions that a broker leads, with their leader epochs.
+
+    They are those of the scenario's topics, and of the user's topics that its faults aim at.
+    """
     metadata = world.kafka.metadata()
-    topics = {t.name for t in world.scenario.topics}
+    topics = {t.name for t in world.scenario.topics} | world.scenario.their_topics
     if metadata is None:
         raise FaultError("no broker answers, so the partitions that the target leads are unknown")
     return {

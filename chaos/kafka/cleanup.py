@@ -35,7 +35,7 @@ def remove(bootstrap: str, selected: Callable[[str], bool], access: Access | Non
     kafka = Kafka(bootstrap, ANSWER_S, access)
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        for kind, listed, delete in (("groups", _groups, _delete_groups), ("topics", _topics, _delete_topics)):
+        for kind, listed, delete in (("groups", list_groups, _delete_groups), ("topics", _topics, _delete_topics)):
             reason = "the cluster does not answer"
             while (names := listed(kafka, selected)) is None or names:
                 if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ def _delete_topics(kafka: Kafka, names: list[str]) -> admin.Errors:
     return admin.delete_topics(names).attempt(kafka) or []
 
 
-def _groups(kafka: Kafka, selected: Callable[[str], bool]) -> list[str] | None:
+def list_groups(kafka: Kafka, selected: Callable[[str], bool]) -> list[str] | None:
     """Return the groups of all brokers; None if a broker does not answer."""
     metadata = kafka.metadata()
     if metadata is None:

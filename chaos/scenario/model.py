@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from chaos.anomalies import ANOMALIES
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario import compaction, retention, rules
 from chaos.scenario.bug import AFFECTED, FIXED, Bug
 from chaos.scenario.clock_rules import clock_problems
@@ -22,8 +23,8 @@ from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.hints import nearest
 from chaos.scenario.migration_rules import can_migrate
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Strict
+from chaos.scenario.setup import PARTITION_TARGETS, Setup
+from chaos.scenario.triggers import Strict, Target
 from chaos.units import Duration
 
 
@@ -206,6 +207,17 @@ class Scenario(Setup):
         """The topics that may not exist at the end: a fault deletes them, and only a client may create them again."""
         deleted = (f for f in self.faults if isinstance(f, DeleteTopic) and not f.create_again)
         return frozenset(str(f.target.topic) for f in deleted)
+
+    @property
+    def their_targets(self) -> list[Target]:
+        """The targets of faults by names of the user, on a cluster that exists."""
+        return [fault.target for fault in self.faults if self.is_theirs(fault.target)]
+
+    @property
+    def their_topics(self) -> frozenset[str]:
+        """The topics of the user that faults aim at. The run reads their leaders and nothing else, and judges none."""
+        values = [t.selector[1] for t in self.their_targets if t.selector[0] in PARTITION_TARGETS]
+        return frozenset(TopicPartition.parse(value).topic for value in values)
 
     def held_back(self) -> set[str]:
         """Return the members, such as billing/3, that a fault consumer.join starts while the others run."""

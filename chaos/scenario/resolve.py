@@ -76,7 +76,7 @@ def resolve(
     prefix = ""
     if scenario.cluster.driver == "attached":
         prefix = new_prefix(run_id)
-        scenario = _for_existing_cluster(prefixed(scenario, prefix))
+        scenario = _for_existing_cluster(_aimed_as_before(scenario, prefixed(scenario, prefix)))
     versions = {
         "aftershock": __version__,
         "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
@@ -107,6 +107,15 @@ def _client_versions(scenario: Scenario) -> dict[str, str]:
     for client in scenario.client_libraries:
         releases.setdefault(client.traits.library, set()).add(client.release or installed)
     return {name: ", ".join(sorted(found)) or installed for name, found in releases.items()}
+
+
+def _aimed_as_before(scenario: Scenario, with_prefix: Scenario) -> Scenario:
+    """Return the scenario with the prefix of the run, without it in targets by names of the user."""
+    faults = [
+        own.model_copy(update={"target": fault.target}) if scenario.is_theirs(fault.target) else own
+        for fault, own in zip(scenario.faults, with_prefix.faults, strict=True)
+    ]
+    return with_prefix.model_copy(update={"faults": faults})
 
 
 def _for_existing_cluster(scenario: Scenario) -> Scenario:

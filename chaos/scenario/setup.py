@@ -34,6 +34,10 @@ Features = dict[str, Annotated[int, Field(ge=0)]]
 
 DEFAULT_KAFKA = "4.3.1"
 PARTITION_TARGETS = frozenset({"leader_of", "followers_of", "follower_of", "isr_of", "partition"})
+THEIRS = frozenset(
+    {"leader_of", "followers_of", "follower_of", "isr_of", "coordinator_of", "transaction_coordinator_of"}
+)
+"""Targets that mean brokers by a name in the cluster. On a cluster that exists, it may be a name of the user."""
 SCHEDULES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -261,6 +265,21 @@ class Setup(Strict):
         elif not self.brokers_in(rack):
             yield f"{where}: no broker is in rack {rack!r} ({', '.join(self.cluster.racks)})"
 
+    def is_theirs(self, target: Target) -> bool:
+        """Return whether a target is by a topic, group or transactional id of the user: one that the run lacks.
+
+        That is possible on a cluster that exists. A name that the run has too means that of the run.
+        """
+        kind, value = target.selector
+        if not self.attached or kind not in THEIRS:
+            return False
+        if kind in PARTITION_TARGETS:
+            return TopicPartition.parse(value).topic not in {t.name for t in self.topics}
+        if kind == "coordinator_of":
+            return value not in self.groups
+        writers: list[Producer | Processor] = [*self.producers, *self.processors]
+        return value.rpartition("-")[0] not in {p.name for p in writers if p.transactions}
+
     def broker_problems(self, where: str, brokers: Iterable[int]) -> Iterator[str]:
         """Check broker ids. Those of an existing cluster are not known before the run."""
         for broker in brokers:
@@ -274,6 +293,8 @@ class Setup(Strict):
         """
         kind, value = target.selector
         where = f"{where}.{kind}"
+        if self.is_theirs(target):
+            return  # the cluster says whether it exists, before anything starts
         if kind in PARTITION_TARGETS:
             yield from (problems := list(self.partition_problems(where, value)))
             single = not problems and self.topic(TopicPartition.parse(value).topic).replication_factor == 1

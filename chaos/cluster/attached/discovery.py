@@ -9,18 +9,24 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka import messages
 from chaos.kafka.access import Access, AccessRefused
 from chaos.kafka.brokers import addresses
+from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.metadata_merge import Metadata
+from chaos.kafka.partition import TopicPartition
 
 ANSWER_S = 15.0
 """The timeout for an answer of the cluster."""
+SHOWN = 3
+"""Number of names in a message."""
 
 
 def discover(existing: Existing, access: Access | None) -> Metadata:
@@ -28,6 +34,10 @@ def discover(existing: Existing, access: Access | None) -> Metadata:
     metadata = _ask(existing.bootstrap, access)
     _check(existing, metadata)
     _connect_to_all(metadata, access)
+    for partition in sorted(existing.partitions):
+        check_partition(partition, metadata)
+    if existing.groups:
+        check_groups(existing, access)
     return metadata
 
 
@@ -36,6 +46,37 @@ def reach(bootstrap: str, access: Access | None) -> Metadata:
     metadata = _ask(bootstrap, access)
     _connect_to_all(metadata, access)
     return metadata
+
+
+def check_partition(partition: TopicPartition, metadata: Metadata) -> None:
+    """Raise `UsageError` if the cluster does not have a partition, with the nearest names of topics."""
+    numbers = [p.number for p in metadata.partitions if p.topic == partition.topic]
+    if not numbers:
+        names = sorted({p.topic for p in metadata.partitions if not p.topic.startswith("__")})
+        raise UsageError(f"the cluster has no topic {partition.topic!r}{_nearest(partition.topic, names, 'topics')}")
+    if partition.number not in numbers:
+        raise UsageError(f"{partition.topic} has partitions 0 to {max(numbers)}, not {partition.number}")
+
+
+def check_groups(existing: Existing, access: Access | None) -> None:
+    """Raise `UsageError` if the cluster lacks one of the groups, with the nearest ids."""
+    kafka = Kafka(existing.bootstrap, ANSWER_S, access)
+    try:
+        found = list_groups(kafka, lambda group: True)
+    finally:
+        kafka.close()
+    if found is None:
+        raise ClusterError("the cluster does not list its groups, so it is not known whether those of faults exist")
+    if missing := sorted(existing.groups.difference(found)):
+        raise UsageError(f"the cluster has no group {missing[0]!r}{_nearest(missing[0], found, 'groups')}")
+
+
+def _nearest(name: str, names: Sequence[str], kind: str) -> str:
+    near = get_close_matches(name, names, SHOWN, 0.6)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; its {kind} are {', '.join(names[:SHOWN])}{more}" if names else f"; it has no {kind}"
 
 
 def _ask(bootstrap: str, access: Access | None) -> Metadata:

@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chaos.cluster.attached import commands
+from chaos.cluster.attached import commands, discovery
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.cluster.state import Attachment, ClusterState, NodeState
 from chaos.cluster.verbs import Verbs
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, UsageError
+from chaos.kafka.metadata_merge import Metadata, PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.processes.process import ROLE, RUN_DIR, ProcessId
 from chaos.run.directory import Run
@@ -157,3 +159,21 @@ def test_a_broker_that_is_taken_down_again_and_a_command_that_failed_have_anothe
         with pytest.raises(ClusterError, match="exit code 3"):
             cluster.start_broker(1)
     assert starts(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("ordres/0", "the cluster has no topic 'ordres'; did you mean orders or orders-2?"),
+        ("zzz/0", "the cluster has no topic 'zzz'; its topics are bills, orders, orders-2 and 1 more"),
+        ("orders/3", "orders has partitions 0 to 2, not 3"),
+    ],
+)
+def test_a_partition_of_the_user_that_does_not_exist_is_named_with_the_nearest_topics(wanted, message):
+    at = PartitionState(1, 0, (1,), (1,))
+    names = [("orders", 3), ("orders-2", 1), ("bills", 1), ("users", 1), ("__consumer_offsets", 50)]
+    metadata = Metadata({1: ("h", 1)}, {TopicPartition(t, n): at for t, count in names for n in range(count)})
+    discovery.check_partition(TopicPartition("orders", 2), metadata)
+    with pytest.raises(UsageError) as error:
+        discovery.check_partition(TopicPartition.parse(wanted), metadata)
+    assert str(error.value) == message

@@ -7,7 +7,9 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.names import InCluster, new_prefix, prefixed
@@ -168,3 +170,45 @@ def test_a_name_that_is_too_long_with_the_prefix_is_refused():
     long = parse(EVERYWHERE.replace("TOPIC-b", "t" * 240), "long.yaml")
     with pytest.raises(ScenarioError, match=r"too long a name .* 249 are allowed"):
         prefixed(long, "aftershock-r-")
+
+
+THEIRS = """
+title: names of the user
+cluster: {driver: attached, bootstrap: "h:1", allow_faults: true, verbs: {kill: "0", start: "0"}}
+topics: [{name: own, partitions: 3}]
+producers: [{name: shop, topic: own, transactions: {}}]
+consumers: [{mode: subscribe, name: billing, group: billing, topics: [own]}]
+faults:
+  - {name: a, kind: broker.kill, target: {leader_of: orders/7}, when: {acked: 1}}
+  - {name: b, kind: broker.kill, target: {leader_of: own/0}, when: {acked: 1}}
+  - {name: c, kind: coordinator.kill, target: {coordinator_of: their-group}, when: {acked: 1}}
+  - {name: d, kind: coordinator.kill, target: {coordinator_of: billing}, when: {acked: 1}}
+  - {name: e, kind: broker.kill, target: {transaction_coordinator_of: their-id}, when: {acked: 1}}
+  - {name: f, kind: broker.kill, target: {transaction_coordinator_of: shop-1}, when: {acked: 1}}
+"""
+
+
+def test_targets_by_names_of_the_user_get_no_prefix_on_a_cluster_that_exists():
+    resolved = resolve(parse(THEIRS, "t"), run_id="r", name="n", created_us=0, seed=1, overrides=[])
+    again = Scenario.model_validate(json.loads(resolved.scenario.model_dump_json()))
+    names = [fault.target.selector[1].replace(resolved.prefix, "+") for fault in again.faults]
+    assert names == ["orders/7", "+own/0", "their-group", "+billing", "their-id", "+shop-1"]
+    assert again.their_topics == {"orders"}
+    spec = cluster_spec(resolved).existing
+    assert spec is not None
+    assert (spec.partitions, spec.groups) == ({TopicPartition("orders", 7)}, {"their-group"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("driver: attached, bootstrap: \"h:1\", allow_faults: true, verbs: {kill: \"0\", start: \"0\"}", "brokers: 3"),
+         "there is no topic 'orders'"),
+        (("leader_of: own/0", "leader_of: own/3"), "own has partitions 0 to 2, not 3"),
+        (("kind: broker.kill, target: {leader_of: own/0}", "kind: topic.delete, target: {topic: orders}"),
+         "'orders' is not one of the topics"),
+    ],
+)  # fmt: skip
+def test_a_name_that_the_run_lacks_is_refused_where_no_user_can_have_it(change, message):
+    with pytest.raises(ScenarioError, match=message):
+        parse(THEIRS.replace(*change), "t")
