@@ -13,7 +13,8 @@ from chaos.scenario.triggers import split_member
 class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):
     """A task manager that is killed.
 
-    Proof: the job manager does not list it any more, and each subtask that ran there is in another attempt.
+    Proof: the job manager does not list it any more, and each subtask that ran there is in another attempt, or is gone
+    because its job runs with a lower parallelism (adaptive scheduler, FLIP-160).
     """
 
     _session: SessionCluster
@@ -59,12 +60,20 @@ class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):
         listed, subtasks = manager.task_managers(), manager.subtasks()
         if listed is None or subtasks is None or self._name in listed:
             return None
-        now = {s.key: s for s in subtasks}
-        later = [now[s.key] for s in self._ran if s.key in now and now[s.key].attempt > s.attempt]
-        if len(later) < len(self._ran):
+        after = [self._after(s, subtasks) for s in self._ran]
+        if None in after:
             return None
-        attempts = ", ".join(f"{s.describe()} is in attempt {s.attempt + 1} ({s.status})" for s in later)
-        return f"the job manager lists {len(listed)} task managers, without {self._name}; {attempts}"
+        return f"the job manager lists {len(listed)} task managers, without {self._name}; {', '.join(map(str, after))}"
+
+    def _after(self, lost: Subtask, subtasks: list[Subtask]) -> str | None:
+        """Describe what became of a subtask that ran in the task manager; None as long as that is open."""
+        running = [s for s in subtasks if (s.job, s.vertex) == (lost.job, lost.vertex)]
+        if current := next((s for s in running if s.key == lost.key), None):
+            later = current.attempt > lost.attempt
+            return f"{lost.describe()} is in attempt {current.attempt + 1} ({current.status})" if later else None
+        # between two attempts of a job, its job manager may list no subtask at all
+        settled = running and all(s.status == "RUNNING" and s.task_manager != self._name for s in running)
+        return f"{lost.describe()} does not come back: {lost.job} runs with parallelism {len(running)}" if settled else None
 
     def _undo(self, world: World) -> str:
         if not self._session.start(self._number):

@@ -90,6 +90,24 @@ def test_it_is_proven_when_it_is_no_longer_listed_and_each_of_its_subtasks_has_a
     assert fault.proof(world) is None, "the job manager does not answer"
 
 
+def test_it_is_proven_with_a_lower_parallelism_once_the_rest_of_the_job_runs():
+    fault, world, session = made("{task_manager: job/1}")
+    session.ran = [session.subtask("job/1", i, "job-1.1" if i < 2 else "job-2.1") for i in range(4)]
+    fault.inject(world)
+    session.listed = ["job-2.1"]
+    session.ran = []
+    assert fault.proof(world) is None, "the job is between two attempts"
+    session.ran = [session.subtask("job/2", 0, "job-2.1")]
+    assert fault.proof(world) is None, "only another job runs"
+    session.ran = [session.subtask("job/1", 0, "job-2.1", attempt=1)]
+    assert fault.proof(world) == (
+        "the job manager lists 1 task managers, without job-1.1; subtask 0 of job/1 is in attempt 2 (RUNNING), "
+        "subtask 1 of job/1 does not come back: job/1 runs with parallelism 1"
+    )
+    session.ran = [session.subtask("job/1", 0, "job-2.1", attempt=1, status="DEPLOYING")]
+    assert fault.proof(world) is None, "the subtask that is listed does not run yet, so the others may follow"
+
+
 def test_it_is_healed_once_by_another_one_in_its_place():
     fault, world, session = made()
     assert fault.heal(world) == "nothing to heal"
