@@ -17,13 +17,16 @@ def wait_until(
     why: Callable[[], str] | str,
     every_s: float = 0.05,
     error: type[AftershockError] = WaitTimeout,
+    during: Callable[[], None] = lambda: None,
 ) -> T:
     """Call `condition` every `every_s` seconds, and return its first truthy value. Raises `error`.
 
     `why` describes what is missing, and becomes the message of the error. A function is called at the timeout.
+    during: called before each check; it may raise to end the wait.
     """
     deadline = time.monotonic() + timeout_s
     while True:
+        during()
         value = condition()
         if value:
             return value

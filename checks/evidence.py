@@ -77,6 +77,8 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
 
 def shortcoming(fault: FaultOutcome) -> str:
     """Return why a fault proves nothing, or was never healed, and what to change; empty if neither is so."""
+    if fault.left_out:
+        return f"{'no proof' if fault.injected_us else 'never injected'}: it {fault.left_out}"
     if fault.error:
         return f"{fault.error}; look at logs/ and at the fault's target"
     if fault.injected_us is None:

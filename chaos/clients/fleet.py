@@ -115,11 +115,16 @@ class Fleet(Roster):
         return self._sessions[entry]
 
     def check(self) -> None:
-        """Raise `ClientError` if a worker, or a process of a session cluster, ended that nobody killed."""
+        """Raise `ClientError` if a worker, a process of a session cluster, or a client ended that nobody ended.
+
+        In this order: a worker that is gone is why its clients are.
+        """
         if self._workers:
             self._workers.check()
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.check()
+        if died := self.deaths():
+            raise ClientError(died[0].describe_exit())
 
     def _start(self, client: str) -> list[ClientState]:
         """Start the process of a client. Returns the states of all clients in it."""
@@ -151,14 +156,13 @@ class Fleet(Roster):
         def all_started() -> bool:
             for state in states:
                 if not state.alive and not state.started.is_set():
-                    last = " | ".join(state.last_lines()[-3:]) or "its log is empty"
-                    raise ClientError(f"{state.client} did not start: {last}; see {state.log}")
+                    raise ClientError(state.describe_exit())
             return all(state.started.is_set() for state in states)
 
         def why() -> str:
             return f"not started: {', '.join(s.client for s in states if not s.started.is_set())}"
 
-        wait_until(all_started, self._scenario.limits.clients, why, every_s=0.02)
+        wait_until(all_started, self._scenario.limits.clients, why, every_s=0.02, during=self.check)
 
     def end_outlasting(self) -> None:
         """Stop the producers that outlast the faults, each once it has sent its minimum number of records."""
@@ -282,6 +286,11 @@ class Fleet(Roster):
         with self._lock:
             return list(self._unexpected)
 
+    def deaths(self) -> list[ClientState]:
+        """Return the unexpected exits, so far, that the scenario does not demand (`expect.client_errors`)."""
+        demands = self._scenario.expect.demands_error
+        return [s for s in self.unexpected_exits() if not demands(s.client.rpartition("/")[0], s.last_error)]
+
     def _record_exit(self, state: ClientState) -> None:
         """Write the `crashed` row of a client that did not stop by order, and the row `usage` of its process."""
         if not (state.asked_to_end and state.exit_code == 0):
@@ -297,6 +306,7 @@ class Fleet(Roster):
             else:
                 state.exit_lines = state.last_lines()
                 detail |= {"superseded" if state.superseded else "unexpected": True, "last_lines": state.exit_lines}
+                detail["error"] = state.own_error()
                 if not state.superseded:
                     self._unexpected.append(state)
         self._append(state, "crashed", detail)

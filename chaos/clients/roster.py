@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chaos.clients.host import ClientProcess, Meter
@@ -17,6 +18,43 @@ from chaos.wait import wait_until
 
 MAX_ERRORS = 200
 """Errors that are kept of a client; a program may flood its stdout."""
+MAX_WORDS = 400
+_FRAME = re.compile(
+    r"\s*$|\s+at |\s*File \"|\s+\^|\s{4,}|\.\.\. \d+ more|Traceback |During handling|The above exception|goroutine \d|"
+    r"created by |\s*\S+\.go:\d+|[\w./*()]+\(.*\)$|exit status|Driver stacktrace"
+)
+"""Lines of a stack trace, in Python, Java and Go."""
+_CLASS = re.compile(r"(?:Exception in thread \S+ )?(?:[a-z_]\w*\.)*([A-Z]\w*)(?::\s+|\()")
+_PLAIN = {"ClientError", "IllegalStateException", "IllegalArgumentException", "KafkaException", "KafkaError"} | {
+    *("Exception", "Error", "RuntimeException", "RuntimeError", "ValueError", "ExecutionException")
+}
+"""Classes of errors with names that say nothing."""
+_STAMP = re.compile(r"(?:\d{16}|\d{4}-\d\d-\d\d[ T][\d:,.]+Z?|\[[^\]]*\]|ERROR|FATAL|panic:|fatal error:) *")
+_SECRET = re.compile(r"(?i)((?:password|secret|access_?token)\w*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;)}]+)")
+
+
+def last_words(errors: Sequence[str], log: Sequence[str]) -> str:
+    """Return the error that ended a client, as its library words it: one line without stack frames and secrets.
+
+    errors: what the client reported, last one last. log: the last lines of its log, which decide without a report, and
+    where the process had no memory left and could not report. Empty if neither says anything.
+    """
+    lines = [line for line in log if not _FRAME.match(line)]
+    memory = [line for line in lines if "OutOfMemoryError" in line or "out of memory" in line]
+    reported = [line for line in errors[-1].splitlines() if not _FRAME.match(line)] if errors and not memory else []
+    causes = [line.partition("Caused by:")[2].strip() for line in lines if line.startswith("Caused by:")]
+    panics = [line for line in lines if line.startswith(("panic:", "fatal error:"))]
+    text = next(iter(memory[-1:] or reported[:1] or causes[-1:] or panics[-1:] or lines[-1:]), "")
+    while (stamp := _STAMP.match(text)) and stamp.end():
+        text = text[stamp.end() :]
+    while (name := _CLASS.match(text)) and name[1] in _PLAIN and ":" in name[0]:
+        text = text[name.end() :]
+    if (name := _CLASS.match(text)) and ":" in name[0]:
+        text = text[name.start(1) :]  # without its package
+    if said := re.search(r"KafkaError\{.*?str=\"(.*)\"\}", text):
+        text = said[1]
+    text = " ".join(_SECRET.sub(r"\1…", text).split()).rstrip(".")
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
 
 
 class ClientState:
@@ -27,6 +65,7 @@ class ClientState:
     asked_to_end: the fleet ordered the client to stop, or killed it.
     killed_for: why the fleet killed the client; empty if it did not.
     exit_lines: last lines of the log at an exit without an order or a kill from the fleet.
+    last_error: the last error that it reported, empty if it reported none.
     superseded: the fleet started the next incarnation while this one ran, which ends this one.
     """
 
@@ -42,6 +81,7 @@ class ClientState:
         self.superseded = False
         self.exit_lines: list[str] = []
         self.errors: list[str] = []
+        self.last_error = ""
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
         self._shown_us: int | None = None
@@ -119,7 +159,8 @@ class ClientState:
         elif kind == "clock":
             self._shown_us = int(event["shown_us"])
         elif kind == "error":
-            self._add_error(str(event.get("detail")))
+            self.last_error = str(event.get("detail"))
+            self._add_error(self.last_error)
 
     def _add_error(self, text: str) -> None:
         if len(self.errors) < MAX_ERRORS:
@@ -149,13 +190,20 @@ class ClientState:
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.process.pid}) does not end after SIGKILL")
 
-    def describe_exit(self) -> str:
-        """Return a sentence about an unexpected exit."""
-        last = "".join(f": {line}" for line in self.exit_lines[-1:])
+    def own_error(self) -> str:
+        """Return the error that ended the client, see `last_words`; else how its process ended."""
+        killed = self.exit_code is not None and self.exit_code < 0  # then an earlier error is not why
+        if words := last_words([self.last_error] if self.last_error and not killed else [], self.exit_lines):
+            return words
         if self.exit_code is None:
-            return f"{self.client} (incarnation {self.incarnation}) ended with its worker{last}"
-        how = f"signal {-self.exit_code}" if self.exit_code < 0 else self.exit_code
-        return f"{self.client} (incarnation {self.incarnation}) exited unexpectedly with {how}{last}"
+            return "it ended with its worker"
+        how = f"signal {-self.exit_code}" if killed else f"exit code {self.exit_code}"
+        return f"{how}, and its log is empty"
+
+    def describe_exit(self) -> str:
+        """Return a sentence about an unexpected exit: the client's own error, and where to look."""
+        again = f" (incarnation {self.incarnation})" if self.incarnation > 1 else ""
+        return f"{self.client}{again} died: {self.own_error()}; see logs/{self.log.name}"
 
     def last_lines(self) -> list[str]:
         """Return the last lines of the log; empty if it is not readable."""
@@ -199,15 +247,20 @@ class Roster:
                 raise ClientError(f"there is no client {client} (known: {known})")
             return states[-1]
 
+    def check(self) -> None:
+        """Raise `ClientError` if something ended that nobody ended; every wait calls it."""
+
     def wait_assigned(self, timeout_s: float) -> None:
         """Wait until each group holds every partition exactly once, and each assign consumer holds all its partitions.
 
-        Assign consumers that start at an offset or a time are left out: they may wait for it. Raises `WaitTimeout`.
+        Assign consumers that start at an offset or a time are left out: they may wait for it. Raises `WaitTimeout`, and
+        `ClientError` as `check`.
         """
         wait_until(
             lambda: not self._unassigned(),
             timeout_s,
             lambda: f"not all partitions are assigned: {'; '.join(self._unassigned())}",
+            during=self.check,
         )
 
     def _unassigned(self) -> list[str]:

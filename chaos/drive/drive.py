@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
@@ -60,7 +61,6 @@ class Drive:
         self._readers = self._scenario.readers
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
-        self._deaths = 0
         self._proxy: Proxy | None = None
         self._workers: Workers | None = None
 
@@ -116,7 +116,7 @@ class Drive:
             with self._events.stage("clients"):
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
-                wait_formed(self._scenario, observer, self._limits.clients)
+                wait_formed(self._scenario, observer, self._limits.clients, lambda: self._check_infrastructure(fleet))
                 self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()
@@ -132,7 +132,8 @@ class Drive:
                 self._note_fetches(observer)
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
-                self._notice_deaths(fleet)
+                for died in fleet.deaths():
+                    self._events.problem(died.describe_exit())
 
     def _connect(self) -> Kafka:
         # an attached cluster may have thousands of topics of other users
@@ -183,7 +184,6 @@ class Drive:
                 fleet.end_outlasting()
                 if fleet.producers_done():
                     return
-            self._notice_deaths(fleet)
             if observer.broken:
                 raise observer.broken
             self._check_infrastructure(fleet)
@@ -193,22 +193,14 @@ class Drive:
             time.sleep(TICK_S)
 
     def _check_infrastructure(self, fleet: Fleet) -> None:
-        """Raise an error if the proxy, or a process of the cluster driver or of a session cluster, has ended."""
+        """Raise an error if the proxy, a process of the cluster driver, or something of the fleet has ended.
+
+        A run with a client that died proves nothing, so each wait ends at once with the client's own error.
+        """
         if self._proxy:
             self._proxy.check()
         self._cluster.check()
         fleet.check()
-
-    def _notice_deaths(self, fleet: Fleet) -> None:
-        """Record unexpected exits. Raises `ClientError` for a producer: without it, the load never completes."""
-        fleet.check()  # first: a worker that is gone is why its clients are
-        exits = fleet.unexpected_exits()
-        for died in exits[self._deaths :]:
-            self._events.problem(f"{died.describe_exit()}; its log is in {self._run.logs}")
-        self._deaths = len(exits)
-        producers = {p.name for p in self._scenario.producers}
-        if dead := [e for e in exits if e.client.rpartition("/")[0] in producers]:
-            raise ClientError(dead[0].describe_exit())
 
     def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
         phases = {
@@ -257,7 +249,8 @@ class Drive:
             fault.finish(HEAL_TIMEOUT_S)
         self._wait_sent(fleet, all_sent)
         try:
-            wait_until(lambda: not self._unhealthy(kafka, observer), HEAL_TIMEOUT_S, "", every_s=0.2)
+            unhealthy = partial(self._unhealthy, kafka, observer)
+            wait_until(lambda: not unhealthy(), HEAL_TIMEOUT_S, "", every_s=0.2, during=fleet.check)
         except WaitTimeout:
             missing = "; ".join(self._unhealthy(kafka, observer))
             raise ClusterError(
@@ -278,7 +271,7 @@ class Drive:
         """
         (fleet.end_outlasting if all_sent else fleet.end_producers)()
         try:
-            wait_until(fleet.producers_done, HEAL_TIMEOUT_S, "")
+            wait_until(fleet.producers_done, HEAL_TIMEOUT_S, "", during=fleet.check)
         except WaitTimeout:
             failure = "was restarted has not sent all records" if all_sent else "was ordered to stop has not ended"
             self._events.problem(f"a producer that {failure} within {HEAL_TIMEOUT_S:g} s")

@@ -7,7 +7,7 @@ only after it has settled, and a short load would end before that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from chaos.observer import Observer
 from chaos.scenario.clients import assignors_of
@@ -17,8 +17,11 @@ from chaos.scenario.runtimes.streams import ASSIGNOR as STREAMS
 from chaos.wait import wait_until
 
 
-def wait_formed(scenario: Scenario, observer: Observer, timeout_s: float) -> None:
-    """Wait until each group has all members that do not join later, and has settled. Raises `WaitTimeout`."""
+def wait_formed(scenario: Scenario, observer: Observer, timeout_s: float, during: Callable[[], None]) -> None:
+    """Wait until each group has all members that do not join later, and has settled. Raises `WaitTimeout`.
+
+    during: called at every check; it may raise to end the wait.
+    """
     expected: Counter[str] = Counter()
     later = Counter(client.rpartition("/")[0] for client in scenario.held_back())
     for entry in scenario.readers:
@@ -39,7 +42,10 @@ def wait_formed(scenario: Scenario, observer: Observer, timeout_s: float) -> Non
             elif observer.unchanged_s(group) <= settled[group]:
                 yield f"the members or partitions of {group} changed within the last {settled[group]:g} s"
 
-    wait_until(lambda: not any(unformed()), timeout_s, lambda: f"not formed: {'; '.join(unformed())}")
+    def why() -> str:
+        return f"not formed: {'; '.join(unformed())}"
+
+    wait_until(lambda: not any(unformed()), timeout_s, why, during=during)
 
 
 def _settled_after_s(scenario: Scenario, group: str) -> float:

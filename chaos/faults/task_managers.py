@@ -73,7 +73,8 @@ class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):
             return f"{lost.describe()} is in attempt {current.attempt + 1} ({current.status})" if later else None
         # between two attempts of a job, its job manager may list no subtask at all
         settled = running and all(s.status == "RUNNING" and s.task_manager != self._name for s in running)
-        return f"{lost.describe()} does not come back: {lost.job} runs with parallelism {len(running)}" if settled else None
+        now = f"{lost.job} runs with parallelism {len(running)}"
+        return f"{lost.describe()} does not come back: {now}" if settled else None
 
     def _undo(self, world: World) -> str:
         if not self._session.start(self._number):

@@ -84,6 +84,7 @@ class FaultOutcome(BaseModel):
     """One injected fault: target as written and as resolved, times of its phases in us, the proof as a sentence.
 
     error: why the injection failed. heal_error: why the first heal failed; with `healed_us`, a later one succeeded.
+    left_out: what it follows from that the fault has no proof, if that is no matter of the fault.
     """
 
     name: str
@@ -97,6 +98,7 @@ class FaultOutcome(BaseModel):
     proof: str = ""
     error: str = ""
     heal_error: str = ""
+    left_out: str = ""
     produce_unavailability_us: int | None = None
     consume_unavailability_us: int | None = None
 

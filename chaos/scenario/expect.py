@@ -160,6 +160,10 @@ class _Contract(Strict):
         "was over; any number if left out",
     )
 
+    def demands_error(self, entry: str, error: str) -> bool:
+        """Return whether a client of an entry may end with this error; see `client_errors`."""
+        return any(bound.min > 0 and text in error for text, bound in self.client_errors.get(entry, {}).items())
+
     def __eq__(self, other: object) -> bool:
         """Return whether both say the same. Beside `promised`, a named bound differs from one that is left out."""
         same = super().__eq__(other)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.run.result import Expectation, Verdict
 from checks.expectations.contract import Term
+
+LIVED, COMPLETED = "clients_lived", "drive_completed"
+PLATFORM = (COMPLETED, "something_happened", "rack_fetches", "fault_proof", "ledger_complete")
+"""Conditions that a client's death may leave unmet."""
+FOLLOWS = "follows from the death of "
+"""How the reason of an expectation begins that is not decided because clients died."""
+_APART = {("log_read_back", ""), ("ledger_complete", "rows"), ("ledger_complete", "incarnations")}
+"""Conditions with causes apart from a client's death."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,27 @@ def judge(evaluated: list[tuple[Term, Observation, Outcome]]) -> list[Expectatio
                 why=why,
             )
         )
+    return _fold(expectations)
+
+
+def death(expectations: Iterable[Expectation]) -> str:
+    """Return the words of the clients with a death that ended the drive; empty if none did."""
+    unmet = {e.check: e.why for e in expectations if e.verdict == "inconclusive"}
+    return unmet[LIVED] if {LIVED, COMPLETED} <= unmet.keys() else ""
+
+
+def _fold(expectations: list[Expectation]) -> list[Expectation]:
+    """Replace the reasons, and the advice in them, that only follow from the death of clients that ended the drive."""
+    if not (died := death(expectations)):
+        return expectations
+    follows = f"{FOLLOWS}{died.partition(' died:')[0]}"
+    undecided = [e for e in expectations if e.verdict == "inconclusive"]
+    sound = not any((e.check, e.split) in _APART or "clock" in e.why for e in undecided)
+    for e in undecided:
+        platform = e.check in PLATFORM
+        own_cause = e.seen == "failed" and " died" not in e.why  # a fault that could not be injected
+        if e.check != LIVED and (e.check, e.split) not in _APART and (platform or sound) and not own_cause:
+            e.why = follows
     return expectations
 
 

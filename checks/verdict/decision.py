@@ -26,6 +26,7 @@ from chaos.scenario.resolve import Resolved
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, json_object, shortcoming
 from checks.expectations.contract import readers
+from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, PLATFORM, listed
 from checks.verdict.load import measure_load
 from checks.verdict.sentence import sentence, tolerated
 
@@ -50,18 +51,31 @@ def decide(
     """Return the verdict: fail > inconclusive > pass.
 
     A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
-    a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, a drive that
-    broke off comes before faults that were not injected or not healed for that.
+    a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, the last words
+    of clients with a death that ended the drive come first, and what follows from it comes last, in one line; a drive
+    that broke off otherwise comes before faults that were not injected or not healed for that.
     """
-    unproven = [reason for f in faults if (reason := shortcoming(f))]
-    undecided = {e.why or e.name: e.check for e in expectations if e.verdict == "inconclusive"}
-    broken_off = [why for why, check in undecided.items() if check == "drive_completed"]
-    reasons = list(dict.fromkeys([*problems, *broken_off, *unproven, *undecided]))
+    unmet = [e for e in expectations if e.verdict == "inconclusive"]
+    follows = [e.name for e in unmet if e.why.startswith(FOLLOWS)]
+    unproven = [reason for f in faults if (reason := shortcoming(f)) and FOLLOWS not in reason]
+    undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
+    died = [why for why, check in undecided.items() if follows and check == LIVED]
+    broken_off = [why for why, check in undecided.items() if check == COMPLETED]
+    reasons = list(dict.fromkeys([*died, *problems, *broken_off, *unproven, *undecided]))
     verdict = merge([e.verdict for e in expectations])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
     text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons, counts)
-    return Decision(verdict, text, reasons)
+    return Decision(verdict, text, [*reasons, *_consequences([e for e in unmet if e.name in follows])])
+
+
+def _consequences(follow: list[Expectation]) -> list[str]:
+    """Return what follows from the death of clients as one line; none if nothing does."""
+    conditions = [e.name for e in follow if e.check in PLATFORM and e.check != COMPLETED]
+    others = len([e for e in follow if e.check not in PLATFORM])
+    parts = [f"not met: {listed(conditions, 6)}"] if conditions else []
+    parts += [f"not decided: {others} expectation{'s' * (others > 1)}"] if others else []
+    return [f"this {follow[0].why}: {'; '.join(parts)}"] if parts else []
 
 
 def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Result:
@@ -71,6 +85,9 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     """
     events = read_events(run)
     faults = fault_outcomes(run, resolved)
+    for fault in faults:
+        proof = next((e for e in expectations if e.check == "fault_proof" and e.scope == fault.name), None)
+        fault.left_out = proof.why if proof and proof.why.startswith(FOLLOWS) else ""
     lacking = _lacks_rows(run)
     totals = [
         Count(check=r["check"], split=r["split"] or "", scope=r["scope"], count=r["count"], examined=r["examined"])
@@ -105,7 +122,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         ],
         load=measure_load(run, resolved, counts),
         tolerated=[] if lacking else tolerated(resolved.scenario, totals, counts),
-        problems=problems if decision.verdict == "pass" else list(dict.fromkeys([*problems, *decision.reasons])),
+        problems=problems if decision.verdict == "pass" else decision.reasons,
     )
 
 

@@ -17,7 +17,7 @@ def wait(entries, members, unchanged_s, state="Stable"):
     scenario = parse(f"{HEAD}{entries}", "x")
     seen = {"g": GroupState(state, 1, (SimpleNamespace(),) * members)}
     observer = SimpleNamespace(groups=seen, unchanged_s=lambda group: unchanged_s)
-    wait_formed(scenario, observer, 0.0)
+    wait_formed(scenario, observer, 0.0, lambda: None)
 
 
 def group(assignors, members=2):

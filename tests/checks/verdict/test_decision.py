@@ -71,6 +71,21 @@ def test_a_reason_of_several_lines_is_one_line_of_the_sentence():
     )
 
 
+def test_the_last_words_of_a_client_come_first_and_what_follows_from_its_death_last_in_one_line():
+    words = "replay/1 died: no committed offset for orders/0; see logs/replay-1.log"
+    follows = "follows from the death of replay/1"
+    unmet = [("fault_proof", follows), ("drive_completed", follows), ("lost_write", follows), ("clients_lived", words)]
+    expectations = [expectation("inconclusive", check).model_copy(update={"why": why}) for check, why in unmet]
+    unproven = fault(proven=False).model_copy(update={"left_out": follows})
+    decision = decide(expectations, [unproven], problems=["readback failed: no broker answers"])
+    assert decision.sentence.startswith(f"No verdict: {words} (and 1 more reason).")
+    assert decision.reasons == [
+        words,
+        "readback failed: no broker answers",
+        "this follows from the death of replay/1: not met: fault_proof; not decided: 1 expectation",
+    ]
+
+
 def test_the_sentence_of_a_pass():
     decision = decide(
         [expectation("pass"), expectation("pass", "duplicate_delivery", "illegal")],
