@@ -25,7 +25,7 @@ RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
 AUDIT_AGAIN = "audit the run again, and report a bug if the result is the same"
 LEAST_FETCHES = 5
-"""Fetch requests from which on their share in a rack counts: first, a consumer asks the leaders where to read (KIP-392)."""
+"""Fetch requests from which on their share in a rack counts: the first go to leaders, which name replicas (KIP-392)."""
 NO_CLIENTS = "the ledger has no client; see the stages of the drive in events.jsonl"
 
 
@@ -136,7 +136,7 @@ class Conditions:
         found = [json_object(r["value"]) for r in rows if r["entity"] == f"client:{entry}" and r["key"] == "fetches"]
         rack = next(str(c.rack) for c in self._scenario.readers if c.name == entry)
         brokers = {str(broker) for broker in self._scenario.brokers_in(rack)}
-        counts = [(sum(n for broker, n in row.items() if broker in brokers), sum(row.values()), row) for row in found]
+        counts = [(sum(n for b, n in row.items() if b in brokers), sum(row.values()), row) for row in found]
         if not counts:
             return Observation.missing("not counted", "the wire proxy counted no fetch; see logs/proxy.log")
         enough = [count for count in counts if count[1] >= LEAST_FETCHES]
@@ -145,8 +145,8 @@ class Conditions:
         text = f"{own:,} of {total:,} fetches went to rack {rack}" + (f" ({places})" if places else "")
         if not enough:
             reason = (
-                f"{text}, which is too few to tell: a fetch brings up to max.partition.fetch.bytes of each partition, so "
-                f"lower that setting of {entry}, and it fetches more often"
+                f"{text}, too few to tell: a fetch brings up to max.partition.fetch.bytes of each partition, so lower "
+                f"that setting of {entry}, and it fetches more often"
             )
             return Observation.missing(text, reason)
         reason = (

@@ -75,7 +75,7 @@ def formed(fleet):
 def test_each_wait_ends_at_once_with_the_last_error_of_the_client(started, wait):
     fleet = started({"none": DIES})
     began = time.monotonic()
-    with pytest.raises(ClientError, match=f"^none/1 died: {WORDS}; see logs/none-1.log$"):
+    with pytest.raises(ClientError, match=rf"^none/1 died: {WORDS}; see logs/none-1\.log$"):
         wait(fleet)
     assert time.monotonic() - began < LIMIT_S / 2
 
@@ -114,7 +114,11 @@ def test_a_client_that_a_fault_kills_ends_no_wait(started):
             [],
             'No such configuration property: "x.y"',
         ),
-        (["ProducerFencedException: there is a newer producer\n\tat org.apache.X.y(X.java:1)"], [], "ProducerFencedException: there"),
+        (
+            ["ProducerFencedException: there is a newer producer\n\tat org.apache.X.y(X.java:1)"],
+            [],
+            "ProducerFencedException: there",
+        ),
         (
             [],
             ["Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "    f()", "ValueError: no x"],
