@@ -87,7 +87,7 @@ def test_a_start_ends_with_the_error_of_a_client_that_never_ran_or_of_another_on
 
 def test_a_wait_for_one_client_ends_when_another_one_dies(started):
     silent = PROGRAM.replace("STARTED", "time.sleep(3600)")  # it never reports that it runs
-    with pytest.raises(ClientError, match="^billing/1 died"):
+    with pytest.raises(ClientError, match=r"^billing/1 died"):
         started({"billing": DIES, "shop": silent})
 
 
