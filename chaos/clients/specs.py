@@ -25,14 +25,15 @@ from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
+from chaos.scenario.faults.admin import states_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
 from chaos.scenario.share import Share
 
-TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
-"""Faults after which a topic may have other limits."""
+TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
+"""Faults after which a topic may have other limits, besides those that change its settings."""
 RIGHTS_CHANGES = frozenset({"acl.withdraw"})
 """Faults after which clients have other rights."""
 UNRECORDED = 1_000_000
@@ -223,7 +224,8 @@ def steady(scenario: Scenario, topic: str) -> list[Steady]:
     """
     found: list[Steady] = []
     others, config = scenario.cluster.driver == "attached", scenario.topic(topic).config
-    if not any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults):
+    changed = len(states_of(scenario.topic(topic), scenario.faults)) > 1
+    if not changed and not any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults):
         found = ["settings"] if others and "max.message.bytes" not in config else ["settings", "limits"]
     unsteady = others or any(f.kind in RIGHTS_CHANGES for f in scenario.faults)
     return found if unsteady else [*found, "rights"]

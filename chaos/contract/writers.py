@@ -15,7 +15,7 @@ from chaos.promise.settings import Facts, Setting, Settings, setting
 from chaos.scenario.clients import Processor, Producer
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.compaction import compacted_topics, delete_retention_ms
-from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ProducerCrash
 from chaos.scenario.model import Scenario
@@ -126,13 +126,9 @@ def _down_ms(fault: FaultSpec) -> int:
 
 def topic_states(scenario: Scenario, topic: Topic) -> Iterator[Facts]:
     """Yield the facts about a topic, about its cluster and its faults: once for each state of its settings."""
-    changes = [f for f in scenario.faults if isinstance(f, TopicConfig) and f.target.topic == topic.name]
-    states = [
-        settings_in(topic.config, f"topic {topic.name}"),
-        *(settings_in(topic.config | f.settings, f"topic {topic.name}, {f.name}") for f in changes),
-    ]
-    for settings in states:
-        yield _topic_facts(scenario, topic, settings)
+    for config, fault in states_of(topic, scenario.faults):
+        origin = f"topic {topic.name}, {fault.name}" if fault else f"topic {topic.name}"
+        yield _topic_facts(scenario, topic, settings_in(config, origin))
 
 
 def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
 from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import Fault, World
 from chaos.faults.deletion import create
-from chaos.kafka import admin
+from chaos.faults.targets import BrokerFault
+from chaos.kafka import admin, broker_settings
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
@@ -20,6 +24,8 @@ from chaos.wait import wait_until
 S = TypeVar("S", bound=FaultSpec)
 
 LEADERLESS_TIMEOUT_S = 20.0
+BACK_S = 20.0
+"""Time in which the heal of another fault may start a broker whose settings are put back."""
 
 
 class AddPartitions(Fault[specs.AddPartitions], spec=specs.AddPartitions):
@@ -115,6 +121,63 @@ class TopicConfig(Fault[specs.TopicConfig], spec=specs.TopicConfig):
     def _undo(self, world: World) -> str:
         admin.set_settings(world.kafka, self.resolved, self._before)
         return f"{self.resolved} has its former settings"
+
+
+class BrokerConfig(BrokerFault[specs.BrokerConfig], spec=specs.BrokerConfig):
+    """Settings of brokers changed while they run. Proof: each broker itself reports the new values as its own."""
+
+    _settings: dict[str, str]
+    _before: dict[int, dict[str, str | None]]
+    """The former values by broker; None for a setting that was not set for the broker alone."""
+
+    def _inject(self, world: World) -> str:
+        self._settings = {key: as_text(value) for key, value in self.spec.settings.items()}
+        self._before = {}
+        for broker in self.brokers:
+            found = broker_settings.dynamic_of_broker(world.kafka, broker, self._settings)
+            if found is None:
+                raise FaultError(f"broker {broker} does not answer for its settings, so none was changed")
+            self._before[broker] = {key: found.get(key) for key in self._settings}
+        self.begun = True
+        for broker in self.brokers:
+            broker_settings.set_of_broker(world.kafka, broker, self._settings)
+        return f"set {self._text(self._settings)} at {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        if not all(self._reports(broker, self._settings, world) for broker in self.brokers):
+            return None
+        return f"{self.resolved} {'reports' if len(self.brokers) == 1 else 'report'} {self._text(self._settings)}"
+
+    def _undo(self, world: World) -> str:
+        for broker, former in self._before.items():
+            self._wait_up(broker, world)
+            broker_settings.set_of_broker(world.kafka, broker, former)
+        for broker, former in self._before.items():
+            why = f"broker {broker} does not report its former settings"
+            targets.answer(partial(self._reports, broker, former, world), why)
+        return f"{self.resolved} has its former settings"
+
+    def _wait_up(self, broker: int, world: World) -> None:
+        """Wait until a broker that is down is back, as only the broker takes its own settings; else start it."""
+        with contextlib.suppress(WaitTimeout):
+            wait_until(lambda: world.cluster.broker_alive(broker), BACK_S, f"broker {broker} is down")
+        targets.start_down([broker], world)
+
+    def _reports(self, broker: int, values: Mapping[str, str | None], world: World) -> bool:
+        found = broker_settings.dynamic_of_broker(world.kafka, broker, values)
+        return found is not None and all(_same(found.get(key), value) for key, value in values.items())
+
+    @staticmethod
+    def _text(settings: Mapping[str, str]) -> str:
+        return ", ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def _same(found: str | None, value: str | None) -> bool:
+    """Return whether a reported value is the one that was set; a broker may write a number in another form."""
+    try:
+        return found == value or (found is not None and value is not None and float(found) == float(value))
+    except ValueError:
+        return False
 
 
 class GroupFault(Fault[S]):

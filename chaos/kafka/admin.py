@@ -162,7 +162,7 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
 
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:
     """Set settings of a topic; None removes the topic's value, so that the default applies."""
-    _set(kafka, _TOPIC_RESOURCE, topic, values)
+    change(kafka, _TOPIC_RESOURCE, topic, values, topic)
 
 
 def set_group_settings(kafka: Kafka, group: str, values: Mapping[str, str]) -> None:
@@ -172,17 +172,20 @@ def set_group_settings(kafka: Kafka, group: str, values: Mapping[str, str]) -> N
     found = [c for r in answer.results for c in r.configs or ()] if answer else []
     former = [c.name for c in found if c.config_source == _OF_GROUP and c.name not in values]
     if changes := dict.fromkeys(former) | dict(values):
-        _set(kafka, _GROUP_RESOURCE, group, changes)
+        change(kafka, _GROUP_RESOURCE, group, changes, group)
 
 
-def _set(kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None]) -> None:
+def change(
+    kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None], what: str, broker: Broker | None = None
+) -> None:
+    """Set settings of a resource, or remove those that are None. what: its name for messages. broker: which to ask."""
     configs = [
         {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
         for key, value in values.items()
     ]
     resource = {"resource_type": kind, "resource_name": name, "configs": configs}
     message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
-    AdminRequest(f"change settings of {name}", message, any_broker).apply(kafka)
+    AdminRequest(f"change settings of {what}", message, broker or any_broker).apply(kafka)
 
 
 def quotas(kafka: Kafka, client_id: str) -> dict[str, float] | None:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest
 
-from chaos.kafka.admin import AdminRequest
+from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request
 
-_BROKER, _SET, _OF_BROKER = 4, 0, 2
+_BROKER, _OF_BROKER = 4, 2
 
 
-def set_of_broker(kafka: Kafka, broker: int, values: Mapping[str, str]) -> None:
-    """Set dynamic settings of one broker, which checks them itself. Raises `ClusterError`.
+def set_of_broker(kafka: Kafka, broker: int, values: Mapping[str, str | None]) -> None:
+    """Set dynamic settings of one broker, which checks them itself; None removes a value. Raises `ClusterError`.
 
     A broker also reloads a key store or trust store if the setting has the same path as before.
     """
-    configs = [{"name": name, "config_operation": _SET, "value": value} for name, value in values.items()]
-    resource = {"resource_type": _BROKER, "resource_name": str(broker), "configs": configs}
-    message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
-    AdminRequest(f"change settings of broker {broker}", message, lambda _: broker).apply(kafka)
+    admin.change(kafka, _BROKER, str(broker), values, f"broker {broker}", lambda _: broker)
 
 
 def dynamic_of_broker(kafka: Kafka, broker: int, names: Iterable[str]) -> dict[str, str] | None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from chaos.kafka import settings
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, Settings, setting
 from chaos.promise.values import check_value, defaults
 
 BROKER_NAMES = {
-    "min.insync.replicas": "min.insync.replicas",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-    "flush.messages": "log.flush.interval.messages",
-    "cleanup.policy": "log.cleanup.policy",
-    "retention.ms": "log.retention.ms",
-    "retention.bytes": "log.retention.bytes",
+    name: settings.BROKER_NAMES[name]
+    for name in (
+        *("min.insync.replicas", "unclean.leader.election.enable", "flush.messages"),
+        *("cleanup.policy", "retention.ms", "retention.bytes"),
+    )
 }
 """Settings of a topic that the rules read, with the settings of the broker that are their defaults."""
 

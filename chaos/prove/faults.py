@@ -55,7 +55,14 @@ LEFT_OUT = {
     **dict.fromkeys(
         [
             *("topic.add_partitions", "topic.create", "topic.delete", "topic.recreate", "topic.delete_records"),
-            *("topic.config", "group.delete_offsets", "group.reset_offsets", "group.delete", "share.reset_offsets"),
+            *(
+                "broker.config",
+                "topic.config",
+                "group.delete_offsets",
+                "group.reset_offsets",
+                "group.delete",
+                "share.reset_offsets",
+            ),
             *("election.preferred", "election.unclean"),
             *("quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"),
         ],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chaos.kafka.settings import Scalar
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clocks import APPEND_TIME, ClockFault
 from chaos.scenario.setup import Setup
@@ -35,13 +34,11 @@ def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], l
 def stamped_topics(setup: Setup, faults: Sequence[FaultSpec]) -> list[str]:
     """Return the topics of which a broker stamps the records at any time, with message.timestamp.type=LogAppendTime."""
     usual = setup.cluster.config.get("log.message.timestamp.type", "")
-    changes = [fault for fault in faults if isinstance(fault, TopicConfig)]
-
-    def stamped(name: str, config: dict[str, Scalar]) -> bool:
-        own = [config, *(config | fault.settings for fault in changes if fault.target.topic == name)]
-        return any(str(c.get("message.timestamp.type", usual)).lower() == APPEND_TIME for c in own)
-
-    return [topic.name for topic in setup.topics if stamped(topic.name, topic.config)]
+    return [
+        topic.name
+        for topic in setup.topics
+        if any(str(c.get("message.timestamp.type", usual)).lower() == APPEND_TIME for c, _ in states_of(topic, faults))
+    ]
 
 
 def clock_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect, run_s: float) -> Iterator[str]:

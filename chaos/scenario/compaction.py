@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
 
@@ -18,11 +18,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def compacted_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str]:
-    """Return the topics with `compact` in their cleanup.policy, from the start or by a fault `topic.config`."""
-    policy = setup.cluster.config.get("log.cleanup.policy", "delete")
-    policies = [(t.name, t.config.get("cleanup.policy", policy)) for t in setup.topics]
-    changes = [f for f in faults if isinstance(f, TopicConfig)]
-    policies += [(str(f.target.topic), f.settings.get("cleanup.policy", "")) for f in changes]
+    """Return the topics with `compact` in their cleanup.policy, from the start or by a fault that changes settings."""
+    usual = setup.cluster.config.get("log.cleanup.policy", "delete")
+    policies = [
+        (t.name, config.get("cleanup.policy", usual)) for t in setup.topics for config, _ in states_of(t, faults)
+    ]
     return frozenset(topic for topic, value in policies if "compact" in str(value))
 
 
@@ -31,11 +31,9 @@ def delete_retention_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str) -
 
     The default of a cluster that exists already is not known, so there it is 0: a tombstone may expire at once.
     """
-    changes = [f.settings for f in faults if isinstance(f, TopicConfig) and f.target.topic == topic]
     default = 0 if setup.attached else setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
-    values = [setup.topic(topic).config.get("delete.retention.ms", default)]
-    values += [settings["delete.retention.ms"] for settings in changes if "delete.retention.ms" in settings]
-    return min(map(int, values))
+    states = states_of(setup.topic(topic), faults)
+    return min(int(config.get("delete.retention.ms", default)) for config, _ in states)
 
 
 def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:

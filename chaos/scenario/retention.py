@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chaos.kafka.settings import Scalar
-from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
 
@@ -25,11 +25,10 @@ def retained_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> f
 
     On an attached cluster these are all topics: what else may delete there is not known.
     """
-    changes = [fault for fault in faults if isinstance(fault, TopicConfig)]
     found = set()
     for topic in setup.topics:
-        own = [topic.config, *(topic.config | f.settings for f in changes if f.target.topic == topic.name)]
-        if setup.attached or any(_deletes(setup.cluster.config, config, run_ms) for config in own):
+        states = states_of(topic, faults)
+        if setup.attached or any(_deletes(setup.cluster.config, config, run_ms) for config, _ in states):
             found.add(topic.name)
     return frozenset(found)
 

@@ -25,7 +25,7 @@ from chaos.scenario.clients import (
     uses_kip_848,
 )
 from chaos.scenario.expect import ANY, Expect
-from chaos.scenario.faults.admin import CreateTopic
+from chaos.scenario.faults.admin import CreateTopic, overlap_problems
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.quorum import voter_problems
 from chaos.scenario.fleet_rules import fleet_problems
@@ -257,6 +257,7 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
         if count > 1:
             yield f"faults: {kind} of {target.describe()} is given {count} times; it can happen only once"
     yield from order_problems(faults)
+    yield from overlap_problems(faults)
     yield from release_problems(setup, faults)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup, unknown
+from chaos.kafka.dynamic_settings import dynamic_problem
+from chaos.kafka.settings import Config, Scalar, topic_defaults
+from chaos.scenario.faults.base import BROKER_TARGETS, BROKERS, FaultSpec
+from chaos.scenario.setup import Setup, Topic, unknown
 
 TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
 TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
@@ -78,7 +81,37 @@ class TopicConfig(FaultSpec):
 
     targets = TOPIC
     kind: Literal["topic.config"]
-    settings: dict[str, bool | int | float | str] = Field(min_length=1, description="by their Kafka names")
+    settings: dict[str, Scalar] = Field(min_length=1, description="by their Kafka names")
+
+    @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """The settings, of the topic."""
+        return frozenset((f"topic {self.target.topic}", name) for name in self.settings)
+
+
+class BrokerConfig(FaultSpec):
+    """Change settings of brokers while they run (KIP-226); healed by their former values, or by none if none was set.
+
+    A broker keeps such a setting over a restart. One that is down at the heal is started, unless another fault does so
+    in time: only the broker itself takes the former value.
+    """
+
+    targets = BROKER_TARGETS
+    kind: Literal["broker.config"]
+    settings: dict[str, Scalar] = Field(min_length=1, description="by their Kafka names, such as max.connections: 20")
+
+    @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """The settings, of one broker or of some."""
+        owner = BROKERS if self.target.broker is None else f"broker {self.target.broker}"
+        return frozenset((owner, name) for name in self.settings)
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that brokers of the release take each setting while they run."""
+        release = None if setup.attached else setup.cluster.kafka
+        for name in self.settings:
+            if problem := dynamic_problem(name, release):
+                yield f"{where}.settings.{name}: {problem}"
 
 
 class DeleteOffsets(FaultSpec):
@@ -143,3 +176,48 @@ class Reassign(FaultSpec):
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check the broker ids."""
         yield from setup.broker_problems(f"{where}.to", self.to or [])
+
+
+def overlap_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield two faults that may change one setting at a time: the heal of one would bring back the other's value."""
+    for first, second in itertools.combinations(faults, 2):
+        shared = {
+            name for one, name in first.changed for other, own in second.changed if name == own and _meet(one, other)
+        }
+        if shared and not _waits(first, second, faults) and not _waits(second, first, faults):
+            yield (
+                f"faults: {first.name} and {second.name} both change {min(shared)}, perhaps at one time, and then the "
+                f"heal of one brings back the value of the other; let one wait: when: {{after: {first.name}.healed}}"
+            )
+
+
+def _meet(one: str, other: str) -> bool:
+    """Return whether two owners of settings may be the same."""
+    brokers = one.startswith("broker") and other.startswith("broker")
+    return one == other or (brokers and BROKERS in (one, other))
+
+
+def _waits(fault: FaultSpec, other: FaultSpec, faults: Sequence[FaultSpec]) -> bool:
+    """Return whether a fault begins only after the heal of another one, directly or through others."""
+    by_name, seen = {f.name: f for f in faults}, set[str]()
+    current: FaultSpec | None = fault
+    while current is not None and current.name not in seen and (after := current.when.awaited):
+        if after.fault == other.name and after.phase == "healed":
+            return True
+        seen.add(current.name)
+        current = by_name.get(after.fault)
+    return False
+
+
+def states_of(topic: Topic, faults: Iterable[FaultSpec]) -> list[tuple[Config, FaultSpec | None]]:
+    """Return the settings of a topic at the start, and then with each fault that changes them, with that fault.
+
+    A topic without a value of its own has that of its brokers.
+    """
+    states: list[tuple[Config, FaultSpec | None]] = [(topic.config, None)]
+    for fault in faults:
+        if isinstance(fault, TopicConfig) and fault.target.topic == topic.name:
+            states.append((topic.config | fault.settings, fault))
+        elif isinstance(fault, BrokerConfig) and (defaults := topic_defaults(fault.settings)):
+            states.append((defaults | topic.config, fault))
+    return states

@@ -19,6 +19,7 @@ ONE_BROKER = frozenset(
     }
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers", "rack"}
+BROKERS = "brokers"
 Direction = Annotated[
     Literal["both", "in", "out"], Field(description="as the broker sees it; in: packets to the broker are lost")
 ]
@@ -82,6 +83,14 @@ class FaultSpec(Strict):
     def needed(self) -> frozenset[str]:
         """The driver capabilities that the fault needs for its target."""
         return self.needs
+
+    @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """The settings that the fault changes and its heal puts back, each as its owner and its name.
+
+        The owner is a topic, a broker, or BROKERS: some of them, known when the fault is injected.
+        """
+        return frozenset()
 
     @property
     def hits_brokers(self) -> bool:

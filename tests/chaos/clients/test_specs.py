@@ -142,6 +142,11 @@ def test_a_fault_that_changes_a_topic_makes_its_settings_and_limits_unsteady() -
     changed = scenario("mode: subscribe, group: g, topics: [stock]", rest=f"faults: [{change}]\n")
     assert steady(changed, "stock") == ["rights"]
     assert steady(changed, "orders-a") == ["settings", "limits", "rights"]
+    limit = "{name: f, kind: broker.config, target: {broker: 1}, settings: {message.max.bytes: 500}, when: {at: 1s}}"
+    reader = "mode: subscribe, group: g, topics: [stock]"
+    assert steady(scenario(reader, rest=f"faults: [{limit}]\n"), "stock") == ["rights"]
+    other = limit.replace("message.max.bytes", "max.connections")
+    assert "limits" in steady(scenario(reader, rest=f"faults: [{other}]\n"), "stock")
 
 
 def test_on_an_attached_cluster_only_what_the_topic_sets_is_steady() -> None:

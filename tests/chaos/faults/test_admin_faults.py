@@ -15,7 +15,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
-from chaos.kafka import admin
+from chaos.kafka import admin, broker_settings
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.observer import Observer
@@ -37,6 +37,7 @@ faults:
   - {name: more, kind: topic.add_partitions, target: {topic: orders}, to: 3, when: {at: 0s}}
   - {name: make, kind: topic.create, target: {topic: returns}, when: {at: 0s}}
   - {name: set, kind: topic.config, target: {topic: orders}, settings: {retention.ms: 3600000}, when: {at: 0s}}
+  - {name: few, kind: broker.config, target: {all_brokers: true}, settings: {max.connections: 200}, when: {at: 0s}}
   - {name: cut, kind: topic.delete_records, target: {partition: orders/0}, leave: 3, when: {at: 0s}}
   - {name: reset, kind: group.reset_offsets, target: {group: replay}, to: latest, when: {at: 0s}}
   - {name: forget, kind: group.delete_offsets, target: {group: replay}, when: {at: 0s}}
@@ -108,6 +109,12 @@ def test_topics_change_while_clients_use_them(world: World) -> None:
     wait_until(lambda: admin.settings(world.kafka, "orders", ["retention.ms"]) == former, 10, "its setting is not back")
     with pytest.raises(ClusterError, match="InvalidPartitions"):
         build(world, "more").inject(world)
+
+
+def test_settings_of_brokers_change_while_they_run(world: World) -> None:
+    assert run(world, "few") == "broker 1, broker 2, broker 3 report max.connections=200"
+    for broker in (1, 2, 3):
+        assert broker_settings.dynamic_of_broker(world.kafka, broker, ["max.connections"]) == {}
 
 
 def test_quotas_of_a_client_id_are_set_and_removed(world: World) -> None:

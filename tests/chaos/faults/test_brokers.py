@@ -10,8 +10,8 @@ from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.scenario.faults import admin, resources
 from chaos.scenario.faults import brokers as specs
-from chaos.scenario.faults import resources
 from chaos.scenario.triggers import Target, Trigger
 from chaos.wait import wait_until
 
@@ -153,3 +153,70 @@ def test_a_power_loss_refuses_a_topic_that_brokers_flush_as_the_disk_does_not_sh
     with pytest.raises(FaultError, match=r"flush.*the disk does not show which"):
         fault._inject(SimpleNamespace(scenario=scenario))
     assert not fault.begun
+
+
+class Settings:
+    """The dynamic settings of brokers; a broker that is down neither reports nor takes any."""
+
+    def __init__(self, monkeypatch, cluster, **own):
+        self.cluster, self.own, self.late, self.refuses = cluster, {1: dict(own), 2: {}, 3: {}}, False, set()
+        monkeypatch.setattr("chaos.faults.admin.broker_settings.dynamic_of_broker", self.read)
+        monkeypatch.setattr("chaos.faults.admin.broker_settings.set_of_broker", self.change)
+        monkeypatch.setattr("chaos.faults.admin.BACK_S", 0.05)
+
+    def read(self, kafka, broker, names):
+        return None if broker in self.cluster.down else {k: v for k, v in self.own[broker].items() if k in names}
+
+    def change(self, kafka, broker, values):
+        if broker in self.cluster.down or broker in self.refuses:
+            raise ClusterError(f"broker {broker} takes no setting")
+        changed = {} if self.late else values
+        self.own[broker] = {k: v for k, v in (self.own[broker] | changed).items() if v is not None}
+
+
+def settings_fault(**target):
+    settings = {"max.connections": 20, "log.cleaner.min.cleanable.ratio": 1}
+    return build(
+        admin.BrokerConfig(name="f", kind="broker.config", settings=settings, target=Target(**target), when=AT)
+    )
+
+
+def test_settings_of_a_broker_are_proven_by_its_own_report_and_healed_to_the_former_ones(monkeypatch):
+    settings = Settings(monkeypatch, cluster := Cluster(), **{"max.connections": "50"})
+    fault, world = settings_fault(broker=1), world_of(cluster)
+    settings.late = True
+    fault.inject(world)
+    assert fault.proof(world) is None, "the broker has the former values"
+    settings.late = False
+    settings.change(None, 1, {"max.connections": "20", "log.cleaner.min.cleanable.ratio": "1.0"})
+    assert fault.proof(world) == "broker 1 reports max.connections=20, log.cleaner.min.cleanable.ratio=1"
+    assert fault.heal(world) == fault.heal(world)
+    assert settings.own[1] == {"max.connections": "50"}, "one has its former value, the other one none"
+
+
+def test_settings_of_all_brokers_are_healed_after_half_an_injection(monkeypatch):
+    settings = Settings(monkeypatch, cluster := Cluster())
+    settings.refuses = {2}
+    fault, world = settings_fault(all_brokers=True), world_of(cluster)
+    with pytest.raises(ClusterError):
+        fault.inject(world)
+    assert settings.own[1], "the first broker has them"
+    settings.refuses.clear()
+    assert fault.proof(world) is None
+    fault.heal(world)
+    assert settings.own == {1: {}, 2: {}, 3: {}}
+
+
+def test_a_broker_that_is_down_is_not_changed_and_one_that_went_down_gets_its_settings_back(monkeypatch):
+    settings = Settings(monkeypatch, cluster := Cluster())
+    cluster.down = {1}
+    fault, world = settings_fault(broker=1), world_of(cluster)
+    with pytest.raises(FaultError, match="none was changed"):
+        fault.inject(world)
+    assert fault.heal(world) == "nothing to heal"
+    cluster.down = set()
+    fault.inject(world)
+    cluster.kill_broker(1)
+    assert fault.proof(world) is None
+    fault.heal(world)
+    assert cluster.down == set() and settings.own[1] == {}

@@ -71,6 +71,7 @@ OTHER_TEXTS = {
         "promised_differs",
     },  # applied before names get their prefix; a resolved scenario has no variants
     "TopicConfig": {"name", "settings"},
+    "BrokerConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},
     "ClusterUpgrade": {"name", "to"},
     "ClusterDowngrade": {"name", "to"},

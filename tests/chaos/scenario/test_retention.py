@@ -55,5 +55,12 @@ def test_a_fault_may_set_the_retention() -> None:
     assert not retained(HOUR_MS, faults=fault.replace("retention.ms", "segment.ms"))
 
 
+def test_a_fault_may_set_the_retention_of_brokers_which_topics_without_their_own_have() -> None:
+    fault = "{name: f, kind: broker.config, target: {broker: 1}, when: {acked: 9}, settings: {log.retention.ms: 1000}}"
+    assert retained(HOUR_MS, faults=fault)
+    assert not retained(HOUR_MS, topic="retention.ms: 86400000", faults=fault)
+    assert not retained(HOUR_MS, faults=fault.replace("log.retention.ms", "log.segment.bytes"))
+
+
 def test_anyone_may_delete_from_a_cluster_that_exists_already() -> None:
     assert retained(HOUR_MS, cluster="driver: attached, bootstrap: 'localhost:9092'")

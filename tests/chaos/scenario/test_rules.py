@@ -220,3 +220,68 @@ def test_brokers_get_the_racks_in_turn_and_a_consumer_with_one_reads_through_the
     found = scenario("", f"cluster: {{brokers: 5, racks: [a, b]}}\n{consumers}")
     assert (found.brokers_in("a"), found.brokers_in("b"), found.brokers_in("c")) == ([1, 3, 5], [2, 4], [])
     assert found.proxied and not scenario("", consumers.replace(", rack: b", "")).proxied
+
+
+CONFIG = "kind: broker.config, settings: {max.connections: 9}, target: "
+
+
+@pytest.mark.parametrize(
+    ("kafka", "setting", "message"),
+    [
+        ("4.3.1", "max.connections: 9", ""),
+        ("2.8.2", "leader.replication.throttled.rate: 9", ""),
+        ("4.3.1", "listener.name.client.max.connection.creation.rate: 9", ""),
+        (
+            "4.3.1",
+            "max.conections: 9",
+            "no broker takes it while it runs .KIP-226.; give it in cluster.config; did you",
+        ),
+        ("4.3.1", "offsets.retention.minutes: 9", "give it in cluster.config, from the start"),
+        ("4.3.1", "ssl.keystore.location: x", "which Aftershock sets itself"),
+        ("4.3.1", "listener.name.client.ssl.keystore.location: x", "which Aftershock sets itself"),
+        ("2.8.2", "producer.id.expiration.ms: 9", "from Kafka 3.4 on, not in 2.8.2"),
+        ("3.9.2", "group.consumer.assignment.interval.ms: 9", "from Kafka 4.3 on, not in 3.9.2"),
+        ("4.0.2", "log.message.downconversion.enable: true", "it ended with 4.0"),
+    ],
+)
+def test_a_setting_that_a_running_broker_does_not_take_is_refused(kafka: str, setting: str, message: str) -> None:
+    fault = f"kind: broker.config, settings: {{{setting}}}, target: {{broker: 1}}"
+    text = f"cluster: {{kafka: {kafka}}}\n{faults(fault)}"
+    if not message:
+        scenario("", text)
+        return
+    with pytest.raises(ScenarioError, match=rf"faults\[0\].settings.*{message}"):
+        scenario("", text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        (f"{CONFIG}{{broker: 1}}", f"{CONFIG}{{broker: 1}}", True),
+        (f"{CONFIG}{{broker: 1}}", f"{CONFIG}{{all_brokers: true}}", True),
+        (f"{CONFIG}{{leader_of: orders/0}}", f"{CONFIG}{{leader_of: orders/1}}", True),
+        (f"{CONFIG}{{broker: 1}}", f"{CONFIG}{{broker: 2}}", False),
+        (f"{CONFIG}{{broker: 1}}", f"{CONFIG}{{broker: 1}}".replace("max.connections", "num.io.threads"), False),
+        (f"{CONFIG}{{broker: 1}}, heal: {{after: 1s}}", f"{CONFIG}{{broker: 1}}".replace("9", "8"), "f0.healed"),
+        (
+            "kind: topic.config, target: {topic: orders}, settings: {retention.ms: 9}",
+            "kind: topic.config, target: {topic: orders}, settings: {retention.ms: 8}",
+            True,
+        ),
+        (
+            "kind: topic.config, target: {topic: orders}, settings: {retention.ms: 9}",
+            "kind: topic.config, target: {topic: other}, settings: {retention.ms: 8}",
+            False,
+        ),
+    ],
+)
+def test_two_faults_that_change_one_setting_at_a_time_are_refused(first: str, second: str, refused: bool | str) -> None:
+    text = faults(first, second)
+    if isinstance(refused, str):
+        before, after = text.rsplit("when: {at: 1s}", 1)
+        text = f"{before}when: {{after: {refused}}}{after}"
+    if refused is not True:
+        scenario("", text)
+        return
+    with pytest.raises(ScenarioError, match=r"f0 and f1 both change .* let one wait"):
+        scenario("", text)
