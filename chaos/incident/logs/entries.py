@@ -204,7 +204,9 @@ class Clock:
 
 def _date(text: str) -> datetime:
     """Return an ISO time; digits below microseconds are dropped."""
-    return datetime.fromisoformat(re.sub(r"(?<=[.,]\d{6})\d+", "", text).replace(",", "."))
+    if len(text) > len("2026-01-01T00:00:00.000000"):
+        text = re.sub(r"(?<=[.,]\d{6})\d+", "", text)
+    return datetime.fromisoformat(text.replace(",", "."))
 
 
 def _us(at: datetime) -> int:
@@ -213,12 +215,16 @@ def _us(at: datetime) -> int:
 
 @dataclass
 class _Line:
-    """A line without its prefixes. `fields` are those of a JSON object; `partial`: the next line continues it."""
+    """A line without its prefixes. `partial`: the next line continues it.
+
+    `fields`: values of a JSON object; `head`: layout of a text with its match. Both are None inside an entry.
+    """
 
     text: str
     label: str = ""
     outer: str | None = None
     fields: dict[str, Any] | None = None
+    head: tuple[Layout, re.Match[str]] | None = None
     partial: bool = False
 
 
@@ -236,7 +242,7 @@ class _Open:
 def is_entry(line: str) -> bool:
     """Return whether a line begins an entry in a known layout."""
     parsed = _strip(line)
-    return parsed.fields is not None or _match(parsed) is not None
+    return parsed.fields is not None or parsed.head is not None
 
 
 def entries(lines: Iterable[str], zone: ZoneInfo, file: str = "") -> tuple[Iterator[Entry], dict[str, Clock]]:
@@ -253,12 +259,13 @@ def _entries(lines: Iterable[str], zone: ZoneInfo, file: str, clocks: dict[str, 
     for number, raw in enumerate(lines, start=1):
         line = _strip(raw)
         entry = opened.setdefault(line.label, _Open())
-        line.text = entry.partial + line.text
-        entry.partial = line.text if line.partial else ""
+        if line.partial or entry.partial:
+            line.text = entry.partial + line.text
+            entry.partial = line.text if line.partial else ""
+            line.head = _head(line)
         if line.partial:
             continue
-        match = None if line.fields else _match(line)
-        if line.fields is None and match is None:
+        if line.fields is None and line.head is None:
             if entry.head and len(entry.text) < MAX_LINES:
                 entry.text.append(line.text)
             continue
@@ -267,14 +274,14 @@ def _entries(lines: Iterable[str], zone: ZoneInfo, file: str, clocks: dict[str, 
         clock = clocks.setdefault(line.label, Clock(zone))
         try:
             opened[line.label] = (
-                _of_json(line, number, clock) if match is None else _of_text(line, match, number, clock)
+                _of_json(line, number, clock) if line.head is None else _of_text(line, line.head, number, clock)
             )
         except ValueError:  # a date that does not exist, such as 30 February: the line begins no entry
             opened[line.label] = _Open()
     yield from (_closed(entry, file, label) for label, entry in opened.items() if entry.head)
 
 
-def _match(line: _Line) -> tuple[Layout, re.Match[str]] | None:
+def _head(line: _Line) -> tuple[Layout, re.Match[str]] | None:
     """Return the layout of the head in this line, with its match."""
     for layout in LAYOUTS:
         if match := layout.first.match(line.text):
@@ -328,20 +335,20 @@ def _closed(entry: _Open, file: str, label: str) -> Entry:
 
 
 def _strip(raw: str) -> _Line:
-    """Return a line without the prefixes of collectors, and with the fields of its JSON object."""
-    line = _Line(_ANSI.sub("", raw).replace("\0", ""))
+    """Return a line without the prefixes of collectors, with its head."""
+    text = raw.replace("\0", "") if "\0" in raw else raw
+    line = _Line(_ANSI.sub("", text) if "\x1b" in text else text)
     for _ in range(4):  # such as Compose, then the time of the engine, then JSON
         if line.text.startswith("{") and (fields := _fields(line.text)):
             message = _first(fields, "message")
             wrapped = _Line(message.rstrip("\n"), line.label or _first(fields, "label"), _first(fields, "at") or None)
-            if "log" in fields and not _first(fields, "logger"):  # a container engine wraps each line
-                line = wrapped
-                continue
-            line.fields, line.label = fields, wrapped.label
-            break
-        if any(layout.first.match(line.text) for layout in LAYOUTS):
-            break
-        match = next((m for prefix in PREFIXES if (m := prefix.match(line.text))), None)
+            if "log" not in fields or _first(fields, "logger"):
+                line.fields, line.label = fields, wrapped.label
+                return line
+            line = wrapped  # a container engine wraps each line
+            continue
+        line.head = next(((x, m) for x in LAYOUTS if (m := x.first.match(line.text))), None)
+        match = next((m for prefix in PREFIXES if (m := prefix.match(line.text))), None) if line.head is None else None
         if match is None:
             break
         groups = match.groupdict()
@@ -349,6 +356,7 @@ def _strip(raw: str) -> _Line:
         line.label = " ".join(filter(None, (line.label, groups.get("label"))))
         line.outer = groups.get("outer") or line.outer
         line.partial |= groups.get("tag") == "P"
+    line.head = line.head or _head(line)
     return line
 
 

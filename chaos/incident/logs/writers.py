@@ -97,12 +97,12 @@ def streams_of(entries: Iterable[Entry]) -> list[Stream]:
         gap_us = entry.at_us - before.entry.at_us if before else 0
         if record.events or is_new or abs(gap_us) >= THINNED_US or entry.at_us - records[-1].entry.at_us >= THINNED_US:
             if before is not None and before is not last:
-                records.append(before)
+                records.append(_shortened(before))
             records.append(_shortened(record))
         else:
-            waiting[entry.label] = _shortened(record)
+            waiting[entry.label] = record
     for label, record in waiting.items():
-        kept[label].append(record)
+        kept[label].append(_shortened(record))
     return [Stream(file, label, records) for label, records in kept.items()]
 
 
