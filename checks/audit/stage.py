@@ -104,7 +104,7 @@ class _Audit:
         self.run_us = self.end_us - begin_us
         self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.run_us)
         processors = frozenset(p.name for p in scenario.processors)
-        promised = routes(scenario, self.partitions)
+        promised = routes(scenario, self.partitions, self.tables["faults"])
         self.decider = self._decider(commit_log, topics)
         self.decisions = scan.settle_commits(spark, ledger.files, self.decider, self.clocks)
         self.plan = SurveyPlan(

@@ -3,31 +3,64 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from chaos.scenario.clients import Producer
+from chaos.scenario.faults.admin import AddPartitions
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import Ints
+from checks.audit.arrays import NEVER_US, Ints, Mask
 
-Routes = dict[str, tuple[str, int]]
-"""By scenario producer: what determines the partition (murmur2, crc32, seq, key number), number of partitions."""
+
+@dataclass(frozen=True)
+class Route:
+    """The promise of one producer.
+
+    by: what determines the partition (murmur2, crc32, seq, key number). counts: each number of partitions that the
+    topic had, by the earliest time at which a client can know it. A client learns of a new number when it refreshes its
+    metadata, so from then on a record may be where any of these numbers puts it: keys move when partitions are added.
+    """
+
+    by: str
+    counts: Mapping[int, int]
+
+    def places(self, keys: list[str], key: Ints, seq: Ints, completed_us: Ints) -> tuple[Ints, Mask]:
+        """Return for each number of partitions (rows) the partition of each record, and whether a client knew it."""
+        places = [promised(self.by, count, keys, key, seq) for count in self.counts]
+        return np.array(places), np.array([completed_us >= from_us for from_us in self.counts.values()])
+
+
+Routes = dict[str, Route]
+"""By scenario producer."""
 
 _BY_KEY = {"murmur2": "murmur2", "murmur2_random": "murmur2", "consistent": "crc32", "consistent_random": "crc32"}
 _WITHOUT_KEYS = {"round_robin": "seq", "by_key_number": "key number"}
 
 
-def routes(scenario: Scenario, partitions: dict[str, int]) -> Routes:
-    """Return the promises of a scenario's producers.
+def routes(
+    scenario: Scenario, partitions: Mapping[str, int] | None = None, faults: Iterable[Mapping[str, Any]] = ()
+) -> Routes:
+    """Return the promises of a scenario's producers; the same producers have one whatever happened in a run.
 
-    partitions: the final number of partitions by topic. A topic that grew during the run promises nothing.
+    partitions: the final number of partitions by topic, if it is known. faults: rows of table `faults`, with times by
+    the clock of the drive. A number that no fault explains may have been there at any time.
     """
+    begun: dict[str, int] = {}
+    for row in faults:
+        begun[row["fault"]] = min(begun.get(row["fault"], NEVER_US), row["at_us"])
+    wrong_clock = bool(scenario.skewed_clients)
     found: Routes = {}
     for p in scenario.producers:
-        by, count = _promise(p), scenario.topic(p.topic).partitions
-        if by and partitions.get(p.topic) == count:
-            found[p.name] = by, count
+        if by := _promise(p):
+            counts = {scenario.topic(p.topic).partitions: 0}
+            for fault in scenario.faults:
+                if isinstance(fault, AddPartitions) and fault.target.topic == p.topic and fault.name in begun:
+                    counts.setdefault(fault.to, 0 if wrong_clock else begun[fault.name])
+            counts.setdefault((partitions or {}).get(p.topic) or scenario.topic(p.topic).partitions, 0)
+            found[p.name] = Route(by, counts)
     return found
 
 

@@ -465,6 +465,20 @@ def in_another_partition_than_its_key_has(s: Story) -> None:
 
 
 @story()
+def by_its_key_before_and_after_a_partition_was_added(s: Story) -> None:
+    s.partitions, s.added, s.sending = 2, 1, {"partitioner": "by_key_number", "keys": 6}
+    s.send(0, 0, key="k5", partition=1).log(0, 0, partition=1)
+    s.send(1, 0, key="k5", partition=2).log(0, 1, partition=2)
+
+
+@story(misrouted_write=1)
+def in_a_partition_that_no_number_of_partitions_gives_its_key(s: Story) -> None:
+    s.partitions, s.added, s.sending = 2, 1, {"partitioner": "by_key_number", "keys": 6}
+    s.send(0, 0, key="k5", partition=0).log(0, 0)
+    s.send(1, 0, key="k4", partition=1).log(0, 1, partition=1)
+
+
+@story()
 def by_a_hash_of_its_key(s: Story) -> None:
     s.partitions, s.sending = 2, {"partitioner": "consistent_random", "keys": 4}
     for seq in range(4):

@@ -34,13 +34,15 @@ Rows = dict[str, list[dict[str, Any]]]
 class Story:
     """A history on one topic. Each call happens one millisecond after the one before.
 
-    beside: settings of a second entry of the same group, whose first consumer is reader 0.
+    beside: settings of a second entry of the same group, whose first consumer is reader 0. added: partitions that the
+    topic has besides those that the scenario gives it.
     """
 
     name: str
     number: int = 0
     now: int = 1_000_000
     partitions: int = 1
+    added: int = 0
     log_start: int = 0
     log_end: int | None = None
     read_from_us: int | None = None
@@ -461,7 +463,7 @@ def rows_of(stories: Iterable[Story]) -> Rows:
             s.life(s.producer, "started", "stopped")
         for table, found in s.rows.items():
             rows[table] += found
-        for partition in range(s.partitions if s.exists else 0):
+        for partition in range(s.partitions + s.added if s.exists else 0):
             here = [r for r in s.rows["log"] if r["topic"] == s.name and r["partition"] == partition]
             ends = [r["offset"] + 1 for r in here]
             end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)

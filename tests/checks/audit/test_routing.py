@@ -8,7 +8,7 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from checks.audit.facts.routes import murmur2, promised, routes
+from checks.audit.facts.routes import Route, murmur2, promised, routes
 
 PRODUCERS = """
 title: t
@@ -34,13 +34,29 @@ def test_murmur2_is_the_one_of_kafkas_clients(key: bytes) -> None:
 
 
 def test_what_promises_a_partition_and_what_does_not() -> None:
+    seven = {7: 0}
     assert routes(scenario(), {"orders": 7}) == {
-        "java": ("murmur2", 7),
-        "library": ("crc32", 7),
-        "turns": ("seq", 7),
-        "own": ("key number", 7),
+        "java": Route("murmur2", seven),
+        "library": Route("crc32", seven),
+        "turns": Route("seq", seven),
+        "own": Route("key number", seven),
     }
-    assert routes(scenario(), {"orders": 8}) == {}  # partitions were added
+
+
+def test_the_same_producers_promise_a_partition_whatever_happens_to_the_topic() -> None:
+    """What a check can examine follows from the scenario alone, also if partitions are added or nothing is read."""
+    promising = routes(scenario()).keys()
+    for partitions in ({}, {"orders": 7}, {"orders": 8}, {"orders": 3}):
+        assert routes(scenario(), partitions).keys() == promising
+
+
+def test_partitions_that_were_added_are_promised_from_then_on() -> None:
+    more = "{name: more, kind: topic.add_partitions, target: {topic: orders}, to: 9, when: {acked: 1}}"
+    grown = parse(f"{PRODUCERS}faults: [{more}]", "x")
+    rows = [{"fault": "more", "at_us": at_us} for at_us in (50, 40, 60)]
+    assert routes(grown, {"orders": 9}, rows)["turns"].counts == {7: 0, 9: 40}
+    assert routes(grown, {"orders": 7}, [])["turns"].counts == {7: 0}  # it never came
+    assert routes(grown, {"orders": 11}, rows)["turns"].counts == {7: 0, 9: 40, 11: 0}  # nobody knows when
 
 
 def test_the_promised_partition_of_each_record() -> None:

@@ -16,11 +16,17 @@ from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epochs
+from checks.audit.facts.routes import Route
 from checks.audit.facts.run_facts import NO_TXN, RunFacts
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.registry import ROW_RULES, judge_writes
 
-PLAN = SurveyPlan("x", routes={"turns": ("seq", 3), "java": ("murmur2", 3)}, row_rules=ROW_RULES)
+ROUTES = {
+    "turns": Route("seq", {3: 0}),
+    "java": Route("murmur2", {3: 0}),
+    "grown": Route("seq", {3: 0, 7: 3}),  # row by row, the acknowledgements come at 2, 3 and so on
+}
+PLAN = SurveyPlan("x", routes=ROUTES, row_rules=ROW_RULES)
 
 
 def sends(*rows: tuple[str, int, int | None, str, str | None]) -> Part:
@@ -28,8 +34,8 @@ def sends(*rows: tuple[str, int, int | None, str, str | None]) -> Part:
     names = ("producer", "seq", "partition", "outcome", "key")
     whole = [
         dict(zip(names, row, strict=True))
-        | {"incarnation": 1, "topic": "orders", "offset": 9, "invoked_us": 1, "completed_us": 2}
-        for row in rows
+        | {"incarnation": 1, "topic": "orders", "offset": 9, "invoked_us": 1, "completed_us": 2 + nth}
+        for nth, row in enumerate(rows)
     ]
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(whole, TABLES["sends"]), file)
@@ -65,6 +71,13 @@ def test_no_promise_and_no_partition_are_nothing_to_judge() -> None:
     assert misrouted(("turns/1", 6, 1, "unknown", None)) == (0, [])  # not acknowledged
     assert misrouted(("turns/1", 6, None, "ok", None)) == (0, [])  # acknowledged nobody knows where
     assert misrouted(("java/1", 6, 1, "ok", None)) == (0, [])  # without a key it may be anywhere
+
+
+def test_after_partitions_were_added_both_numbers_may_be_known_to_a_client() -> None:
+    early, late = ("grown/1", 10, 3, "ok", None), ("grown/1", 10, 3, "ok", None)  # 10 % 3 is 1, 10 % 7 is 3
+    assert misrouted(early, late) == (1, [10])  # nobody can know 7 at the first
+    assert misrouted(("grown/1", 1, 1, "ok", None), ("grown/1", 10, 1, "ok", None), late) == (0, [])
+    assert misrouted(("grown/1", 1, 1, "ok", None), ("grown/1", 10, 2, "ok", None)) == (1, [10])  # by neither
 
 
 def java_partition(key: str) -> int:
