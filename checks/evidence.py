@@ -14,7 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from chaos.ledger.files import ledger_files, read_file
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
+from chaos.run.events import DRIVING, read_events, stages_broken_off
 from chaos.run.result import FaultOutcome
 from chaos.scenario.resolve import Resolved
 
@@ -53,9 +57,13 @@ def json_object(text: Any) -> dict[str, Any]:
 
 
 def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
-    """Return one outcome for each fault of the scenario, including faults that were never injected."""
+    """Return one outcome for each fault of the scenario, including faults that were never injected.
+
+    If the drive was killed before it sealed the ledger, the rows are those that it had written until then.
+    """
     columns = ["fault", "kind", "target", "phase", "evidence", "at_us"]
-    rows = sorted(ledger_rows(run, "faults", columns), key=lambda r: r["at_us"])
+    found = ledger_rows(run, "faults", columns) or _unsealed_rows(run, "faults")
+    rows, ended = sorted(found, key=lambda r: r["at_us"]), bool(stages_broken_off(read_events(run), DRIVING))
     longest: dict[tuple[str, str], int] = {}
     for row in audit_rows(run, "metrics"):
         if row["stat"] == "max" and row["value_us"] is not None:
@@ -64,7 +72,11 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     outcomes = []
     for fault in resolved.scenario.faults:
         outcome = FaultOutcome(
-            name=fault.name, kind=fault.kind, trigger=fault.when.describe(), target=fault.target.describe()
+            name=fault.name,
+            kind=fault.kind,
+            trigger=fault.when.describe(),
+            target=fault.target.describe(),
+            drive_broke_off=ended,
         )
         for row in rows:
             if row["fault"] == fault.name:
@@ -75,12 +87,41 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     return outcomes
 
 
+def _unsealed_rows(run: Run, table: str) -> list[Row]:
+    """Return the complete rows of a table in the files of its writers, which a drive that was killed left."""
+    files = ledger_files(run.ledger / table)
+    try:
+        return [
+            row for path in files for batch in read_file(path, TABLES[table], StreamEnd()) for row in batch.to_pylist()
+        ]
+    except (pa.ArrowException, OSError, ValueError):
+        return []
+
+
+def in_progress(fault: FaultOutcome) -> str:
+    """Return the state of a fault in progress when the drive broke off; empty if it had not begun, or was healed."""
+    if not fault.drive_broke_off or fault.heal_error or fault.begun_us is None or fault.healed_us is not None:
+        return ""
+    if fault.injected_us is None:
+        return "its injection had begun"
+    hit = f"injected on {fault.resolved}" if fault.resolved else "injected"
+    return f"{hit}, {'proven and ' if fault.proven_us is not None else 'not yet proven, '}not healed"
+
+
 def shortcoming(fault: FaultOutcome) -> str:
     """Return why a fault proves nothing, or was never healed, and what to change; empty if neither is so."""
     if fault.left_out:
         return f"{'no proof' if fault.injected_us else 'never injected'}: it {fault.left_out}"
     if fault.error:
         return f"{fault.error}; look at logs/ and at the fault's target"
+    if state := in_progress(fault):
+        return f"fault {fault.name} was in progress when the drive ended ({state}); run again"
+    if fault.drive_broke_off and fault.injected_us is None:
+        return (
+            f"fault {fault.name} was not injected: the drive ended before its trigger ({fault.trigger}) came; run again"
+        )
+    if fault.drive_broke_off and fault.proven_us is None:
+        return f"fault {fault.name} was injected, but the drive ended before an effect was seen from outside; run again"
     if fault.injected_us is None:
         return (
             f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come; "
@@ -113,7 +154,10 @@ def _enter(outcome: FaultOutcome, row: Row) -> None:
     outcome.resolved = str(evidence.get("resolved") or outcome.resolved)
     text, at = str(evidence.get("words") or ""), row["at_us"]
     match row["phase"]:
+        case "injecting":
+            outcome.begun_us = outcome.begun_us or at
         case "injected":
+            outcome.begun_us = outcome.begun_us or at
             outcome.injected_us = outcome.injected_us or at
         case "proven":
             if outcome.proven_us is None:

@@ -144,6 +144,13 @@ def _reason(event: Event) -> str:
     return "it began and never ended, so its process was killed"
 
 
+def killed_while(events: Iterable[Event]) -> str:
+    """Return the innermost stage that a drive did not end because it was killed, for people; empty if it was not."""
+    last = {e["stage"]: e for e in events if e.get("kind") == "stage" and e.get("stage") in DRIVING}
+    going = [name for name, event in last.items() if event.get("state") == "begin"]
+    return ALL_STAGE_TEXTS[going[-1]] if going else ""
+
+
 @dataclass
 class StageTime:
     """The last execution of a stage. seconds: its length so far, or in all, without the waits for Spark inside."""

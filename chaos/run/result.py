@@ -85,6 +85,7 @@ class FaultOutcome(BaseModel):
 
     error: why the injection failed. heal_error: why the first heal failed; with `healed_us`, a later one succeeded.
     left_out: what it follows from that the fault has no proof, if that is no matter of the fault.
+    begun_us: when its injection began. drive_broke_off: whether the drive failed or was killed.
     """
 
     name: str
@@ -92,6 +93,7 @@ class FaultOutcome(BaseModel):
     trigger: str
     target: str
     resolved: str = ""
+    begun_us: int | None = None
     injected_us: int | None = None
     proven_us: int | None = None
     healed_us: int | None = None
@@ -99,6 +101,7 @@ class FaultOutcome(BaseModel):
     error: str = ""
     heal_error: str = ""
     left_out: str = ""
+    drive_broke_off: bool = False
     produce_unavailability_us: int | None = None
     consume_unavailability_us: int | None = None
 

@@ -136,7 +136,7 @@ def _window(fault: FaultOutcome, axis: Axis) -> tuple[str, float, float]:
 def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     lane = Lane(f"fault:{fault.name}", fault.name, sub=fault.kind, kind="fault")
     if fault.injected_us is None:
-        lane.note = "never injected"
+        lane.note = "never injected" if fault.begun_us is None else "the drive ended during its injection"
         return lane
     end_us = axis.end_us if fault.healed_us is None else fault.healed_us
     proven_us = end_us if fault.proven_us is None else fault.proven_us

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chaos.ledger.seal import SEAL, read_seal
 from chaos.run.directory import Run
-from chaos.run.events import CHECKING, DRIVING, Event, read_events, stage_times, stages_broken_off
+from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
     Count,
     Counts,
@@ -24,7 +24,7 @@ from chaos.run.result import (
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.audit.undecided import COMMITS
-from checks.evidence import audit_rows, fault_outcomes, json_object, shortcoming
+from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
 from checks.expectations.contract import readers
 from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, PLATFORM, listed
 from checks.verdict.load import measure_load
@@ -94,7 +94,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         for r in (() if lacking else audit_rows(run, "summary"))
     ]
     findings = [] if lacking else _findings(run)
-    problems = _problems(run, events, expectations)
+    problems = _problems(run, events, expectations, faults)
     counts = _counts(run, resolved)
     decision = decide(expectations, faults, totals, findings, problems, None if lacking else counts)
     return Result(
@@ -126,12 +126,26 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     )
 
 
-def _problems(run: Run, events: list[Event], expectations: list[Expectation]) -> list[str]:
-    """Return the failed stages. Stages of the drive are included only without expectations, which cover them."""
+def _problems(
+    run: Run, events: list[Event], expectations: list[Expectation], faults: Sequence[FaultOutcome]
+) -> list[str]:
+    """Return the end of a drive that was killed, and the failed stages.
+
+    Stages of the drive are included only without expectations, which cover them.
+    """
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
     broken = stages_broken_off(events, stages)
-    problems = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken.items()]
-    if "deploy" not in broken and not (run.ledger / SEAL).is_file():
+    problems = []
+    if killed := "" if expectations else killed_while(events):
+        during = [f"fault {f.name} was in progress ({state})" for f in faults if (state := in_progress(f))]
+        problems.append(
+            f"the drive ended early, {' and '.join([f'its process was killed while {killed}', *during])}; run again"
+        )
+        broken = {stage: reason for stage, reason in broken.items() if stage not in DRIVING}
+    problems += [
+        reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken.items()
+    ]
+    if not killed and "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
     return problems
 

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from chaos.ledger.seal import SEAL, read_seal
+from chaos.ledger.stream import TableWriter
+from chaos.run.events import EventLog
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding
+from checks.evidence import shortcoming
 from checks.verdict.decision import collect, decide
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
 
@@ -210,6 +213,36 @@ def test_a_run_without_a_seal_is_inconclusive(fake):
     run.sealed = False
     run.write()
     assert collect(run.run, run.resolved, [expectation("pass")]).verdict == "inconclusive"
+
+
+BEGUN, INJECTED, PROVEN = (
+    "its injection had begun",
+    "injected on broker 2, not yet proven, not healed",
+    "proven and not",
+)
+
+
+@pytest.mark.parametrize(("phases", "state"), [(1, BEGUN), (2, INJECTED), (3, PROVEN), (4, "")])
+def test_a_drive_that_was_killed_during_a_fault_is_the_first_reason(fake, phases, state):
+    run: FakeRun = fake()
+    with TableWriter(run.run.ledger, "faults", "drive") as writer:
+        writer.append_rows(run.ledger["faults"][:phases])
+    for stage, change in [("drive", "begin"), ("clients", "begin"), ("clients", "end"), ("load", "begin")]:
+        EventLog(run.run).emit("stage", stage=stage, state=change)
+    result = collect(run.run, run.resolved, [])
+    assert result.verdict == "inconclusive"
+    first = "No verdict: the drive ended early, its process was killed while producing, consuming, breaking"
+    assert result.sentence.startswith(first)
+    assert ("fault kill was in progress" in result.problems[0]) is bool(state) and state in result.problems[0]
+    assert not any("never injected" in problem or "did not come" in problem for problem in result.problems)
+    assert (shortcoming(result.faults[0]) == "") is (phases == 4)
+
+
+def test_a_drive_that_was_killed_before_a_fault_is_why_it_was_not_injected(fake):
+    run: FakeRun = fake()
+    EventLog(run.run).emit("stage", stage="load", state="begin")
+    (fault,) = collect(run.run, run.resolved, []).faults
+    assert shortcoming(fault).startswith("fault kill was not injected: the drive ended before its trigger (")
 
 
 @pytest.mark.parametrize("missing", [{}, {"worker-2": "it is gone"}])
