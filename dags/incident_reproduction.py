@@ -57,7 +57,7 @@ PARAMS = {
         minimum=1,
         maximum=100,
         title="Tries",
-        description="Of shrink and bisect: runs of each candidate.",
+        description="Of shrink and bisect: runs of each candidate; of ab: runs of each side.",
     ),
     "budget": Param(
         "60,60m",

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, RunsDir, Seed, Sets, Side, Source
+from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, Rounds, RunsDir, Seed, Sets, Side, Source
 from chaos.cli.output import plain_table, print_comparison, print_json, print_line, print_result
 from chaos.cli.view import RunsView, View
 from chaos.errors import UsageError
@@ -139,11 +139,15 @@ def ab(
     sets: Sets = None,
     variant: Side = "",
     seed: Seed = None,
+    repeat: Rounds = 1,
     runs_dir: RunsDir = RUNS_DIR,
     spark_master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Run it twice with one seed, with and without changed settings, and compare.
+    """Run it with and without changed settings, with the same seeds, and compare.
+
+    One run of each side shows that they differ, not why: with enough runs (--repeat), Fisher's exact test shows that
+    the change caused it.
 
     Both sides have the same contract. Exit codes are those of an A/B scenario: 0 if both sides keep it, 1 if one breaks
     it, 3 if one is inconclusive; the comparison names the side.
@@ -151,7 +155,7 @@ def ab(
     from chaos.incident import ab
     from chaos.incident.subject import Request
 
-    request = Request(source, runs_dir, variant, tuple(sets or ()), seed, spark_master=spark_master)
+    request = Request(source, runs_dir, variant, tuple(sets or ()), seed, spark_master=spark_master, tries=repeat)
     with View() as view:
         run = ab.ab(request, view)
     raise typer.Exit(print_comparison(run, as_json))

@@ -35,6 +35,9 @@ Sets = Annotated[
     ),
 ]
 Variant = Annotated[str, typer.Option(help="Only this side of an A/B scenario; all of them when left out.")]
+Rounds = Annotated[
+    int, typer.Option("--repeat", metavar="N", min=1, max=1000, help="Runs of each side, with other seeds.")
+]
 Side = Annotated[str, typer.Option("--variant", help="The side of an A/B scenario, which needs one here.")]
 RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]

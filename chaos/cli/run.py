@@ -29,6 +29,7 @@ def run(
     seed: opt.Seed = None,
     sets: opt.Sets = None,
     variant: opt.Variant = "",
+    repeat: opt.Rounds = 1,
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     spark_master: opt.Master = None,
     metrics: opt.Metrics = None,
@@ -36,9 +37,11 @@ def run(
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
 
-    A scenario with variants runs once for each of them, with the same seed, and ends with their comparison.
+    A scenario with variants runs for each of them, with the same seed, and ends with their comparison. It says that a
+    setting caused a difference only with enough runs of each (--repeat).
     """
     from chaos.drive import stages, variants
+    from chaos.errors import UsageError
     from chaos.history.recording import check_metrics
     from chaos.lab.judge import check_master
     from chaos.lab.lab import drive_and_judge, recorded, run_variants
@@ -49,12 +52,14 @@ def run(
         scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
     )
     if not variant and request.load().variants:
-        whole = variants.prepare(request, runs_dir)
+        whole = variants.prepare(request, runs_dir, repeat=repeat)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")
-            with recorded(whole.by_variant.values(), runs_dir, view.problem, metrics):
+            with recorded(whole.runs, runs_dir, view.problem, metrics):
                 run_variants(whole, view, lambda name: view.say(f"variant {name}"), spark_master)
         raise typer.Exit(print_comparison(whole.run, as_json))
+    if repeat > 1:
+        raise UsageError(f"--repeat is for a scenario with variants; here: python -m chaos repeat {scenario} {repeat}")
     prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {prepared.path}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chaos.comparison.judge import client_name, side_by_side
 from chaos.errors import AftershockError, UsageError
-from chaos.gate import matrix, ranks
+from chaos.gate import matrix
 from chaos.gate.folder import GateFolder
 from chaos.gate.gate import run_missing
 from chaos.gate.judge import GateJudge
@@ -19,6 +19,7 @@ from chaos.incident.clients import all_clients, parse_choice
 from chaos.incident.releases import check_release
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
+from chaos.run import ranks
 from chaos.run.client_comparison import ClientComparison, ScenarioComparison
 from chaos.run.directory import new_run_id, write_atomically
 from chaos.run.events import now_us

@@ -1,6 +1,6 @@
 """Client libraries side by side: each measure with its median and spread, and the differences that are shown.
 
-Each library is compared with the reference, in both directions, by the rank test of gates (`chaos.gate.ranks`): a value
+Each library is compared with the reference, in both directions, by the rank test of gates (`chaos.run.ranks`): a value
 is higher, or lower, if it differs by more than the margin, and Holm's correction over all tests of the comparison keeps
 the probability of any false difference below 1 - confidence. Everything else is not shown.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.comparison.measures import GROUPS, Measure, measures
-from chaos.gate import ranks
+from chaos.run import ranks
 from chaos.run.client_comparison import (
     AnomalySum,
     ClientColumn,

@@ -22,12 +22,11 @@ from chaos.history.entries import judged_entry
 from chaos.history.trends import TREND_STATS
 from chaos.incident.bundle import recorded_versions
 from chaos.incident.clients import clients_of
-from chaos.incident.repeat import seeds
 from chaos.incident.trials import TrialLab
 from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
 from chaos.run.result import RunSummary
-from chaos.scenario.resolve import read
+from chaos.scenario.resolve import read, seeds
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A/B comparison of one scenario: unchanged, and with changed settings, as two variants with one seed."""
+"""A/B comparison of one scenario: unchanged, and with changed settings, as two variants with the same seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
 
 def ab(request: Request, listener: ProgressListener) -> Run:
-    """Run both sides with one seed, and return their run for the comparison.
+    """Run both sides with the same seeds, `request.tries` times each, and return their run for the comparison.
 
     Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
     """
@@ -32,7 +32,7 @@ def ab(request: Request, listener: ProgressListener) -> Run:
         raise UsageError("ab needs --set: what the two sides differ in, such as producers.shop.config.acks=all")
     subject = load_subject(request.source, request.variant, seed=request.seed)
     check_changes(subject, request.overrides)
-    whole = prepare(subject, request.overrides, new_folder(request.runs_dir, f"ab-{subject.name}"))
+    whole = prepare(subject, request.overrides, new_folder(request.runs_dir, f"ab-{subject.name}"), request.tries)
     listener.say(f"run directory: {whole.run.path}")
     run_variants(whole, lambda event: listener.run_event(request.source, event), listener.say, request.spark_master)
     return whole.run
@@ -48,11 +48,12 @@ def check_changes(subject: Subject, changes: Sequence[str]) -> None:
     parse(dump(_with_sides(subject, changes)), subject.source)  # refuses what a variant may not set
 
 
-def prepare(subject: Subject, changes: Sequence[str], folder: Path) -> variants.VariantRuns:
+def prepare(subject: Subject, changes: Sequence[str], folder: Path, repeat: int = 1) -> variants.VariantRuns:
     """Make the run directories of both sides after `check_changes`; nothing is started."""
     file = folder / f"{subject.name}.yaml"
     write_atomically(file, dump(_with_sides(subject, changes)))
-    return variants.prepare(stages.ScenarioRequest(str(file), seed=subject.seed), folder, f"{subject.name}-ab")
+    request = stages.ScenarioRequest(str(file), seed=subject.seed)
+    return variants.prepare(request, folder, f"{subject.name}-ab", repeat)
 
 
 def _with_sides(subject: Subject, changes: Sequence[str]) -> Raw:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
@@ -13,6 +12,7 @@ from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_json
 from chaos.run.result import EXIT_CODES, merge
+from chaos.scenario.resolve import seeds
 
 
 @dataclass
@@ -80,13 +80,3 @@ def repeat(
             write_json(lab.folder / "repeat.json", repetition.as_json())
             report(repetition)
     return repetition
-
-
-def seeds(base: int, count: int) -> list[int]:
-    """Return different seeds that depend only on the base; the first is the base itself."""
-    rng = random.Random(f"{base}:repeat")
-    drawn = [base]
-    while len(drawn) < count:
-        if (seed := rng.randrange(2**31)) not in drawn:
-            drawn.append(seed)
-    return drawn

@@ -47,7 +47,7 @@ class Request:
     anomaly: str = ""
     """`shrink`: the anomaly that must remain. `bisect`: the one that decides, else verdict and kinds of anomalies."""
     tries: int = 1
-    """Runs of each candidate: `shrink` needs one that shows the anomaly, `bisect` counts all of them."""
+    """Runs of each candidate: `shrink` needs one that shows the anomaly, `bisect` and `ab` count all of them."""
     budget: str = "60,60m"
     """`shrink`: see `chaos.incident.shrink.Budget`."""
     kafka: str | None = None

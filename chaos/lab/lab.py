@@ -221,10 +221,11 @@ def run_variants(
     on_variant: Callable[[str], None],
     spark_master: str | None = None,
 ) -> None:
-    """Drive and judge each prepared variant, one after another. Raises `AftershockError`."""
-    for name, side in whole.by_variant.items():
-        on_variant(name)
-        drive_and_judge(side, listener, spark_master)
+    """Drive and judge each prepared variant of each round, one after another. Raises `AftershockError`."""
+    for number, one in enumerate(whole.rounds, 1):
+        for name, side in one.items():
+            on_variant(f"{name}, {number} of {len(whole.rounds)}" if len(whole.rounds) > 1 else name)
+            drive_and_judge(side, listener, spark_master)
 
 
 def compare(run: Run, *, show: bool = False) -> Comparison:

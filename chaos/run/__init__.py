@@ -5,5 +5,6 @@ events        `events.jsonl`, and the stages that it records
 result        `result.json`: verdicts, their order, counts of anomalies
 comparison    `result.json` of an A/B scenario
 gate_result   `gate.json`
+ranks         statistics of the runs of gates and comparisons
 trend         output of `history --json`
 """

@@ -10,10 +10,11 @@ from chaos.run.result import Judged, Verdict
 
 
 class Side(BaseModel):
-    """One variant: the name of its run directory, its verdict, and its sentence."""
+    """One variant: the names of its run directories (run: the first), its worst verdict, and a sentence with it."""
 
     name: str
     run: str
+    runs: list[str] = []
     verdict: Verdict
     sentence: str
 
@@ -26,12 +27,17 @@ class Difference(BaseModel):
 
 
 class Row(BaseModel):
-    """The counts of one kind of anomaly or of rebalances, or the values of one time, by name of the variant."""
+    """The counts of one kind of anomaly or of rebalances, or the values of one time, by name of the variant.
+
+    decides: whether the event occurs in another share of the runs of one variant. chance: the p-value of Fisher's exact
+    test that these shares are the same, times the number of pairs of variants. shown: whether that is excluded.
+    """
 
     name: str
     values: dict[str, str]
     decides: bool = False
-    """Whether the anomaly or the rebalance occurs in some variants and not in others."""
+    chance: float = 1.0
+    shown: bool = False
 
 
 class Comparison(Judged):

@@ -98,7 +98,7 @@ class TimeComparison(MetricKey, _Data):
     """One time of a cell compared with the baseline or a reference cell.
 
     cell: number of the cell; against: name of the other side; now, then: number of values on each side; median_us,
-    was_us: medians; slower_p, within_p: p-values of the two tests in `chaos.gate.ranks`.
+    was_us: medians; slower_p, within_p: p-values of the two tests in `chaos.run.ranks`.
     """
 
     cell: int

@@ -60,6 +60,16 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
+def seeds(base: int, count: int) -> list[int]:
+    """Return different seeds that depend only on the base; the first is the base itself."""
+    rng = random.Random(f"{base}:repeat")
+    drawn = [base]
+    while len(drawn) < count:
+        if (seed := rng.randrange(2**31)) not in drawn:
+            drawn.append(seed)
+    return drawn
+
+
 def resolve(
     scenario: Scenario,
     *,

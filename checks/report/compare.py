@@ -32,9 +32,10 @@ def page(comparison: Comparison) -> str:
 def _junit(run: Run, comparison: Comparison) -> str:
     """Return the test suites of all variants, each with the name of its variant."""
     suites = []
-    for side in comparison.sides:
-        for suite in ET.fromstring((run.path / side.run / "junit.xml").read_text(encoding="utf-8")):
-            suite.set("name", f"{suite.get('name')}.{side.name}")
+    for name, folder in ((side.name, folder) for side in comparison.sides for folder in side.runs):
+        for suite in ET.fromstring((run.path / folder / "junit.xml").read_text(encoding="utf-8")):
+            number = folder.removeprefix(f"{run.run_id}-{name}").replace("-", ".")
+            suite.set("name", f"{suite.get('name')}.{name}{number}")
             suites.append(suite)
     return to_xml(suites)
 

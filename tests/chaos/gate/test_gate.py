@@ -16,12 +16,13 @@ import yaml
 from chaos.clients.runtime import runtime
 from chaos.contract import contract
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.gate import baseline, matrix, ranks, runner
+from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import RUNS, GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load, parse, passes_for, shipped
 from chaos.incident.clients import clients_of
 from chaos.lab.lab import FinishedRun
+from chaos.run import ranks
 from chaos.run.directory import Run
 from chaos.run.gate_result import CellRun, GateResult
 from chaos.run.outcome import RunOutcome

@@ -411,7 +411,7 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1")
     ab.check_changes(subject, ["producers.shop.config.acks=all"])
     whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
-    unchanged, changed = (read(whole.by_variant[name]) for name in (ab.UNCHANGED, ab.CHANGED))
+    unchanged, changed = (read(whole.rounds[0][name]) for name in (ab.UNCHANGED, ab.CHANGED))
     assert unchanged.seed == changed.seed
     assert (unchanged.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
     assert unchanged.scenario.faults == changed.scenario.faults

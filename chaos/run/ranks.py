@@ -1,14 +1,17 @@
-"""Statistics of times: a one-sided rank test of whether times exceed earlier times by more than a margin.
+"""Statistics of runs: whether times exceed earlier ones by a margin, and whether shares of runs differ.
 
-Let x be the times of the runs now, y those before, and y' = margin · y + resolution (below which a difference is not
-significant). The statistic is Mann and Whitney's U, the number of pairs with x > y'. It uses ranks because times are
-skewed and one bad run moves a mean; its distribution is exact because runs are few. A tie counts against the claim.
+A one-sided rank test judges times. Let x be the times of the runs now, y those before, and
+y' = margin · y + resolution (below which a difference is not significant). The statistic is Mann and Whitney's U, the
+number of pairs with x > y'. It uses ranks because times are skewed and one bad run moves a mean; its distribution is
+exact because runs are few. A tie counts against the claim.
 
 - *slower*: a time within the margin gives such a U with a probability below alpha = 1 - confidence. Holm's correction
   over all times of the gate (S. Holm, Scand. J. Statist. 6, 1979) keeps the probability of any false alarm below alpha.
 - *within*: the reversed test shows that the time is not beyond the margin, at alpha for this time alone.
 - *undecided*: neither.
 - *too few*: the claim could not be shown even if all values were worse: C(n + m, n) < times of the gate / alpha.
+
+Fisher's exact test judges in which share of runs something occurs; it is exact for few runs.
 """
 
 from __future__ import annotations
@@ -40,6 +43,15 @@ def beyond(now: Sequence[float], then: Sequence[float], margin: float, resolutio
     """
     bound = [margin * value + resolution for value in then]
     return greater(now, bound), greater(bound, now)
+
+
+def unequal(count: int, of: int, other: int, of_other: int) -> float:
+    """Return the two-sided p-value of Fisher's exact test that an event has one rate: `count` of `of` runs show it,
+    and `other` of `of_other`.
+    """
+    from scipy.stats import fisher_exact  # imported on use: slow, and most commands need no statistics
+
+    return float(fisher_exact([[count, of - count], [other, of_other - other]]).pvalue)
 
 
 def smallest(now: int, then: int) -> float:
