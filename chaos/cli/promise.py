@@ -15,9 +15,13 @@ EXAMPLES = {"promise": "promise app.yaml"}
 
 
 def promise(
-    app: Annotated[Path | None, typer.Argument(metavar="APP.YAML", help="The application's file.")] = None,
+    app: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="An app.yaml, or the settings of an application, a topic or a broker."),
+    ] = None,
     producer_properties: Annotated[
-        Path | None, typer.Option(help="Settings of the producer, as the Java client or librdkafka has them.")
+        Path | None,
+        typer.Option(help="Settings of the producer: properties, YAML, JSON or variables, also of a framework."),
     ] = None,
     consumer_properties: Annotated[Path | None, typer.Option(help="Settings of the consumer.")] = None,
     topic_config: Annotated[Path | None, typer.Option(help="Settings of the topic, as properties.")] = None,
@@ -35,12 +39,18 @@ def promise(
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Number of replicas of the topic.")] = None,
     bootstrap: Bootstrap = None,
     topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a file with several: the profile, section, channel or service. May be given several times."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the answers as Markdown.")] = False,
 ) -> None:
     """Say what the settings of an application promise, and until which fault.
 
-    Give an app.yaml, properties files, or both: a file given as an option overrides app.yaml.
+    Give an app.yaml, settings files, or both: a file given as an option overrides app.yaml.
     """
     from chaos.promise import promise as promises
     from chaos.promise.inputs import Options
@@ -60,6 +70,7 @@ def promise(
             replication_factor,
             bootstrap,
             topic,
+            tuple(select or ()),
         )
     )
     if as_json:

@@ -81,10 +81,18 @@ class Reliable(Strict):
     unknown: list[str]
 
 
+class ReadSetting(UsedSetting):
+    """A setting that was read from a file. kafka: its name in Kafka or in the client library."""
+
+    part: str
+    kafka: str
+
+
 class Promises(Strict):
-    """All that the settings of an application promise."""
+    """All that the settings of an application promise. read: the settings that files give, without secrets."""
 
     application: dict[str, str]
+    read: list[ReadSetting] = []
     answers: list[Answer]
     reliable: Reliable
     notes: list[str]
@@ -94,18 +102,21 @@ def answer_all(facts: Facts, roles: Collection[str]) -> list[Answer]:
     """Return the answers to the questions about these roles: producer, consumer.
 
     What depends on a part that is not given is answered by Kafka's defaults, or is not known; it is never left out.
+    Without a client, the answers are those that a topic and a cluster give for every client.
     """
-    return [
+    found = [
         _answer(aspect, question, facts)
         for aspect in ASPECTS
         for question in questions(aspect)
-        if question.about in roles and match(question.when, facts).holds is not False
+        if (question.about in roles or not roles) and match(question.when, facts).holds is not False
     ]
+    return found if roles else [answer for answer in found if answer.level != "unknown"]
 
 
 def _answer(aspect: str, question: Question, facts: Facts) -> Answer:
     """Return the first row that holds. Where it depends on missing facts which one that is, the answer is unknown."""
-    missing = match(question.when, facts).missing
+    clients = any(fact.startswith(("producer.", "consumer.")) for fact in facts)
+    missing = match(question.when, facts).missing if clients else ()
     for row in () if missing else question.rows:
         found = match(row.when, facts)
         if found.holds:
@@ -160,9 +171,11 @@ def fill(text: str, facts: Facts) -> str:
     """Return a text with facts in place of `{fact}`, `{fact|broker}` (some brokers), `{fact|ms}`, `{fact|minutes}`."""
 
     def value(found: re.Match[str]) -> str:
+        if found[1] not in facts:  # of a client, and none is given
+            return found[1].partition(".")[2]
         shown, form = facts[found[1]].value, found[2]
         if form is None:
-            return shown
+            return facts[found[1]].shown
         if form in _MS:
             return duration(int(shown) * _MS[form])
         return f"{_NUMBERS.get(shown, shown)} {form}{'' if shown == '1' else 's'}"

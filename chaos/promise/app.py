@@ -40,11 +40,15 @@ _WANTED = {"model_type": "must be a mapping", "model_attributes_type": "must be 
 """Errors by their type, where pydantic speaks of Python."""
 
 
+_SELECT = "of a file with several: the profile, section, channel or service"
+
+
 class Producer(Strict):
     """The producer of the application."""
 
     client: ClientChoice | None = Field(None, description="client library, such as java:3.9.2")
-    properties: Path | None = Field(None, description="a properties file; `config` overrides it")
+    properties: Path | None = Field(None, description="a settings file; `config` overrides it")
+    select: str = Field("", description=_SELECT)
     config: Config = {}
 
 
@@ -61,6 +65,7 @@ class Topic(Strict):
     partitions: int | None = Field(None, ge=1)
     replication_factor: int | None = Field(None, ge=1)
     properties: Path | None = None
+    select: str = Field("", description=_SELECT)
     config: Config = {}
 
 
@@ -71,7 +76,8 @@ class Cluster(Strict):
     kafka: str | None = Field(None, pattern=r"^\d+\.\d+(\.\d+)?$", description="Kafka release")
     controllers: int | None = Field(None, ge=1, description="number of dedicated controllers in the runs of `prove`")
     features: Features = Field({}, description="levels of features in the runs of `prove`, such as share.version: 0")
-    properties: Path | None = Field(None, description="a server.properties")
+    properties: Path | None = Field(None, description="a server.properties, variables of an image, or a resource")
+    select: str = Field("", description=_SELECT)
     config: Config = {}
     bootstrap: Bootstrap | None = Field(None, description="host:port of brokers to ask for the settings")
     security: Security = Security()
@@ -119,12 +125,26 @@ class AppFile:
         return self.path.parent / path if self.path else path
 
 
+def is_app(path: Path) -> bool:
+    """Return whether a file is an `app.yaml`, or one with an error; other YAML files have settings in a dialect."""
+    if path.suffix not in (".yaml", ".yml"):
+        return path.is_dir() or not path.exists()
+    try:
+        documents = list(yaml.compose_all(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return True
+    if len(documents) != 1 or not isinstance(documents[0], yaml.MappingNode):
+        return len(documents) <= 1
+    keys = [key.value for key, _ in documents[0].value]
+    return not keys or any(key in App.model_fields for key in keys)
+
+
 def read_app(path: Path) -> AppFile:
     """Return the application of a file. Raises `UsageError` or `ScenarioError` with the line or the key."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give a file such as app.yaml")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not text; give a YAML file such as app.yaml") from None
     except OSError as e:

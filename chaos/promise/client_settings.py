@@ -74,11 +74,11 @@ def common_settings(part: ClientPart, problems: Problems) -> Settings:
         for name, value in {**defaults(runtime, part.release), **traits.defaults(part.release)}.items()
         if name in READ[part.role] and name not in _RESERVED_DEFAULTS
     }
-    for given in part.settings.values():
-        name, value = common_name(runtime, given.name, given.value)
+    for own, given in part.settings.items():
+        name, value = common_name(runtime, own, given.value)
         if name not in READ[part.role]:
             continue
-        changed = Setting(given.name, _milliseconds(name, as_text(value)), given.origin)
+        changed = given.meaning(_milliseconds(name, as_text(value)))
         if (checked := check_value(runtime, part.release, name, changed, problems)) is None:
             found.pop(name, None)
             continue

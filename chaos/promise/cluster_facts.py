@@ -33,13 +33,17 @@ CLUSTER = (
 )
 """Settings of a broker that the rules read for themselves."""
 
+BROKER_SETTINGS = frozenset({*CLUSTER, *BROKER_NAMES.values(), *RETENTION, "default.replication.factor"})
+"""All settings of a broker that the rules read."""
+
 
 @dataclass
 class TopicPart:
-    """A topic: its settings, and its number of replicas if it is known."""
+    """A topic: its settings, and its numbers of replicas and of partitions if they are known."""
 
     settings: Settings = field(default_factory=dict)
     replicas: Setting | None = None
+    partitions: Setting | None = None
 
 
 @dataclass
@@ -102,7 +106,7 @@ def _broker_settings(cluster: ClusterPart, problems: Problems) -> Settings:
             if name in given:
                 found = given[name]
                 time_ms = int(found.value) * unit if int(found.value) >= 0 else -1
-                given["log.retention.ms"] = replace(found, value=str(time_ms))
+                given["log.retention.ms"] = found.meaning(str(time_ms))
                 break
     return {**plain, **given}
 

@@ -19,12 +19,12 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.described_settings import DescribedSetting, broker_settings, topic_settings
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.security import Security
-from chaos.promise.cluster_facts import BROKER_NAMES, CLUSTER, RETENTION, ClusterPart, TopicPart
+from chaos.promise.cluster_facts import BROKER_NAMES, BROKER_SETTINGS, ClusterPart, TopicPart
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
 from chaos.scenario.addresses import Bootstrap
 
-_BROKER_SETTINGS = sorted({*CLUSTER, *BROKER_NAMES.values(), *RETENTION, "default.replication.factor"})
+_BROKER_SETTINGS = sorted(BROKER_SETTINGS)
 _INTERNAL = {
     "__consumer_offsets": ("offsets.topic.replication.factor", "offsets.min.insync.replicas"),
     "__transaction_state": ("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),

@@ -1,7 +1,7 @@
-"""The inputs of `promise`: `app.yaml`, properties files and options, as parts with the origin of each value.
+"""The inputs of `promise`: `app.yaml`, settings files and options, as parts with the origin of each value.
 
-A properties file that is given as an option overrides `app.yaml`, setting by setting. In `app.yaml`, `config` overrides
-`properties`.
+A settings file that is given as an option overrides `app.yaml`, setting by setting. In `app.yaml`, `config` overrides
+`properties`. A settings file may stand in place of `app.yaml`: then it gives all parts that it has.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from pathlib import Path
 
 from chaos.errors import UsageError
 from chaos.kafka.settings import Config
-from chaos.promise.app import COMMIT_TIMES, AppFile, Consumer, Producer, read_app
+from chaos.promise.app import COMMIT_TIMES, AppFile, Consumer, Producer, is_app, read_app
 from chaos.promise.client_settings import ClientPart
 from chaos.promise.cluster_facts import ClusterPart, TopicPart
+from chaos.promise.dialects import PARTS, Found, Part, Selection, SettingsFile, open_settings
 from chaos.promise.names import (
     LABELS,
     Role,
     check_broker_names,
     check_client_names,
     check_topic_names,
+    check_understood,
+    parts_of_names,
     recognize,
 )
 from chaos.promise.problems import Problems
-from chaos.promise.properties import PropertiesFile, open_properties
 from chaos.promise.settings import Setting, Settings, setting
+from chaos.promise.values import check_number
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client, parse_client
 
@@ -46,6 +49,7 @@ class Options:
     replication_factor: int | None = None
     bootstrap: str | None = None
     topic: str | None = None
+    select: tuple[str, ...] = ()
 
 
 @dataclass
@@ -63,26 +67,76 @@ class Parts:
         return [client for client in (self.producer, self.consumer) if client is not None]
 
 
+class _Files:
+    """The settings files of an application, each read once."""
+
+    def __init__(self, options: Options, problems: Problems) -> None:
+        self.options, self.problems = options, problems
+        self.selection = Selection(options.select)
+        self.app = AppFile()
+        self._whole: SettingsFile | None = None
+        self._plain: tuple[Part, ...] = ()
+        if options.app and is_app(options.app):
+            self.app = read_app(options.app)
+        elif options.app:
+            self._whole = open_settings("", options.app, PARTS, self.selection, problems)
+            if self._whole.plain:
+                self._plain = parts_of_names(self._whole.names(), self._whole.text.label)
+
+    def has_clients(self) -> bool:
+        """Return whether the file in place of app.yaml has a producer or a consumer."""
+        found = self._plain if self._whole is None or self._whole.plain else [one.part for one in self._whole.parts]
+        return any(part in ("producer", "consumer") for part in found)
+
+    def of(
+        self, part: Part, own: Path | None, option: str, path: Path | None
+    ) -> list[tuple[SettingsFile, Found | None]]:
+        """Return the files that give a part, a later one counts before; with what a file that is not plain has of it.
+
+        Raises `UsageError` for a file that is given for a part and has it not.
+        """
+        found: list[tuple[SettingsFile, Found | None]] = []
+        if self._whole is not None:
+            chosen = None if self._whole.plain else self._whole.choose(part, self.selection)
+            if chosen is not None or part in self._plain:
+                found.append((self._whole, chosen))
+        given = [(f"{part}.properties", self.app.beside(own))] if own else []
+        for label, file in [*given, *([(option, path)] if path else [])]:
+            entry = getattr(self.app.app, part) if label.startswith(part) else None
+            selection = Selection((entry.select,)) if entry and entry.select else self.selection
+            opened = open_settings(label, file, [part], selection, self.problems)
+            chosen = None if opened.plain else opened.choose(part, selection)
+            if selection is not self.selection:
+                selection.check()
+            if chosen is None and not opened.plain:
+                others = ", ".join(dict.fromkeys(f"{one.part} ({one.label or 'section'})" for one in opened.parts))
+                raise UsageError(f"{opened.text.label} has no settings of a {part}; it has those of {others}")
+            found.append((opened, chosen))
+        return found
+
+
 def read_parts(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
     """Return the parts of an application, without those that only a cluster knows. Raises `UsageError`."""
-    file = read_app(options.app) if options.app else AppFile()
+    files = _Files(options, problems)
     client = _client(options.client)
-    given = (file.app.producer, file.app.consumer, options.producer_properties, options.consumer_properties)
-    if client is not None and all(part is None for part in given):
-        file = replace(file, app=file.app.model_copy(update=_default_clients(client)))
+    given = (files.app.app.producer, files.app.app.consumer, options.producer_properties, options.consumer_properties)
+    if client is not None and all(part is None for part in given) and not files.has_clients():
+        files.app = replace(files.app, app=files.app.app.model_copy(update=_default_clients(client)))
     if options.commit is not None and options.commit not in COMMIT_TIMES:
         raise UsageError(f"--commit {options.commit!r} is not known; choose one of {', '.join(COMMIT_TIMES)}")
+    cluster = _cluster(files, options, problems)
     parts = Parts(
-        producer=_client_part("producer", file, options.producer_properties, client, problems),
-        consumer=_client_part("consumer", file, options.consumer_properties, client, problems),
-        topic=_topic(file, options, problems),
-        cluster=_cluster(file, options, problems),
+        producer=_client_part("producer", files, options.producer_properties, client, problems),
+        consumer=_client_part("consumer", files, options.consumer_properties, client, problems),
+        topic=_topic(files, options, cluster.given, problems),
+        cluster=cluster,
     )
+    files.selection.check()
     if options.commit is not None:
         if parts.consumer is None:
             raise UsageError("--commit is about a consumer; give its settings too (--consumer-properties, or app.yaml)")
         parts.consumer.commit = Setting("commit", options.commit, "--commit")
-    return parts, file
+    return parts, files.app
 
 
 def _client(text: str | None) -> Client | None:
@@ -101,35 +155,68 @@ def _default_clients(client: Client) -> dict[str, Producer]:
 
 
 def _client_part(
-    role: Role, file: AppFile, path: Path | None, client: Client | None, problems: Problems
+    role: Role, files: _Files, path: Path | None, client: Client | None, problems: Problems
 ) -> ClientPart | None:
     """Return a producer or consumer; None if nothing gives it."""
-    entry: Producer | Consumer | None = getattr(file.app, role)
-    if entry is None and path is None:
+    entry: Producer | Consumer | None = getattr(files.app.app, role)
+    own = entry.properties if entry else None
+    given = files.of(role, own, f"--{role}-properties", path)
+    if entry is None and not given:
         return None
     entry = entry or (Producer() if role == "producer" else Consumer())
-    files = [
-        *([open_properties(f"{role}.properties", file.beside(entry.properties))] if entry.properties else []),
-        *([open_properties(f"--{role}-properties", path)] if path else []),
-    ]
-    named = client or entry.client
-    names = {name for properties in files for name in properties.names()} | entry.config.keys()
-    why = "--client" if client else file.origin(role, "client")
-    if named is None:
-        named, why = _recognized(names, role, with_file=bool(files))
+    named, why = _library(role, entry, files.app, given, client)
     _check_ability(named, role, why)
     settings: Settings = {}
-    notes = problems.notes
-    if files and entry.properties:
-        settings |= files.pop(0).read(named.runtime != "confluent", notes)
-    settings |= _from_config(entry.config, file, role)
-    for properties in files:
-        settings |= properties.read(named.runtime != "confluent", notes)
+    commit: Setting | None = None
+    config = _from_config(entry.config, files.app, role)
+    for file, found in given:
+        if found is None:
+            read = file.read(named.runtime != "confluent", problems.notes)
+            check_understood(named.runtime, role, read, file.text.label)
+        else:
+            read, commit = found.settings, found.commit
+        settings |= read
+        if own is not None and file is given[0][0]:
+            settings |= config
+    settings = settings if own is not None else {**config, **settings} if path else {**settings, **config}
     check_client_names(named.runtime, role, settings, problems)
-    part = ClientPart(role, named, settings, why=why)
+    part = ClientPart(role, named, settings, commit, why=why)
     if isinstance(entry, Consumer) and entry.commit is not None:
-        part.commit = Setting("commit", entry.commit, file.origin("consumer", "commit"))
+        part.commit = Setting("commit", entry.commit, files.app.origin("consumer", "commit"))
     return part
+
+
+def _library(
+    role: Role, entry: Producer, file: AppFile, given: list[tuple[SettingsFile, Found | None]], client: Client | None
+) -> tuple[Client, str]:
+    """Return the client library, and how it is known. Raises `UsageError` if a file has another one, or none."""
+    named = client or entry.client
+    why = "--client" if client else file.origin(role, "client")
+    of_dialects = [(opened, found) for opened, found in given if found is not None and found.runtime]
+    if of_dialects:
+        opened, found = of_dialects[-1]
+        label = f"read as {found.label} has it"
+        if named is not None and named.runtime != found.runtime:
+            raise UsageError(
+                f"{why}: the client is {named.runtime}, and {opened.text.label} has the settings of {found.label}, which "
+                f"uses {LABELS[found.runtime]}"
+            )
+        return (named, f"{label}; {why}") if named is not None else (Client(runtime=found.runtime), label)
+    if named is not None:
+        return named, why
+    names = {name for opened, found in given for name in (found.settings if found else opened.names())}
+    named, why = _recognized(names | entry.config.keys(), role, with_file=bool(given))
+    unclear = [(o, found) for o, found in given if found is not None or o.text.form != "properties"]
+    if unclear and why.startswith("assumed"):
+        opened, section = unclear[0]
+        first = next(iter(section.settings.values()), None) if section else None
+        at = f" ({first.origin}: {first.name})" if first else ""
+        raise UsageError(
+            f"{opened.text.label}: no name in it is of one client library only{at}, and their defaults differ; name the "
+            "library with --client (java, confluent for librdkafka), or give the file of the framework that reads it: "
+            "Kafka Connect's has key.converter, Kafka Streams' has application.id"
+        )
+    return named, why
 
 
 def _recognized(names: set[str], role: Role, with_file: bool) -> tuple[Client, str]:
@@ -167,44 +254,51 @@ def _from_config(config: Config, file: AppFile, part: str) -> Settings:
     return {name: setting(name, value, file.origin(part, "config", name)) for name, value in config.items()}
 
 
-def _merged(
-    part: str, file: AppFile, own: Path | None, config: Config, option: PropertiesFile | None, problems: Problems
-) -> Settings:
-    """Return the settings of a topic or of brokers: of its file, its config, and the file of an option."""
-    settings: Settings = {}
-    if own is not None:
-        settings |= open_properties(f"{part}.properties", file.beside(own)).read(True, problems.notes)
-    settings |= _from_config(config, file, part)
-    return settings | option.read(True, problems.notes) if option else settings
-
-
-def _topic(file: AppFile, options: Options, problems: Problems) -> TopicPart | None:
-    entry = file.app.topic
-    wanted = (options.topic_config, options.server_properties, options.replication_factor)
-    if entry is None and file.app.cluster is None and all(option is None for option in wanted):
-        return None
-    option = open_properties("--topic-config", options.topic_config) if options.topic_config else None
+def _merged(part: Part, files: _Files, option: str, path: Path | None, problems: Problems) -> tuple[Settings, Settings]:
+    """Return the settings of a topic or of brokers, of files and config, and what else a file says of it."""
+    entry = getattr(files.app.app, part)
     own = entry.properties if entry else None
-    settings = _merged("topic", file, own, entry.config if entry else {}, option, problems)
-    replicas = None
+    settings, extras = dict[str, Setting](), dict[str, Setting]()
+    config = _from_config(entry.config, files.app, part) if entry else {}
+    given = files.of(part, own, option, path)
+    for number, (file, found) in enumerate(given):
+        read = found.settings if found else file.read(True, problems.notes)
+        extras |= found.extras if found else {}
+        if number == len(given) - 1 and path:
+            settings |= config
+        settings |= read
+    return settings if path else settings | config, extras
+
+
+def _topic(files: _Files, options: Options, with_cluster: bool, problems: Problems) -> TopicPart | None:
+    entry = files.app.app.topic
+    settings, extras = _merged("topic", files, "--topic-config", options.topic_config, problems)
+    wanted = (entry, options.topic_config, options.replication_factor)
+    if all(part is None for part in wanted) and not (with_cluster or settings or extras):
+        return None
+    replicas = extras.get("replicas")
     if options.replication_factor is not None:
         replicas = setting("replication factor", options.replication_factor, "--replication-factor")
     elif entry is not None and entry.replication_factor is not None:
-        origin = file.origin("topic", "replication_factor")
+        origin = files.app.origin("topic", "replication_factor")
         replicas = setting("replication factor", entry.replication_factor, origin)
     check_topic_names(settings, problems)
-    return TopicPart(settings, replicas)
+    replicas = replicas and check_number(replicas, problems)
+    return TopicPart(settings, replicas, extras.get("partitions"))
 
 
-def _cluster(file: AppFile, options: Options, problems: Problems) -> ClusterPart:
-    entry = file.app.cluster
-    option = open_properties("--server-properties", options.server_properties) if options.server_properties else None
-    own = entry.properties if entry else None
-    settings = _merged("cluster", file, own, entry.config if entry else {}, option, problems)
+def _cluster(files: _Files, options: Options, problems: Problems) -> ClusterPart:
+    entry = files.app.app.cluster
+    settings, extras = _merged("cluster", files, "--server-properties", options.server_properties, problems)
     check_broker_names(settings, problems)
-    part = ClusterPart(settings, kafka=entry.kafka if entry else None, given=entry is not None or option is not None)
+    release = extras.get("kafka")
+    kafka = entry.kafka if entry and entry.kafka else release.value if release else None
+    given = entry is not None or options.server_properties is not None or bool(settings or extras)
+    part = ClusterPart(settings, kafka=kafka, given=given)
     if entry is not None:
         part.controllers, part.features = entry.controllers, entry.features
     if entry is not None and entry.brokers is not None:
-        part.brokers = setting("brokers", entry.brokers, file.origin("cluster", "brokers"))
+        part.brokers = setting("brokers", entry.brokers, files.app.origin("cluster", "brokers"))
+    elif "brokers" in extras:
+        part.brokers = check_number(extras["brokers"], problems)
     return part

@@ -6,6 +6,7 @@ are fields of its `Config`; `chaos.scenario.runtimes.sarama` knows them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from functools import cache
@@ -54,6 +55,10 @@ _SARAMA = sorted({*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"})
 """The fields of sarama's `Config` that the rules read, or that have a common name."""
 _PYTHON = {"error_cb", "logger", "on_commit", "on_delivery", "throttle_cb", "stats_cb"}
 """Settings of confluent-kafka that librdkafka does not have."""
+_WRAPPERS = re.compile(r"go\.|dotnet\.|(event|rebalance|offset_commit|dr|dr_msg)_cb$")
+"""Settings of confluent-kafka-go, Confluent.Kafka for .NET and node-rdkafka that librdkafka does not have."""
+_FOREIGN = re.compile(r"(schema\.registry|basic\.auth|bearer\.auth|confluent|apicurio|avro|json|spring|value\.|key\.)")
+"""Beginnings of names that serializers and interceptors read."""
 
 
 @cache
@@ -110,8 +115,8 @@ def check_client_names(runtime: str, role: Role, settings: Settings, problems: P
         own, other = known(f"{library}-{role}"), known(f"{library}-{'consumer' if role == 'producer' else 'producer'}")
         counterparts = LIBRDKAFKA_TO_JAVA if runtime == "java" else JAVA_TO_LIBRDKAFKA
         for name, found in settings.items():
-            if name not in own and name not in _PYTHON:
-                _add_unknown(runtime, role, found, own, other, counterparts, problems)
+            if name not in own and name not in _PYTHON and not (runtime == "confluent" and _WRAPPERS.match(name)):
+                _add_unknown(runtime, role, name, found, own, other, counterparts, problems)
         return
     for name, found in settings.items():
         if counterpart := traits.misnamed.get(name):
@@ -121,22 +126,28 @@ def check_client_names(runtime: str, role: Role, settings: Settings, problems: P
         elif reason := traits.unknown(name):
             problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; {reason}")
         elif runtime == "sarama" and name not in _SARAMA and (near := get_close_matches(name, _SARAMA, 1, 0.85)):
-            problems.notes.append(f"{found.origin}: {name} is not read by the rules; did you mean {near[0]}?")
+            problems.refused.append(f"{found.origin}: {name} is not read by the rules; did you mean {near[0]}?")
 
 
 def _add_unknown(
     runtime: str,
     role: Role,
+    name: str,
     found: Setting,
     own: Collection[str],
     other: Collection[str],
     counterparts: dict[str, str],
     problems: Problems,
 ) -> None:
-    """Add one unknown setting. librdkafka does not start with it, the Java client only warns."""
-    name, client = found.name, LABELS[runtime]
+    """Add one unknown setting. librdkafka does not start with it, the Java client only warns.
+
+    A name that looks like a setting is refused: the user means something with it, and the client does not do it.
+    """
+    client = LABELS[runtime]
     if name in other:
-        problems.notes.append(f"{found.origin}: {name} has no effect in a {role}; it is a setting of the other role")
+        problems.notes.append(
+            f"{found.origin}: {found.name} has no effect in a {role}; it is a setting of the other role"
+        )
         return
     near = get_close_matches(name, own, 1, 0.8)
     if counterpart := counterparts.get(name):
@@ -147,10 +158,60 @@ def _add_unknown(
         advice = f"did you mean {near[0]}?" if near else ""
     if runtime == "confluent":
         advice = advice or "leave it out"
-        problems.refused.append(f"{found.origin}: {name} is no setting of {client}, which refuses it; {advice}")
+        problems.refused.append(f"{found.origin}: {found.name} is no setting of {client}, which refuses it; {advice}")
+    elif near and name not in counterparts and not _FOREIGN.match(name):
+        problems.refused.append(f"{found.origin}: {found.name} is no setting of {client}, which ignores it; {advice}")
     else:
         advice = advice or "only a serializer, an interceptor or a plugin may read it"
-        problems.notes.append(f"{found.origin}: {name} is no setting of {client}, which ignores it; {advice}")
+        problems.notes.append(f"{found.origin}: {found.name} is no setting of {client}, which ignores it; {advice}")
+
+
+def check_understood(runtime: str, role: Role, settings: Settings, label: str) -> None:
+    """Raise `UsageError` if a file has no setting of a client: its defaults would be no answer about the file."""
+    if runtime not in ("java", "confluent"):
+        return
+    library = "librdkafka" if runtime == "confluent" else "java"
+    both = known(f"{library}-producer") | known(f"{library}-consumer")
+    counterparts = LIBRDKAFKA_TO_JAVA if runtime == "java" else JAVA_TO_LIBRDKAFKA
+    if settings.keys() & {*both, *counterparts, *_PYTHON}:
+        return
+    name, first = next(iter(settings.items()))
+    part = next((part for part in ("broker", "topic") if name in known(part)), "")
+    options = {"broker": "--server-properties", "topic": "--topic-config"}
+    advice = f"it is a setting of a {part}; give the file with {options[part]}" if part else _nearest(name, both)
+    raise UsageError(f"{label} has no setting of a {role}: {name} ({first.origin}) is not understood; {advice}")
+
+
+def _nearest(name: str, names: Collection[str]) -> str:
+    near = get_close_matches(name, names, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else "write lines such as acks=all"
+
+
+def parts_of_names(
+    names: Collection[str], label: str
+) -> tuple[Literal["producer", "consumer", "topic", "cluster"], ...]:
+    """Return the parts that a file with Kafka's names is for. Raises `UsageError` if the names do not say it."""
+    every = {role: known(f"java-{role}") | known(f"librdkafka-{role}") for role in ("producer", "consumer")}
+    clients, given = every["producer"] | every["consumer"], set(names)
+    sarama = {name.partition(".")[0].lower() for name in given & {*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"}}
+    broker = known("broker") - known("topic") - clients
+    own: dict[Literal["producer", "consumer", "topic", "cluster"], set[str]] = {
+        "producer": (given & (every["producer"] - every["consumer"] - known("broker"))) | (sarama & {"producer"}),
+        "consumer": (given & (every["consumer"] - every["producer"] - known("broker"))) | (sarama & {"consumer"}),
+        "cluster": given & broker,
+        "topic": set() if given & broker else given & (known("topic") - clients),
+    }
+    found = [part for part, evidence in own.items() if evidence]
+    if not found or (len(found) > 1 and {"cluster", "topic"} & set(found)):
+        listed = "; ".join(f"{sorted(evidence)[0]} is of a {part}" for part, evidence in own.items() if evidence)
+        every_name = clients | known("broker") | known("topic")
+        near = sorted(name for name in given - every_name if get_close_matches(name, every_name, 1, 0.8))
+        hint = f" ({near[0]} looks like {_nearest(near[0], every_name)[13:-1]})" if near else ""
+        raise UsageError(
+            f"{label}: {listed or f'no name in it says what it is for{hint}'}; give it with one of "
+            "--producer-properties, --consumer-properties, --topic-config, --server-properties"
+        )
+    return tuple(found)
 
 
 def check_topic_names(settings: Settings, problems: Problems) -> None:
@@ -166,9 +227,9 @@ def check_topic_names(settings: Settings, problems: Problems) -> None:
 
 
 def check_broker_names(settings: Settings, problems: Problems) -> None:
-    """Add settings that no broker has. A broker ignores them, and so may a plugin."""
+    """Add settings that no broker has, and that look like one. A broker ignores them."""
     for name, found in settings.items():
         if name in known("broker") or name.startswith("listener.name."):
             continue
-        if near := get_close_matches(name, known("broker"), 1, 0.8):
-            problems.notes.append(f"{found.origin}: {name} is no setting of a broker; did you mean {near[0]}?")
+        if near := get_close_matches(name, known("broker"), 1, 0.85):
+            problems.refused.append(f"{found.origin}: {name} is no setting of a broker; did you mean {near[0]}?")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.promise.answers import Answer, Promises, Reliable, UsedSetting
+from chaos.promise.answers import Answer, Promises, ReadSetting, Reliable, UsedSetting
 
 SIGNS = {"full": "✓", "limited": "~", "none": "✗", "unknown": "?"}
 LEVELS = {
@@ -26,6 +26,8 @@ def show(promises: Promises) -> None:
     console = Console(highlight=False)
     for part, client in promises.application.items():
         console.print(Text.assemble((f"{part}: ", "bold"), client))
+    for found in promises.read:
+        console.print(Text(f"  {_read(found)}", "dim"))
     for aspect, answers in groupby(promises.answers, lambda answer: answer.aspect):
         console.print()
         table = Table(box=ROUNDED, title=aspect, title_style="bold", title_justify="left", show_header=False)
@@ -65,6 +67,12 @@ def _setting(used: UsedSetting) -> str:
     return f"{used.name}={used.value} ({used.origin})" if used.origin != "not set" else f"{used.name} is not set"
 
 
+def _read(found: ReadSetting) -> str:
+    """Return a setting by Kafka's name, with the name that the file has if it is another one."""
+    own = "" if found.name == found.kafka else f", {found.name}"
+    return f"{found.part}: {found.kafka}={found.value} ({found.origin}{own})"
+
+
 def _verdict(found: Reliable) -> str:
     if found.holds is None:
         return "not known"
@@ -74,6 +82,7 @@ def _verdict(found: Reliable) -> str:
 def markdown(promises: Promises) -> str:
     """Return the answers as Markdown."""
     lines = [f"- {part}: {_cell(text)}" for part, text in promises.application.items()]
+    lines += [f"- read: {_cell(_read(found))}" for found in promises.read]
     head = ("", "aspect", "question", "promised", "until", "by", "lifted by", "source", "shown by")
     lines += ["", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for answer in promises.answers:

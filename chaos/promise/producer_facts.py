@@ -69,7 +69,7 @@ def _idempotence(part: ClientPart, found: Settings, problems: Problems) -> None:
         if wanted:
             _refuse(part, problems, cause, found[name], f"idempotence needs {_needed(name, most)}")
         else:
-            origin = f"{part.library} switches it off, because {found[name].name} is {found[name].value}"
+            origin = f"{part.library} switches it off, because {found[name].name} is {found[name].shown}"
             where = found[name].origin
             found["enable.idempotence"] = setting("enable.idempotence", False, f"{origin} ({where})", given=False)
             problems.notes.append(f"{where}: {origin}; no error is reported")
@@ -88,8 +88,8 @@ def _delivery_timeout(part: ClientPart, found: Settings, problems: Problems) -> 
         return
     if timeout.given:
         problems.refused.append(
-            f"{timeout.origin}: {timeout.name}={timeout.value} is below linger.ms={linger.value} ({linger.origin}) "
-            f"plus request.timeout.ms={request.value} ({request.origin}): {part.library} does not start"
+            f"{timeout.origin}: {timeout.name}={timeout.shown} is below linger.ms={linger.shown} ({linger.origin}) "
+            f"plus request.timeout.ms={request.shown} ({request.origin}): {part.library} does not start"
         )
     else:
         found[timeout.name] = setting(timeout.name, least, f"set by {part.library}, because of {request.origin}", False)
@@ -113,7 +113,7 @@ def _needed(name: str, most: int) -> str:
 
 def _refuse(part: ClientPart, problems: Problems, one: Setting, other: Setting, advice: str) -> None:
     problems.refused.append(
-        f"{other.origin}: {other.name}={other.value} contradicts {one.name} ({one.origin}): {part.library} does not "
+        f"{other.origin}: {other.name}={other.shown} contradicts {one.name} ({one.origin}): {part.library} does not "
         f"start; {advice}"
     )
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
-from chaos.promise.answers import Promises, answer_all, find_contradictions, reliable
+from chaos.promise.answers import Promises, ReadSetting, answer_all, find_contradictions, reliable
 from chaos.promise.app import AppFile
-from chaos.promise.client_settings import ClientPart
+from chaos.promise.client_settings import READ, ClientPart
 from chaos.promise.cluster_facts import ClusterPart, cluster_facts
 from chaos.promise.consumer_facts import consumer_facts
 from chaos.promise.inputs import Options, Parts, read_parts
+from chaos.promise.names import common_name, known
 from chaos.promise.problems import Problems, unique
 from chaos.promise.producer_facts import producer_facts
-from chaos.promise.settings import Facts
+from chaos.promise.settings import Facts, Setting
 
 
 def promise(options: Options) -> Promises:
@@ -31,7 +34,7 @@ def read_application(options: Options, problems: Problems) -> tuple[Parts, AppFi
     """
     parts, file = read_parts(options, problems)
     _ask_cluster(options, file, parts, problems)
-    if not parts.clients and parts.topic is None:
+    if not parts.clients and parts.topic is None and not (parts.cluster and parts.cluster.given):
         raise UsageError("nothing is given; give an app.yaml, or at least one properties file (see --help)")
     return parts, file
 
@@ -42,6 +45,7 @@ def answers(parts: Parts, facts: Facts, problems: Problems) -> Promises:
     problems.raise_refused()
     return Promises(
         application=_described(parts),
+        read=_read(parts),
         answers=answer_all(facts, [client.role for client in parts.clients]),
         reliable=reliable(facts),
         notes=unique(problems.notes),
@@ -86,6 +90,41 @@ def _described(parts: Parts) -> dict[str, str]:
     if parts.cluster and parts.cluster.given:
         found["cluster"] = parts.cluster.asked or parts.cluster.software
     return found
+
+
+def _read(parts: Parts) -> list[ReadSetting]:
+    """Return the settings that files give: of clients those on which a promise depends, of others those without text."""
+    found = list[tuple[str, str, Setting]]()
+    for client in parts.clients:
+        runtime = client.client.runtime
+        for own, given in client.settings.items():
+            name = common_name(runtime, own, given.value)[0]
+            if name in READ[client.role]:
+                found.append((client.role, own, given))
+        if client.commit is not None:
+            found.append((client.role, client.commit.name, client.commit))
+    topic, cluster = parts.topic, parts.cluster
+    if topic is not None:
+        found += [("topic", name, s) for name, s in topic.settings.items() if _is_plain(name, s)]
+        found += [("topic", s.name, s) for s in (topic.partitions, topic.replicas) if s is not None]
+    if cluster is not None and not cluster.asked:
+        found += [("cluster", name, s) for name, s in cluster.settings.items() if _is_plain(name, s)]
+        found += [("cluster", "brokers", cluster.brokers)] if cluster.brokers else []
+    return [
+        ReadSetting(part=part, kafka=kafka, name=s.name, value=s.shown, origin=s.origin, given=s.given)
+        for part, kafka, s in found
+        if s.given and not s.origin.startswith(("default of", "set by"))
+    ]
+
+
+def _is_plain(name: str, given: Setting) -> bool:
+    """Return whether a setting of a topic or broker can be shown: a number or a word, and no secret."""
+    words = re.fullmatch(r"-?[\d.]+|true|false", given.value) or name.endswith((".policy", ".type", ".roles"))
+    return (
+        bool(words)
+        and name in known("topic") | known("broker")
+        and not re.search(r"password|secret|jaas|key|token", name)
+    )
 
 
 def _client(part: ClientPart) -> str:

@@ -29,7 +29,7 @@ class Setting:
 
     def meaning(self, value: str) -> Setting:
         """Return the setting with the value that it has for the rules; the user sees the present one."""
-        return replace(self, value=value, written=self.shown)
+        return self if value == self.value else replace(self, value=value, written=self.shown)
 
 
 Settings = dict[str, Setting]

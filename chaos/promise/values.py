@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -62,14 +61,14 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
         if name.endswith("cleanup.policy") and not set(read.split(",")) <= {"compact", "delete"}:
             problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}; the values are compact, delete")
             return None
-        return replace(found, value=read)
+        return found.meaning(read)
     if choices is not None:
         if (runtime == "java" and name in BOOLEANS) or runtime == "kafka":
             value = value.lower()
         if value in choices:
-            return replace(found, value=choices[value])
+            return found.meaning(choices[value])
         if name == "auto.offset.reset" and _takes_duration(runtime, release) and value.startswith("by_duration:"):
-            return replace(found, value="by_duration")
+            return found.meaning("by_duration")
         valid = ", ".join(choices)
         problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}; the values are {valid}")
         return None
@@ -78,7 +77,15 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
         wanted = f"has to be a whole number from {least} on"
         problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and {wanted}")
         return None
-    return replace(found, value=str(int(found.value)))
+    return found.meaning(str(int(found.value)))
+
+
+def check_number(found: Setting, problems: Problems) -> Setting | None:
+    """Return a number of replicas or brokers; None with a problem if it is none."""
+    if found.value.isdigit() and int(found.value) > 0:
+        return found.meaning(str(int(found.value)))
+    problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and has to be a whole number from 1 on")
+    return None
 
 
 def _choices(runtime: str, release: str | None, name: str) -> dict[str, str] | None:
