@@ -129,6 +129,8 @@ class Text:
             text = _JSON_NOISE.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
         try:
             for number, node in enumerate(yaml.compose_all(text, Loader=yaml.SafeLoader)):
+                if node is not None and not isinstance(node, yaml.MappingNode):
+                    raise UsageError(f"{self.label}:{node.start_mark.line + 1} must be a mapping of settings")
                 if node is not None:
                     yield from self._flatten(node, (), number)
         except yaml.YAMLError as e:

@@ -14,9 +14,12 @@ from chaos.kafka.settings import Config
 from chaos.promise.app import COMMIT_TIMES, AppFile, Consumer, Producer, is_app, read_app
 from chaos.promise.client_settings import ClientPart
 from chaos.promise.cluster_facts import ClusterPart, TopicPart
-from chaos.promise.dialects import PARTS, Found, Part, Selection, SettingsFile, open_settings
+from chaos.promise.dialects import SettingsFile, open_settings
+from chaos.promise.frameworks import Found, Selection
 from chaos.promise.names import (
     LABELS,
+    PARTS,
+    Part,
     Role,
     check_broker_names,
     check_client_names,
@@ -198,8 +201,8 @@ def _library(
         label = f"read as {found.label} has it"
         if named is not None and named.runtime != found.runtime:
             raise UsageError(
-                f"{why}: the client is {named.runtime}, and {opened.text.label} has the settings of {found.label}, which "
-                f"uses {LABELS[found.runtime]}"
+                f"{why}: the client is {named.runtime}, and {opened.text.label} has the settings of {found.label}, "
+                f"which uses {LABELS[found.runtime]}"
             )
         return (named, f"{label}; {why}") if named is not None else (Client(runtime=found.runtime), label)
     if named is not None:
@@ -212,9 +215,9 @@ def _library(
         first = next(iter(section.settings.values()), None) if section else None
         at = f" ({first.origin}: {first.name})" if first else ""
         raise UsageError(
-            f"{opened.text.label}: no name in it is of one client library only{at}, and their defaults differ; name the "
-            "library with --client (java, confluent for librdkafka), or give the file of the framework that reads it: "
-            "Kafka Connect's has key.converter, Kafka Streams' has application.id"
+            f"{opened.text.label}: no name in it is of one client library only{at}, and their defaults differ; name "
+            "the library with --client (java, confluent for librdkafka), or give the file of the framework that reads "
+            "it: Kafka Connect's has key.converter, Kafka Streams' has application.id"
         )
     return named, why
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from chaos.errors import UsageError
 from chaos.kafka.settings import Scalar
@@ -22,6 +22,8 @@ from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
 from chaos.scenario.runtimes.sarama import NAMES as SARAMA
 
 Role = Literal["producer", "consumer"]
+Part = Literal["producer", "consumer", "topic", "cluster"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 ALIASES = {
     "confluent": {
@@ -187,15 +189,13 @@ def _nearest(name: str, names: Collection[str]) -> str:
     return f"did you mean {near[0]}?" if near else "write lines such as acks=all"
 
 
-def parts_of_names(
-    names: Collection[str], label: str
-) -> tuple[Literal["producer", "consumer", "topic", "cluster"], ...]:
+def parts_of_names(names: Collection[str], label: str) -> tuple[Part, ...]:
     """Return the parts that a file with Kafka's names is for. Raises `UsageError` if the names do not say it."""
     every = {role: known(f"java-{role}") | known(f"librdkafka-{role}") for role in ("producer", "consumer")}
     clients, given = every["producer"] | every["consumer"], set(names)
     sarama = {name.partition(".")[0].lower() for name in given & {*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"}}
     broker = known("broker") - known("topic") - clients
-    own: dict[Literal["producer", "consumer", "topic", "cluster"], set[str]] = {
+    own: dict[Part, set[str]] = {
         "producer": (given & (every["producer"] - every["consumer"] - known("broker"))) | (sarama & {"producer"}),
         "consumer": (given & (every["consumer"] - every["producer"] - known("broker"))) | (sarama & {"consumer"}),
         "cluster": given & broker,

@@ -93,7 +93,7 @@ def _described(parts: Parts) -> dict[str, str]:
 
 
 def _read(parts: Parts) -> list[ReadSetting]:
-    """Return the settings that files give: of clients those on which a promise depends, of others those without text."""
+    """Return the settings that files give: of clients the ones on which a promise depends, else numbers and words."""
     found = list[tuple[str, str, Setting]]()
     for client in parts.clients:
         runtime = client.client.runtime

@@ -89,16 +89,15 @@ def client_config(part: ClientPart, notes: Notes) -> Config:
         if name in _OF_THE_LAB:
             continue
         reserved = name in traits.reserved or name.startswith(traits.reserved_parts)
-        if why := "the lab sets it itself" if reserved else _why_left_out(given, allowed):
+        if why := "the lab sets it itself" if reserved else _why_left_out(name, given, allowed):
             notes.left_out.append(f"{name} ({given.origin}): {why}")
         else:
             found[name] = value_of(given.value)
     return found
 
 
-def _why_left_out(given: Setting, allowed: frozenset[str] | None) -> str:
+def _why_left_out(name: str, given: Setting, allowed: frozenset[str] | None) -> str:
     """Return why a setting is left out; empty if it is not."""
-    name = given.name
     if _CONNECTION.match(name) or _SECRET.search(name):
         return "the lab has plain connections"
     if allowed is not None and name not in allowed:

@@ -1,16 +1,16 @@
-"""Settings of producers and consumers, from Java properties or YAML, flat or below `producer` and `consumer`."""
+"""Settings of producers and consumers for a draft, by the names of librdkafka. `chaos.promise` reads the file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from chaos.errors import UsageError
+from chaos.promise.dialects import open_settings
+from chaos.promise.frameworks import CLIENTS, Selection
+from chaos.promise.names import Role
+from chaos.promise.problems import Problems
 
 Scalar = bool | int | float | str
 
@@ -37,7 +37,6 @@ _ASSIGNORS = {
     "RoundRobinAssignor": "roundrobin",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-_PREFIX = re.compile(r"^(?:spring\.kafka\.(?:properties\.)?)?(?:(producer|consumer)\.(?:properties\.)?)?")
 
 
 @dataclass
@@ -67,58 +66,27 @@ def read_client_settings(path: Path | None) -> ClientSettings:
     """Return the settings in a file; empty ones without a file. Raises `UsageError` if it has no known setting."""
     if path is None:
         return ClientSettings()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not text"
-        raise UsageError(f"--clients {path} cannot be read: {reason}") from None
-    is_yaml = path.suffix in (".yaml", ".yml")
-    settings = ClientSettings(file=path.name)
-    for key, value in _yaml_pairs(text, path) if is_yaml else _property_pairs(text, path):
-        _add(settings, key, value)
+    selection = Selection()
+    file = open_settings("--clients", path, CLIENTS, selection, Problems())
+    settings, used = ClientSettings(file=path.name), set[str]()
+    if file.plain:
+        for name, given in file.read(True, []).items():
+            used |= {name} if _add(settings, None, name, given.value) else set()
+    else:
+        for role in CLIENTS:
+            found = file.choose(role, selection)
+            for name, given in found.settings.items() if found else ():
+                used |= {given.name.replace(":", ".")} if _add(settings, role, name, given.value) else set()
+    names = (entry.name for entry in file.text.entries([]))
+    settings.ignored = [name for name in names if name not in used]  # without the values, which may be secrets
     _reconcile(settings)
     if not (settings.producer or settings.consumer or settings.auto_commit is not None or settings.transactional):
         raise UsageError(f"--clients {path} has no known setting of a producer or consumer, such as acks=all")
     return settings
 
 
-def _yaml_pairs(text: str, path: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        position = f":{mark.line + 1}" if mark else ""
-        raise UsageError(f"--clients {path}{position} is not valid YAML: {getattr(e, 'problem', e)}") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"--clients {path} must be a mapping of settings, such as acks: all")
-    return _flatten("", data)
-
-
-def _flatten(prefix: str, data: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, dict):
-            yield from _flatten(f"{prefix}{key}.", value)
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _property_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(re.sub(r"\\\r?\n\s*", "", text).splitlines(), start=1):
-        if not line.strip() or line.lstrip()[0] in "#!":
-            continue
-        match = re.match(r"\s*([\w.\-]+)\s*[=:\s]\s*(.*?)\s*$", line)
-        if match is None:
-            raise UsageError(f"--clients {path}:{number} is not a setting; write key=value, such as acks=all")
-        yield match[1], match[2]
-
-
-def _add(settings: ClientSettings, key: str, value: Any) -> None:
-    match = _PREFIX.match(key)
-    role, name = (match[1], key[match.end() :]) if match else (None, key)
-    name = name.replace("-", ".")
-    if isinstance(value, list):
-        value = ",".join(map(str, value))
-    text = "" if value is None else str(value).strip()
+def _add(settings: ClientSettings, role: Role | None, name: str, text: str) -> bool:
+    """Add a setting; return whether a draft has a place for it. role: None if the file does not say it."""
     target = _LIBRDKAFKA_NAMES.get(name, name)
     if name == "enable.auto.commit":
         settings.auto_commit = text.lower() == "true"
@@ -130,8 +98,9 @@ def _add(settings: ClientSettings, key: str, value: Any) -> None:
         settings.producer[target] = scalar(text)
     elif name in _CONSUMER_KEYS and role != "producer":
         settings.consumer[target] = scalar(_assignors(text) if "assignment" in name else text)
-    elif name not in _IGNORED_KEYS:
-        settings.ignored.append(key)  # without the value, which may be a secret
+    else:
+        return name in _IGNORED_KEYS
+    return True
 
 
 def _assignors(value: str) -> str:

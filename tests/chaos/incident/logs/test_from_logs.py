@@ -226,9 +226,10 @@ def test_settings_are_read_from_java_spring_and_yaml_without_secrets(clients):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.properties", "???\n", "a.properties:1 is not a setting"),
+        ("a.properties", "???\n", "has no settings; write lines such as acks=all"),
         ("a.yaml", "a: [\n", r"a.yaml:\d+ is not valid YAML"),
         ("a.yaml", "- acks\n", "must be a mapping"),
+        ("a.properties", "spring.kafka.producer.akcs=0\n", "did you mean spring.kafka.producer.acks?"),
         ("a.properties", "color=red\n", "no known setting of a producer or consumer"),
     ],
 )
