@@ -1,9 +1,11 @@
 """What the settings of an application promise: `python -m chaos promise`.
 
 An application is a producer, a consumer, a topic and a cluster; any of them may be missing. Its settings come from an
-`app.yaml` (`app`), from properties files (`properties`), and from a cluster that exists (`from_cluster`).
+`app.yaml` (`app`), from settings files, and from a cluster that exists (`from_cluster`).
 
-1. `sources` reads them all: each value is a `Setting` with its origin, such as `app.yaml:4`.
+1. `inputs` reads them all: each value is a `Setting` with its origin, such as `app.yaml:4`. `forms` reads the lines of a
+   settings file, `dialects` and `frameworks` say what its names mean (`dialects.yaml`). Every command that reads settings
+   files of users reads them here.
 2. `facts` brings them under common names, such as `producer.acks`, and adds what a client or a broker uses where they
    say nothing: the defaults of the release (`chaos.scenario.runtimes`, `defaults.yaml`), and what a client changes by
    itself (`producer_facts`, `consumer_facts`).
