@@ -3,9 +3,9 @@
 An application is a producer, a consumer, a topic and a cluster; any of them may be missing. Its settings come from an
 `app.yaml` (`app`), from settings files, and from a cluster that exists (`from_cluster`).
 
-1. `inputs` reads them all: each value is a `Setting` with its origin, such as `app.yaml:4`. `forms` reads the lines of a
-   settings file, `dialects` and `frameworks` say what its names mean (`dialects.yaml`). Every command that reads settings
-   files of users reads them here.
+1. `inputs` reads them all: each value is a `Setting` with its origin, such as `app.yaml:4`. `forms` reads the lines of
+   a settings file, `dialects` and `frameworks` say what its names mean (`dialects.yaml`). Every command that reads a
+   user's settings file reads it here.
 2. `facts` brings them under common names, such as `producer.acks`, and adds what a client or a broker uses where they
    say nothing: the defaults of the release (`chaos.scenario.runtimes`, `defaults.yaml`), and what a client changes by
    itself (`producer_facts`, `consumer_facts`).
