@@ -85,6 +85,17 @@ class SettingsFile:
         return chosen[0] if chosen else None
 
 
+def _check_other_forms(text: Text) -> None:
+    """Raise `UsageError` for a file that has lines like properties, and another form."""
+    for number, line in enumerate(text.text.splitlines(), start=1):
+        form = "MirrorMaker 2" if re.match(r"\s*\w+\s*->\s*\w+", line) else ""
+        form = form or ("HOCON" if re.match(r"\s*[\w.\-\"]+\s*[:=]?\s*\{\s*$|\s*\}\s*,?\s*$", line) else "")
+        if form:
+            raise UsageError(
+                f"{text.label}:{number}: the form of {form} is not read; give the settings of the client as properties"
+            )
+
+
 def _identity(found: Found) -> tuple[Any, ...]:
     """Return what promises may depend on, so that parts that are equal need no choice."""
     every = found.part == "topic"
@@ -111,10 +122,15 @@ def open_settings(
     """
     text = open_text(option, path)
     if text.form == "properties":
+        _check_other_forms(text)
         names = [Entry(split(name), "", "", "") for name in text.names()]
         clients = any(part in CLIENTS for part in wanted)
         if not dialect_of(names) and not any(map(_is_env, names)) and not (clients and _in_sections(names)):
             return SettingsFile(text, plain=True)
+    if partial := re.fullmatch(r"(application-[\w-]+\.(?:ya?ml|properties)|appsettings\.\w+\.json)", path.name):
+        problems.notes.append(
+            f"{partial[1]} is read alone; what the file without a profile in its name says is unknown"
+        )
     notes: list[str] = []
     entries = text.entries(notes)
     problems.notes += notes
@@ -299,6 +315,7 @@ class _Reader(FrameworkReader):
         own = re.compile("|".join(f"{name}(_|$)" for name in table()["images"]["own"].split()))
         settings: Settings = {}
         refused: list[tuple[Entry, str, str]] = []
+        notes: list[str] = []
         for entry, name in rows:
             short = re.sub(r"^KAFKA_(CFG_)?", "", entry.path[0])
             if name in known("broker") or name.startswith("listener.name."):
@@ -308,9 +325,7 @@ class _Reader(FrameworkReader):
             elif name in READ["producer"] | READ["consumer"]:
                 refused.append((entry, f"a broker has no {name}, and an application may read", ""))
             elif name in client_names() or name in known("topic"):
-                self.problems.notes.append(
-                    f"{entry.origin}: {entry.name} has no effect: a broker has no setting {name}"
-                )
+                notes.append(f"{entry.origin}: {entry.name} has no effect: a broker has no setting {name}")
             elif near := get_close_matches(name, known("broker"), 1, 0.85):
                 refused.append((entry, "", f"KAFKA_{_encode(near[0])}"))
             elif client := may_matter(("kafka", *name.split("."))):
@@ -322,6 +337,7 @@ class _Reader(FrameworkReader):
             or settings.get("process.roles", Setting("", "", "")).value == "controller"
         ):
             return []
+        self.problems.notes += notes
         found = Found("cluster", service, "variables of Kafka's images", settings=settings)
         samples = table()["images"]["samples"]
         if any(s in image for s in samples) or any(e.path[0].startswith("KAFKA_CFG_") for e, _ in rows):
@@ -334,22 +350,27 @@ class _Reader(FrameworkReader):
         """Return what the services of a compose file are, by their environments."""
         services = dict[str, list[Entry]]()
         images = dict[str, str]()
+        files = dict[str, Entry]()
         for entry in entries:
             if entry.path[0] != "services" or len(entry.path) < 3:
                 continue
             service, key = entry.path[1], entry.path[2]
             if key == "image":
                 images[service] = entry.value
-            elif key == "env_file" and "kafka" in f"{service} {images.get(service, '')}".lower():
-                self.problems.refused.append(
-                    f"{entry.origin}: the environment of {service} is in {entry.value}; give that file instead"
-                )
+            elif key == "env_file":
+                files[service] = entry
+            elif key in ("command", "entrypoint") and "--override" in entry.value:
+                self.refuse(entry, f"--override in {entry.name}")
             elif key == "environment" and len(entry.path) > 3:
                 pair = entry.path[3].isdigit()
                 name, _, value = entry.value.partition("=") if pair else (".".join(entry.path[3:]), "", entry.value)
                 written = value if pair else entry.written
                 services.setdefault(service, []).append(replace(entry, path=(name,), value=value, written=written))
         found: list[Found] = []
+        for service, entry in files.items():
+            if is_kafkas((service, images.get(service, ""))) or service in services:
+                where = f"the environment of {service} is in {entry.value}"
+                self.problems.refused.append(f"{entry.origin}: {where}; give that file instead, or all in one place")
         for service, variables in services.items():
             dotted = [replace(e, path=split(e.path[0])) for e in variables if "." in e.path[0]]
             found += self._variables([e for e in variables if "." not in e.path[0]], service, images.get(service, ""))
@@ -369,6 +390,8 @@ class _Reader(FrameworkReader):
             if kind in ("KafkaConnect", "KafkaConnector"):
                 worker = [replace(entry, path=entry.path[2:]) for entry in own if entry.path[:2] == ("spec", "config")]
                 found += self.apply("connect", worker, name)
+            elif kind in table()["kinds"] and "strimzi" not in values.get("apiVersion", ""):
+                self.problems.refused.append(f"{own[0].origin}: {kind} of another operator than Strimzi is not read")
             elif kind in table()["kinds"]:
                 parts = self._resource(own, kind, name, label)
                 for one in parts:
@@ -402,8 +425,10 @@ class _Reader(FrameworkReader):
                 one.settings[rest] = replace(setting_of(entry), name=rest)
             elif extra := rule["names"].get(rest):
                 one.extras[extra[1:]] = replace(setting_of(entry), name=rest)
-            elif near := get_close_matches(rest, rule["names"], 1, 0.75):
-                self.refuse(entry, entry.name, near[0])
+            elif kind == "KafkaTopic" or get_close_matches(rest, rule["names"], 1, 0.75):
+                self.refuse(
+                    entry, entry.name, next(iter(get_close_matches(rest, [*rule["names"], "config"], 1, 0.5)), "")
+                )
         if kind == "KafkaTopic":
             parts.setdefault("topic", Found("topic", name, label))
         return list(parts.values())
@@ -413,7 +438,10 @@ class _Reader(FrameworkReader):
         pairs = dict[tuple[str, ...], dict[str, Entry]]()
         found: list[Found] = []
         for entry in own:
-            if len(entry.path) > 2 and "env" in entry.path and entry.path[-1] in ("name", "value"):
+            if "env" in entry.path and "valueFrom" in entry.path:
+                at = entry.path[: entry.path.index("valueFrom")]
+                pairs.setdefault(at, {})["value"] = replace(entry, value="${valueFrom}", written="${valueFrom}")
+            elif "env" in entry.path and entry.path[-1] in ("name", "value"):
                 pairs.setdefault(entry.path[:-1], {})[entry.path[-1]] = entry
             elif entry.path[0] == "data" and "kafka" in f"{entry.name}{entry.value}".lower() and "\n" in entry.value:
                 self.problems.refused.append(
@@ -459,7 +487,7 @@ def _is_client(section: tuple[str, ...], rows: list[tuple[Entry, str, bool]]) ->
     role = any(squash(part).find(r) >= 0 for part in section for r in CLIENTS)
     read = {name for name in names if ALIASES["confluent"].get(name, name) in READ["producer"] | READ["consumer"]}
     if not section:
-        return True
+        return bool(names - GENERIC)
     if role or (is_kafkas(section) and read):
         return True
     return bool(read - GENERIC - {"acks"}) and any("." in name for name in read)

@@ -28,6 +28,7 @@ _NAME = re.compile(r"[%A-Za-z_][\w.\-%]*(?:(?:\[[^\]]*\]|\"[^\"]*\")[\w.\-]*)*")
 _PLAIN_NAME = re.compile(r"\s*([^\s:=#!][^\s:=]*)")
 _ENV_LINE = re.compile(r"(export\s+)?[A-Z_][A-Z0-9_]*\s*=")
 _YAML_LINE = re.compile(r"^(---|[\w.\-]+:\s*$|(apiVersion|kind):\s)", re.MULTILINE)
+_SECTION = re.compile(r"\s*\[+([\w.\- ]+)\]+\s*")
 _JSON_NOISE = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
 _SEGMENT = re.compile(r'"([^"]*)"|\[([^\]]*)\]|([^."\[\]]+)')
 _DOCUMENT = re.compile(r"[#!]---\s*")
@@ -71,6 +72,8 @@ class Text:
 
     def names(self) -> set[str]:
         """Return the names of a properties file, however its values are written."""
+        if self.has_sections:
+            return {name for name, *_ in self._sections()}
         return {found[1] for line in _LINE_END.split(self.text) if (found := _PLAIN_NAME.match(line))}
 
     def entries(self, notes: list[str], java: bool = True) -> list[Entry]:
@@ -94,7 +97,24 @@ class Text:
             found[document, name] = Entry(path, value.strip(), value.strip(), where, document)
         return list(found.values())
 
+    @property
+    def has_sections(self) -> bool:
+        """Whether lines such as `[producer]` begin sections, as in the configuration files of Python."""
+        return any(map(_SECTION.fullmatch, _LINE_END.split(self.text)))
+
+    def _sections(self) -> Iterator[tuple[str, str, int, int]]:
+        section = ""
+        for number, line in enumerate(_LINE_END.split(self.text), start=1):
+            if found := _SECTION.fullmatch(line):
+                section = "" if found[1].strip().lower() in ("default", "global") else f"{found[1].strip()}."
+            elif line.strip() and line.strip()[0] not in "#!;":
+                name, _, value = re.sub(r"\s*[:=]\s*", "\0", line, count=1).partition("\0")
+                yield f"{section}{name.strip()}", value.strip().strip("'\""), number, 0
+
     def _properties(self, java: bool) -> Iterator[tuple[str, str, int, int]]:
+        if self.has_sections:
+            yield from self._sections()
+            return
         if not java:
             for number, line in enumerate(_LINE_END.split(self.text), start=1):
                 if line.strip() and line.strip()[0] not in "#!":
@@ -172,10 +192,10 @@ class Text:
                 here = len(entry.path) == len(at) + len(split(name)) and isinstance(value, yaml.ScalarNode)
                 at_key = Entry(entry.path, entry.value, entry.written, f"{self.path.name}:{line}", document)
                 yield at_key if here else entry
-        for other in merged:
-            for entry in self._flatten(other, at, document):
-                if entry.path[len(at)] not in own:
-                    yield entry
+        for other in merged:  # an earlier one counts before a later one
+            names = {entry.path[len(at)] for entry in self._flatten(other, at, document)} - own.keys()
+            yield from (entry for entry in self._flatten(other, at, document) if entry.path[len(at)] in names)
+            own |= dict.fromkeys(names, 0)
 
 
 def split(name: str) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ class FrameworkReader:
 
     def of_profile(self, key: str, entries: list[Entry]) -> list[Entry]:
         """Return the entries that count: those of no profile, then those of the profiles that are active."""
-        signs = ("spring.config.activate.on-profile", "spring.profiles")
+        signs = ("spring.config.activate.on-profile", "spring.config.activate.on-cloud-platform", "spring.profiles")
         profiles = dict[int, str]()
         for entry in entries if key == "spring" else ():
             if any(len(entry.path) == len(s.split(".")) and begins(entry.path, s, True) for s in signs):
@@ -293,7 +293,8 @@ class FrameworkReader:
         change = squash if variables else _loose if table()[key].get("relaxed") else str
         if names and (hit := {change(own): kafka for own, kafka in names.items()}.get(change(name))):
             return str(hit)
-        if not name or _is_ignored(rule, change(name), change):
+        kafkas = name in client_names() and rule["to"] and (not names or rule.get("kafka"))
+        if not name or (not kafkas and _is_ignored(rule, change(name), change)):
             return ""
         if key == "connect" and not rule["at"]:
             return self._of_worker(entry, name)
@@ -328,7 +329,9 @@ class FrameworkReader:
     def _complete(self, key: str, one: Found, every: list[Found]) -> bool:
         """Add what the framework sets itself, and when it commits; return whether the client is Kafka's."""
         connector = one.extras.get("connector")
-        if connector is not None and not connector.value.endswith("kafka"):
+        if connector is not None and connector.value != "smallrye-kafka":
+            if "kafka" in connector.value:
+                self.problems.refused.append(f"{connector.origin}: {connector.name}={connector.value} is not read")
             return False
         for name, value in table()[key]["sets"].get(one.part, {}).items():
             one.settings.setdefault(name, _own(one, name, as_text(value)))

@@ -151,7 +151,7 @@ def _add_unknown(
             f"{found.origin}: {found.name} has no effect in a {role}; it is a setting of the other role"
         )
         return
-    near = get_close_matches(name, own, 1, 0.8)
+    near = get_close_matches(name, own, 1, 0.8) or _after_beginning(name, own)
     if counterpart := counterparts.get(name):
         advice = f"it is called {counterpart} there"
     elif name in counterparts:
@@ -161,11 +161,21 @@ def _add_unknown(
     if runtime == "confluent":
         advice = advice or "leave it out"
         problems.refused.append(f"{found.origin}: {found.name} is no setting of {client}, which refuses it; {advice}")
+    elif name in known("topic") | known("broker"):
+        problems.notes.append(
+            f"{found.origin}: {found.name} has no effect in a {role}; it is a setting of a topic or broker"
+        )
     elif near and name not in counterparts and not _FOREIGN.match(name):
         problems.refused.append(f"{found.origin}: {found.name} is no setting of {client}, which ignores it; {advice}")
     else:
         advice = advice or "only a serializer, an interceptor or a plugin may read it"
         problems.notes.append(f"{found.origin}: {found.name} is no setting of {client}, which ignores it; {advice}")
+
+
+def _after_beginning(name: str, names: Collection[str]) -> list[str]:
+    """Return the setting behind a beginning that no client knows, as in `properties.acks`."""
+    parts = name.split(".")
+    return [tail for start in range(1, len(parts)) if (tail := ".".join(parts[start:])) in names][:1]
 
 
 def check_understood(runtime: str, role: Role, settings: Settings, label: str) -> None:
