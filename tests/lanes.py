@@ -12,6 +12,9 @@ first parameter. The twin is one of the same form.
 from __future__ import annotations
 
 NIGHTLY: dict[str, str] = {
+    "system/test_break.py::test_a_break_that_is_ended_half_way_heals[ctrl-c": (
+        "system/test_break.py::test_a_break_that_is_ended_half_way_heals[sigkill"
+    ),
     "chaos/pages/test_hdfs.py": "chaos/pages/test_remote.py::test_what_is_outside_or_foreign_is_not_served",
     "checks/audit/test_machines.py::test_corrected_times_give_what_one_clock_gives": (
         "checks/audit/test_machines.py::test_a_rule_is_decided_if_events_are_further_apart_than_the_clocks_are_unknown"

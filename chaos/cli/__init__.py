@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("incident", "Find the first release with which the outcome changes."),
     "up": ("machine", "Start a cluster and leave it running; print its bootstrap servers."),
     "down": ("machine", "End the cluster of a run directory."),
+    "break": ("breaking", "Break a cluster that runs: one fault, its proof and its heal, without a load."),
     "ps": ("machine", "List the processes and containers of Aftershock on this machine."),
     "gc": ("machine", "End processes and containers of runs without an owner, and delete their brokers' data."),
     "client-check": ("client_check", "Start a client program on a broker, and judge it by the contract of clients."),
@@ -71,9 +72,9 @@ class LazyGroup(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    """Import the module of a command; return its function or its group of this name (`list_`, as `list` is taken)."""
+    """Import the module of a command; return its function or its group of this name (`list_` if it is taken)."""
     module = importlib.import_module(f"chaos.cli.{COMMANDS[name][0]}")
-    command = getattr(module, "list_" if name == "list" else name.replace("-", "_"))
+    command = getattr(module, f"{name}_" if name in ("list", "break") else name.replace("-", "_"))
     parent = typer.Typer()
     parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
     if isinstance(command, typer.Typer):

@@ -7,14 +7,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from chaos.cli.options import RUNS_DIR, RunsDir
-from chaos.errors import MachineError, UsageError
+from chaos.errors import AftershockError, MachineError, UsageError
 from chaos.scenario.setup import DEFAULT_KAFKA
+
+if TYPE_CHECKING:
+    from chaos.cluster.state import ClusterState
+    from chaos.processes.process import ProcessId
 
 EXAMPLES = {
     "up": "up --brokers 3 --kafka 3.9.2 --for 2h",
@@ -36,7 +40,7 @@ def up(
     for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="Time after which the cluster ends.")] = "8h",
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Start a cluster and leave it running; print its bootstrap servers."""
+    """Start a cluster and leave it running; print its bootstrap servers, and its brokers on standard error."""
     from chaos.cli.view import View
     from chaos.cluster.drivers import driver as driver_of
     from chaos.cluster.settings import ClusterSpec, choose_metadata
@@ -53,7 +57,19 @@ def up(
     with View() as view:
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
         view.say(f"{spec.describe()}; they end after {for_}, or by: python -m chaos down {run.path}")
+        for node in cluster.state.nodes:
+            view.say(f"{cluster.state.name(node.id)} at {node.address}{_pid(node.process)}")
+        view.say(f"break them: {_break(run.path)} (leader_of=TOPIC/0 for the leader of a partition; --list for more)")
     sys.stdout.write(cluster.bootstrap + "\n")
+
+
+def _pid(process: ProcessId | None) -> str:
+    return f", pid {process.pid}" if process else ""
+
+
+def _break(run_dir: Path) -> str:
+    """Return the command that breaks a broker of a cluster of `up`."""
+    return f"python -m chaos break {run_dir} broker=1 --for 10s"
 
 
 def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `up` (or a run) printed.")]) -> None:
@@ -71,16 +87,20 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
     """List the processes and containers of Aftershock on this machine, and whether their owners are alive."""
     from rich.table import Table
 
-    from chaos.cli.output import print_json
+    from chaos.cli.output import print_json, print_line
     from chaos.cluster.docker.engine import find_everywhere
     from chaos.processes.process_table import find_marked
 
-    rows = [_row(found, found.identity.pid, found.role, found.rss_bytes) for found in find_marked()]
+    marked = find_marked()
+    clusters = {run_dir: saved for run_dir in {p.run_dir for p in marked} if (saved := saved_cluster(run_dir))}
+    addresses = {n.process.pid: n.address for saved in clusters.values() for n in saved.nodes if n.process}
+    rows = [_row(found, found.identity.pid, found.role, found.rss_bytes) for found in marked]
     listed = {row["pid"] for row in rows}
     # containers without a listed process, networks and volumes
     rows += [
         _row(item, item.pid, f"{item.kind} {item.name}", 0) for item in find_everywhere() if item.pid not in listed
     ]
+    rows = [{**row, "address": addresses.get(row["pid"], "")} for row in rows]
     if as_json:
         print_json(rows)
         return
@@ -88,12 +108,28 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
         Console().print("nothing of Aftershock runs on this machine")
         return
     table = Table(box=None, header_style="bold")
-    for column in ("pid", "role", "run", "owner", "state", "memory"):
-        table.add_column(column, justify="right" if column in ("pid", "memory") else "left")
+    for column in ("pid", "role", "address", "run", "owner", "state", "memory"):
+        width = max(len(row["address"]) for row in rows) if column == "address" else None
+        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", min_width=width)
     for row in rows:
         memory = f"{row['rss_bytes'] / 2**20:.0f} MiB" if row["rss_bytes"] else ""
-        table.add_row(str(row["pid"] or ""), row["role"], row["run_id"], row["owner"], row["state"], memory)
+        cells = (row["role"], row["address"], row["run_id"], row["owner"], row["state"])
+        table.add_row(str(row["pid"] or ""), *cells, memory)
     Console().print(table)
+    for run_dir in sorted(at for at, saved in clusters.items() if saved.owner is None and not saved.attached):
+        print_line(f"break a broker: {_break(run_dir)}")
+
+
+def saved_cluster(run_dir: Path) -> ClusterState | None:
+    """Return the state of the cluster of a run, unless it is that of another run; None if there is none."""
+    from chaos.cluster import state
+    from chaos.run.directory import Run
+
+    try:
+        saved = state.load(Run(run_dir))
+    except AftershockError:
+        return None
+    return None if saved.lender else saved
 
 
 def _row(found: Any, pid: int | None, role: str, rss_bytes: int) -> dict[str, Any]:

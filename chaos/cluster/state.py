@@ -73,7 +73,7 @@ class Attachment(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    prefix: str  # of all topics and groups of the run; nothing else is ever removed
+    prefix: str  # of all topics and groups of the run; nothing else is ever removed. Empty: the run makes none
     security: Security
     verbs: Verbs
     commands: list[ProcessId] = []  # running now

@@ -69,9 +69,14 @@ class Fault(ABC, Generic[S]):
         self.evidence: dict[str, object] = {}
         """Facts for the audit, recorded with every later phase of the fault."""
 
+    def aim(self, world: World) -> None:
+        """Resolve the target, once. Raises `FaultError` if it means nothing."""
+        if not self.resolved:
+            self._aim(world)
+
     def inject(self, world: World) -> str:
         """Resolve the target, inject the fault and describe it. Raises `FaultError` or `ClusterError`."""
-        self._aim(world)
+        self.aim(world)
         return self._inject(world)
 
     def proof(self, world: World) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from difflib import get_close_matches
 
 from chaos.cluster.settings import Existing
@@ -37,7 +38,8 @@ def discover(existing: Existing, access: Access | None) -> Metadata:
     for partition in sorted(existing.partitions):
         check_partition(partition, metadata)
     if existing.groups:
-        check_groups(existing, access)
+        with closing(Kafka(existing.bootstrap, ANSWER_S, access)) as kafka:
+            check_groups(kafka, existing.groups)
     return metadata
 
 
@@ -58,16 +60,12 @@ def check_partition(partition: TopicPartition, metadata: Metadata) -> None:
         raise UsageError(f"{partition.topic} has partitions 0 to {max(numbers)}, not {partition.number}")
 
 
-def check_groups(existing: Existing, access: Access | None) -> None:
+def check_groups(kafka: Kafka, groups: Collection[str]) -> None:
     """Raise `UsageError` if the cluster lacks one of the groups, with the nearest ids."""
-    kafka = Kafka(existing.bootstrap, ANSWER_S, access)
-    try:
-        found = list_groups(kafka, lambda group: True)
-    finally:
-        kafka.close()
+    found = list_groups(kafka, lambda group: True)
     if found is None:
         raise ClusterError("the cluster does not list its groups, so it is not known whether those of faults exist")
-    if missing := sorted(existing.groups.difference(found)):
+    if missing := sorted(set(groups).difference(found)):
         raise UsageError(f"the cluster has no group {missing[0]!r}{_nearest(missing[0], found, 'groups')}")
 
 
@@ -158,5 +156,5 @@ def _check(existing: Existing, metadata: Metadata) -> None:
     if unknown := existing.brokers - brokers.keys():
         has = ", ".join(map(str, brokers))
         raise UsageError(f"the cluster has no broker {', '.join(map(str, sorted(unknown)))}; it has {has}")
-    if foreign := [p for p in metadata.partitions if p.topic.startswith(existing.prefix)]:
+    if existing.prefix and (foreign := [p for p in metadata.partitions if p.topic.startswith(existing.prefix)]):
         raise UsageError(f"the cluster has {foreign[0]} already, which this run did not make; nothing was touched")

@@ -85,11 +85,10 @@ class AttachedCluster(Cluster):
             wait_gone([command], 10)
         problems = AttachedCluster(run, cluster_state)._restore_brokers()
         try:
-            if not attached.prefix:
-                raise ClusterError("a run without a prefix has nothing on an existing cluster")
-            cleanup.remove(
-                cluster_state.bootstrap, lambda name: name.startswith(attached.prefix), cluster_state.access()
-            )
+            if attached.prefix:
+                cleanup.remove(
+                    cluster_state.bootstrap, lambda name: name.startswith(attached.prefix), cluster_state.access()
+                )
         except AftershockError as e:
             again = f"remove what begins with {attached.prefix}, or try again: python -m chaos down {run.path}"
             raise type(e)(f"{e}; {again}") from None

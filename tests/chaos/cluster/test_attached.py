@@ -465,11 +465,32 @@ def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     assert not any(b"sleep\x00600" in p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
 
 
+def test_break_aims_at_a_topic_of_the_user_over_sasl_and_restores_the_broker(
+    secured: Secured, theirs: set[str], tmp_path: Path
+) -> None:
+    described = {
+        "security": secured.security().model_dump(mode="json", exclude_none=True),
+        "verbs": secured.verbs().model_dump(mode="json", exclude_none=True),
+    }
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps({"cluster": described}))
+    argv = ["break", "--bootstrap", secured.login, "--cluster", file, "--runs-dir", tmp_path]
+    refused = chaos(*argv, "leader_of=oders/0", env=os.environ | ENVIRONMENT)
+    assert refused.code == 2 and "the cluster has no topic 'oders'; did you mean orders" in refused.err
+    ended = chaos(*argv, "leader_of=orders/0", "--for", "6s", env=os.environ | ENVIRONMENT)
+    assert ended.code == 0, ended.err
+    assert "connecting to" in ended.err and "leaving the cluster" in ended.err and "proven; broker" in ended.err
+    assert not any(password in ended.out + ended.err for password in PASSWORDS.values())
+    assert topics_and_groups(secured) == theirs and left_running(tmp_path) == []
+    assert all(map(secured.alive, (1, 2, 3)))
+
+
 def test_after_a_kill_of_the_platform_the_reaper_restores_the_cluster(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
     file = scenario(secured, tmp_path)
     argv = [*arguments(secured, file, tmp_path / "runs"), "--set", "faults.kill.heal={after: 10m}"]
+    argv += ["--set", "faults.kill.target={leader_of: aftershock-of-somebody-else-orders/0}"]  # a topic of the user
     process = subprocess.Popen([sys.executable, "-m", "chaos", *argv], cwd=ROOT, env=os.environ | ENVIRONMENT)
     (run,) = wait_until(lambda: list((tmp_path / "runs").glob("*")), 30, "no run directory")
 

@@ -1,0 +1,91 @@
+"""`break` without a cluster: what its words mean, what is possible, and how long partitions had no leader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.cli import breaking
+from chaos.cluster.verbs import Verbs
+from chaos.drive.single_fault import KINDS, LeaderWatch, possible
+from chaos.errors import UsageError
+from chaos.kafka.partition import TopicPartition
+from chaos.scenario.faults import SPECS
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_example_is_a_valid_fault(kind):
+    fault = breaking._fault(kind, KINDS[kind].split(), 10)
+    assert SPECS[kind].model_validate(fault).kind == kind
+
+
+def test_a_target_alone_kills_and_a_run_directory_is_the_cluster(tmp_path):
+    (tmp_path / "up-1").mkdir()
+    (tmp_path / "up-1" / "cluster.json").write_text("{}")
+    assert breaking._sorted(["leader_of=orders/0"], tmp_path) == (None, "broker.kill", ["leader_of=orders/0"])
+    found = breaking._sorted(["up-1", "broker.pause", "broker=2"], tmp_path)
+    assert found == (tmp_path / "up-1", "broker.pause", ["broker=2"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["broker.kil", "broker=2"], "did you mean broker.kill"),
+        ([], "needs a target, such as leader_of=orders/0"),
+        (["leader_of=orders"], "is not a partition; write topic/number"),
+        (["leader_of=orders/0", "broker=1"], "give exactly one of"),
+        (["broker.pause", "topic=orders"], "target topic does not fit this fault"),
+        (["broker=x"], "broker: Input should be a valid integer"),
+        (["broker=1", "colour=red"], "colour: Extra inputs are not permitted"),
+        (["wire.cut", "broker=1"], "'wire.cut' is no run directory"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, tmp_path):
+    with pytest.raises(UsageError) as error:
+        _, kind, values = breaking._sorted(words, tmp_path)
+        breaking._fault(kind, values, 10)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_without_commands_only_administrators_faults_are_possible_and_the_refusal_names_the_commands():
+    assert {kind.partition(".")[0] for kind in possible(None, Verbs())} == {"election", "partition", "topic"}
+    assert "broker.kill" in possible(None, Verbs(kill="k {broker}", start="s"))
+    assert "broker.pause" not in possible(None, Verbs(kill="k", start="s", pause="p"))
+    process = SimpleNamespace(driver="process", switch=None)
+    assert "broker.kill" in possible(process, Verbs()) and "broker.isolate" not in possible(process, Verbs())
+    order, _ = breaking._order(None, "h:1", None, [], owned=False)
+    order.fault = breaking._fault("broker.kill", ["broker=1"], 10)
+    with pytest.raises(
+        UsageError, match=r"commands to kill and start, by --verb kill=.*without them: election.preferred"
+    ):
+        breaking._check_possible(order, None)
+
+
+def test_a_file_and_options_describe_a_cluster_that_exists(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("cluster: {bootstrap: 'a:1', security: {protocol: SSL}, verbs: {kill: 'k {broker}'}}\n")
+    order, saved = breaking._order(None, "b:2", file, ["start=s {host}"], owned=True)
+    assert saved is None and (order.bootstrap, order.security.protocol, order.final) == ("b:2", "SSL", True)
+    assert order.verbs.commands() == {"kill": "k {broker}", "start": "s {host}"}
+    for verb, message in (("stat=x", "verbs.stat"), ("kill=x {node}", r"\{node\} is no placeholder")):
+        with pytest.raises(UsageError, match=message):
+            breaking._order(None, "b:2", None, [verb], owned=False)
+    with pytest.raises(UsageError, match="name two clusters"):
+        breaking._order(tmp_path, "b:2", None, [], owned=False)
+
+
+def test_the_time_without_a_leader_is_that_between_two_answers():
+    watch = LeaderWatch(lambda: None, [A, B])
+    for at, answered in ((0.0, [A, B]), (1.0, [B]), (2.0, [B]), (3.0, [A, B]), (4.0, [A]), (4.5, [A])):
+        watch.note(at, answered)
+    assert watch.describe() == [
+        "orders/0: no leader answered for 3.0 s",
+        "orders/1: no leader answered for 1.5 s, and none does now",
+    ]
+    watch = LeaderWatch(lambda: None, [A])
+    watch.note(0.0, [A])
+    assert watch.describe() == ["each partition had a leader that answered all the time"]
