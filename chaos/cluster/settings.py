@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -178,20 +178,28 @@ class ClusterSpec:
             )
         if self.voters and (problem := dynamic_problem(self.kafka, self.controllers, self.voters)):
             raise UsageError(f"cluster.voters: {problem}")
+        for problem in self.config_problems():
+            raise UsageError(problem)
+
+    def config_problems(self) -> Iterator[str]:
+        """Yield what is wrong with `config` beside names and values that Kafka does not know, and with cut links."""
         if self.switch and self.zookeeper:
-            raise UsageError(
-                f"links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which stays reachable; "
-                "choose kraft, and a release from 3.3 on"
+            yield (
+                f"cluster.metadata: links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which "
+                "stays reachable; choose kraft, and a release from 3.3 on"
             )
         if self.switch and "listeners" in self.config:
-            raise UsageError(
+            yield (
                 "cluster.config: listeners cannot be fixed if links between brokers are cut, because clients then "
                 "connect to the ports of a switch; leave it out"
             )
         for key in self.config:
             if key in _OWNED:
-                raise UsageError(f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}")
-        self.fixed_ports()
+                yield f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}"
+        try:
+            self.fixed_ports()
+        except UsageError as e:
+            yield str(e)
 
     def fixed_ports(self) -> list[int] | None:
         """Return the client ports fixed by `listeners`, one per broker; None to choose free ports."""

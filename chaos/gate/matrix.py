@@ -14,7 +14,6 @@ from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError
 from chaos.gate.model import Gate
 from chaos.history.entries import setup_digest
-from chaos.incident.ab import unknown_settings
 from chaos.incident.clients import clients_of, parse_choice, with_client
 from chaos.incident.releases import check_release
 from chaos.incident.subject import Subject, dump, raw_of
@@ -74,20 +73,19 @@ def plan(gate: Gate, home: Path) -> Matrix:
     brokers: Sequence[str | None] = gate.kafka or [None]
     clients: Sequence[str | None] = gate.clients or [None]
     for source, kafka, client, name in itertools.product(gate.scenarios, brokers, clients, gate.settings):
-        subject = _with(subjects[source], gate.settings[name], name, kafka)
+        chosen = parse_choice(client) if client else None
+        subject = _changed(subjects[source], gate.settings[name], name, kafka, chosen)
         key = Key(
             scenario=subject.name,
-            kafka=subject.scenario.cluster.kafka,
+            kafka=kafka or subject.scenario.cluster.kafka,
             client=client or clients_of(subject.scenario),
             settings=name,
         )
         if any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
             continue
         try:
-            if client is None:
-                _check_settings(subject)
-            else:
-                subject = _with_client(subject, parse_choice(client))
+            if chosen is not None:
+                subject = _with_client(subject, gate.settings[name], name, kafka, chosen)
         except _CannotRun as e:
             left_out.append(LeftOut(key=key, reason=str(e)))
             continue
@@ -130,7 +128,7 @@ def load_source(source: str, home: Path) -> Subject:
 
 def _with(subject: Subject, settings: Variant, name: str, kafka: str | None) -> Subject:
     """Return the subject with the settings and the Kafka release of a cell."""
-    where = f"{subject.name} with settings {name}"
+    where = _named(subject, name)
     raw = raw_of(subject.scenario)
     if settings.expect is not None:
         raw["expect"] = settings.expect.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
@@ -142,23 +140,32 @@ def _with(subject: Subject, settings: Variant, name: str, kafka: str | None) -> 
     return replace(subject, source=where, scenario=scenario)
 
 
+def _named(subject: Subject, settings: str) -> str:
+    return f"{subject.name} with settings {settings}"
+
+
 class _CannotRun(Exception):
     """The client library of a cell lacks something that its scenario asks for."""
 
 
-def _with_client(subject: Subject, client: Client) -> Subject:
-    """Return the subject with a client library. Raises `_CannotRun`, or `ScenarioError` for a setting that is wrong."""
-    if all(entry.client.runtime == client.runtime == DEFAULT for entry in subject.scenario.entries):
-        _check_settings(subject)  # no name of another library is to blame
+def _changed(subject: Subject, settings: Variant, name: str, kafka: str | None, client: Client | None) -> Subject:
+    """Return the subject with settings; unchanged if they may have the names of the cell's library."""
     try:
-        return with_client(subject, client)
+        return _with(subject, settings, name, kafka)
+    except ScenarioError:
+        if client is None or client.runtime == DEFAULT:
+            raise
+        return subject
+
+
+def _with_client(subject: Subject, settings: Variant, name: str, kafka: str | None, client: Client) -> Subject:
+    """Return what `_changed` returns with a client library, and all settings. Raises `_CannotRun`."""
+    try:
+        found = with_client(subject, client)
+        changed = subject.source == _named(subject, name)
+        return found if changed else _with(found, settings, name, kafka)
     except ScenarioError as e:
         raise _CannotRun(str(e)) from None
-
-
-def _check_settings(subject: Subject) -> None:
-    for problem in unknown_settings(subject.scenario):
-        raise ScenarioError(f"{subject.source}: {problem}")
 
 
 def _digests(scenario: Scenario) -> tuple[str, str]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, KafkaException, Producer
 
 from chaos.drive import stages, variants
-from chaos.errors import ScenarioError, UsageError
+from chaos.errors import UsageError
 from chaos.incident.subject import Raw, Request, Subject, dump, load_subject, raw_of
 from chaos.lab.lab import run_variants
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run, new_folder, write_atomically
-from chaos.scenario.clients import Entry
 from chaos.scenario.load import parse
-from chaos.scenario.model import Scenario
-from chaos.scenario.runtimes import DEFAULT
 
 UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
@@ -43,8 +38,6 @@ def check_changes(subject: Subject, changes: Sequence[str]) -> None:
     changed = subject.set(*changes)
     if changed.scenario == subject.scenario:
         raise UsageError(f"--set {' '.join(changes)} changes nothing: {subject.source} already has these values")
-    for problem in unknown_settings(changed.scenario):
-        raise ScenarioError(f"--set: {problem}")
     parse(dump(_with_sides(subject, changes)), subject.source)  # refuses what a variant may not set
 
 
@@ -61,30 +54,3 @@ def _with_sides(subject: Subject, changes: Sequence[str]) -> Raw:
     values = {path.strip(): yaml.safe_load(text) for path, _, text in (change.partition("=") for change in changes)}
     raw["variants"] = {UNCHANGED: {}, CHANGED: {"set": values}}
     return raw
-
-
-def unknown_settings(scenario: Scenario) -> Iterator[str]:
-    """Yield a message for each client setting that librdkafka does not know, or with a value that it refuses.
-
-    Entries with another client library are left out: their programs refuse unknown settings.
-    """
-    processors = list(filter(_librdkafka, scenario.processors))
-    for where, config, client_type in [
-        *((f"producers.{p.name}.config", p.config, Producer) for p in filter(_librdkafka, scenario.producers)),
-        *((f"consumers.{c.name}.config", c.config, Consumer) for c in filter(_librdkafka, scenario.consumers)),
-        *((f"processors.{p.name}.config", p.config, Producer) for p in processors),
-        *((f"processors.{p.name}.consumer_config", p.consumer_config, Consumer) for p in processors),
-    ]:
-        for key, value in config.items():
-            base: dict[str, Any] = {"group.id": "none"} if client_type is Consumer else {}
-            try:
-                client_type({**base, "log_level": 0, key: value})
-            except KafkaException as e:
-                if "No such configuration property" in str(e.args[0]) or "Invalid value" in str(e.args[0]):
-                    yield f"{where}.{key}: {e.args[0].str()}"
-            except (TypeError, ValueError) as e:
-                yield f"{where}.{key}: {e}"
-
-
-def _librdkafka(entry: Entry) -> bool:
-    return entry.client.runtime == DEFAULT

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from chaos.clients.runtime import runtime
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.ab import unknown_settings
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Entry, Processor, assignors_of
@@ -90,10 +89,8 @@ def with_client(subject: Subject, client: Client) -> Subject:
     try:
         scenario = parse(dump(raw), subject.source)
     except ScenarioError as e:
-        problems = re.split(r"; (?=\w+\[\d+\])", "; ".join(line.strip() for line in str(e).splitlines()[1:]))
-        raise ScenarioError(_first(problems)) from None
-    if problems := list(unknown_settings(scenario)):
-        raise ScenarioError(_first(problems))
+        _, *problems = (line.strip() for line in str(e).splitlines())  # of a text that the user has never seen
+        raise ScenarioError(_first([re.sub(r"^.*?: (?=\w+\[)", "", problem) for problem in problems])) from None
     return replace(subject, scenario=scenario, outcome=None)
 
 

@@ -1,7 +1,7 @@
 """Names of settings: which ones a client, a topic or a broker knows, and which client a file is written for.
 
-The lists in `names/` are printed by Kafka's own classes and taken from librdkafka's CONFIGURATION.md. sarama's settings
-are fields of its `Config`; `chaos.scenario.runtimes.sarama` knows them.
+The tables of `chaos.settings` have the names. sarama's settings are fields of its `Config`;
+`chaos.scenario.runtimes.sarama` knows them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 from typing import Literal, get_args
 
 from chaos.errors import UsageError
@@ -20,6 +19,7 @@ from chaos.promise.settings import Setting, Settings
 from chaos.scenario.runtimes import RUNTIMES
 from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
 from chaos.scenario.runtimes.sarama import NAMES as SARAMA
+from chaos.settings import table
 
 Role = Literal["producer", "consumer"]
 Part = Literal["producer", "consumer", "topic", "cluster"]
@@ -65,9 +65,8 @@ _FOREIGN = re.compile(r"(schema\.registry|basic\.auth|bearer\.auth|confluent|api
 
 @cache
 def known(part: str) -> frozenset[str]:
-    """Return the names of a list in `names/`, such as `java-producer` or `topic`."""
-    text = (Path(__file__).parent / "names" / f"{part}.txt").read_text(encoding="utf-8")
-    return frozenset(line for line in text.splitlines() if not line.startswith("#"))
+    """Return the names in a table of `chaos.settings`, such as `java-producer` or `topic`, of all releases."""
+    return frozenset(name for name, rows in table(part).items() if not rows[-1].values.endswith(" other"))
 
 
 def common_name(runtime: str, name: str, value: Scalar) -> tuple[str, Scalar]:

@@ -1,34 +1,39 @@
-"""Loading of scenarios from files, with errors that name the key and the nearest valid key."""
+"""Loading of scenarios from files and options."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.hints import nearest
+from chaos.scenario.mistakes import Path as Place
+from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
+from chaos.scenario.share import Share
 from chaos.scenario.shipped import bugs, shipped
-from chaos.units import format_size
+
+__all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping"]
 
 
 def find(name_or_file: str) -> Path:
     """Return the file of a shipped scenario or bug by its name, or the file itself. Raises `ScenarioError`."""
     path = Path(name_or_file)
     if path.suffix in (".yaml", ".yml") or "/" in name_or_file:
+        if path.is_dir():
+            raise ScenarioError(f"{name_or_file} is a directory; give a file such as {path / 'mine.yaml'}")
         if not path.is_file():
-            raise ScenarioError(f"there is no scenario file {name_or_file}")
+            near = nearest(path.name, (found.name for found in path.parent.glob("*.y*ml")))
+            raise ScenarioError(f"there is no scenario file {name_or_file}{near}")
         return path
     names = {**bugs(), **shipped()}
     if name_or_file not in names:
@@ -83,12 +88,14 @@ def _client_options(client: str | None) -> dict[str, str | None]:
 
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
     """Return the scenario of a YAML text. `where` is its origin in errors. All variants are checked."""
-    raw = read_mapping(text, where, "a scenario", "title, topics, producers, …")
+    raw, source = read_mapping(text, where, "a scenario", "title, topics, producers, …"), Source(text, where)
     for override in overrides:
-        _apply(raw, override)
-    scenario = _validated(raw, where)
+        for path in _apply(raw, override):
+            source.changes[path] = f"--set {override.partition('=')[0].strip()}"
+    scenario = _validated(raw, source, where)
     sides = {
-        name: _validated(_side(raw, name, side), f"{where}, variant {name}") for name, side in scenario.variants.items()
+        name: _validated(*_side(raw, source, name, side), f"{where}, variant {name}")
+        for name, side in scenario.variants.items()
     }
     if not variant:
         return scenario
@@ -103,12 +110,12 @@ def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:
     try:
         raw = _read(text)
     except yaml.YAMLError as e:
-        mark = e.problem_mark if isinstance(e, yaml.MarkedYAMLError) else None
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        problem = e.problem if isinstance(e, yaml.MarkedYAMLError) else None
-        raise ScenarioError(f"{where}{line} is not valid YAML: {problem or e}") from None
+        raise ScenarioError(_yaml_problem(where, e, text)) from None
+    if raw is None:
+        raise ScenarioError(f"{where} is empty; {kind} is a mapping with {keys}")
     if not isinstance(raw, dict):
-        raise ScenarioError(f"{where} is not {kind}: it must be a mapping with {keys}")
+        found = "a list" if isinstance(raw, list) else "plain text"
+        raise ScenarioError(f"{where}:1 is {found}, not {kind}: it must be a mapping with {keys}")
     return raw
 
 
@@ -123,26 +130,41 @@ def _read(text: str) -> Any:
     return yaml.load(text, Loader=_Exact)
 
 
-def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:
+def _yaml_problem(where: str, error: yaml.YAMLError, text: str) -> str:
+    """Return where a text is no YAML, why, and for common mistakes what to write."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    problem = (error.problem if isinstance(error, yaml.MarkedYAMLError) else None) or str(error).partition("\n")[0]
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    if mark and "\t" in line[: mark.column + 1]:
+        problem = "a tab; YAML indents with spaces"
+    elif problem == "mapping values are not allowed here":
+        problem += "; check the indentation, and put text with a colon in quotes"
+    return f"{where}{f':{mark.line + 1}:{mark.column + 1}' if mark else ''} is not valid YAML: {problem}"
+
+
+def _side(raw: dict[str, Any], source: Source, name: str, side: Variant) -> tuple[dict[str, Any], Source]:
     """Return the scenario of one variant: without variants, and with the values that it changes."""
-    changed = copy.deepcopy(raw)
+    changed, origins = copy.deepcopy(raw), Source(source.text, source.where, dict(source.changes))
     variant = changed.pop("variants")[name] or {}
     changed["title"] = f"{raw['title']} ({name})"
     for path, value in side.set.items():
-        _apply(changed, f"{path}={json.dumps(value)}")
+        at: Place = ("variants", name, "set", path)
+        for place in _apply(changed, f"{path}={json.dumps(value)}", f"{source.origin(at)}: variants.{name}.set"):
+            origins.changes[place] = source.changes.get(at, at)
     if variant.get("expect") is not None:
         changed["expect"] = variant["expect"]
+        origins.changes["expect",] = ("variants", name, "expect")
     if side.promised_differs:
         changed["promised_differs"] = {**(changed.get("promised_differs") or {}), **side.promised_differs}
-    return changed
+    return changed, origins
 
 
-def _validated(raw: dict[str, Any], where: str) -> Scenario:
+def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
     try:
         return Scenario.model_validate(raw)
     except ValidationError as e:
-        problems = "\n  ".join(dict.fromkeys(_explain(error) for error in e.errors()))
-        raise ScenarioError(f"{where} is not a valid scenario:\n  {problems}") from None
+        lines = "\n  ".join(mistakes(e, Scenario, _MEMBERS, source, "python -m chaos reference"))
+        raise ScenarioError(f"{where} is not a valid scenario:\n  {lines}") from None
 
 
 class _UniqueKeys(yaml.constructor.SafeConstructor):
@@ -167,30 +189,32 @@ class _Exact(_UniqueKeys, yaml.SafeLoader):
 _FAST = type("_Fast", (_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
 
 
-def _apply(raw: dict[str, Any], override: str) -> None:
-    """Set one `path=value`. A path names a list item by its number or `name`, and all items of a list by `*`.
+def _apply(raw: dict[str, Any], override: str, option: str = "--set") -> list[Place]:
+    """Set one `path=value`, and return the places that have it. option: what gives it, for errors.
 
-    The rest after `config.` is one key. A missing key on the way gets an empty mapping.
+    A path names a list item by its number or `name`, and all items of a list by `*`. The rest after `config.` is one
+    key. A missing key on the way gets an empty mapping.
     """
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
-        raise ScenarioError(f"--set {override!r} is not understood; write path=value, such as cluster.brokers=5")
+        raise ScenarioError(f"{option} {override!r} is not understood; write path=value, such as cluster.brokers=5")
     head, config, setting = path.strip().partition(".config.")
     parts = head.replace("[", ".").replace("]", "").split(".") + (["config", setting] if config else [])
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:  # the message leaves the value out, which may be a secret
-        raise ScenarioError(f"--set {path.strip()}: the value is not valid YAML") from None
-    _set(raw, parts, value, path, f"{path.strip()}=…")
+        raise ScenarioError(f"{option} {path.strip()}: the value is not valid YAML") from None
+    return list(_set(raw, parts, value, path, f"{option} {path.strip()}=…"))
 
 
-def _set(raw: Any, parts: list[str], value: Any, path: str, override: str) -> None:
+def _set(raw: Any, parts: list[str], value: Any, path: str, override: str, at: Place = ()) -> Iterator[Place]:
+    """Set a value, and yield the places that have it."""
     parent: Any = raw
     for i, part in enumerate(parts):
         last = i == len(parts) - 1
         if part == "*" and isinstance(parent, list) and not last:
-            for item in parent:
-                _set(item, parts[i + 1 :], value, path, override)
+            for number, item in enumerate(parent):
+                yield from _set(item, parts[i + 1 :], value, path, override, (*at, number))
             return
         if isinstance(parent, list):
             key: int | str = _index(parent, part, path if last else ".".join(parts[: i + 1]), override)
@@ -201,11 +225,13 @@ def _set(raw: Any, parts: list[str], value: Any, path: str, override: str) -> No
                     return
                 parent[key] = {}
         else:
-            raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:i])} is a single value without keys")
+            raise ScenarioError(f"{override}: {'.'.join(parts[:i])} is a single value without keys")
+        at = (*at, key)
         if last:
             parent[key] = value
         else:
             parent = parent[key]
+    yield at
 
 
 def _index(items: list[Any], part: str, path: str, override: str) -> int:
@@ -215,72 +241,14 @@ def _index(items: list[Any], part: str, path: str, override: str) -> int:
     if part in names:
         return names.index(part)
     valid = [str(name) for name in names]
-    raise ScenarioError(f"--set {override!r}: {path} does not exist{nearest(part, valid)} (valid: {', '.join(valid)})")
+    raise ScenarioError(
+        f"{override}: {path} does not exist{nearest(part, valid)} (valid: {', '.join(valid) or 'none'})"
+    )
 
 
-def _explain(error: ErrorDetails) -> str:
-    """Return one line for one error, such as `producers[0].recrods: unknown key (did you mean records?)`."""
-    (where, valid_keys), kind = _place(error["loc"]), error["type"]
-    if kind == "extra_forbidden":
-        return f"{where}: unknown key{nearest(str(error['loc'][-1]), valid_keys)}"
-    if kind == "missing":
-        return f"{where}: is required"
-    if kind.startswith("union_tag"):
-        key = error["ctx"]["discriminator"].strip("'")
-        valid = re.findall(r"'([^']+)'", error["ctx"].get("expected_tags", ""))
-        if kind == "union_tag_not_found":
-            return f"{where}: {key} is required"
-        tag = error["ctx"]["tag"]
-        return f"{where}: {key} {tag!r} is unknown{nearest(tag, valid)} (valid: {', '.join(valid)})"
-    if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
-        bound = error["ctx"][name]
-        return f"{where}: must be {words} {format_size(bound) if bound >= _MIB and bound % _MIB == 0 else bound}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
-
-
-def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return a model and all models that it contains by name, in the order of their fields."""
-    models = {model.__name__: model}
-    for field in model.model_fields.values():
-        for part in models_in(field.annotation):
-            models |= models_of(part)
-    return models
-
-
-def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in the type of a field."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in models_in(argument)]
-
-
-_MIB = 2**20
-_BOUNDS = {
-    "greater_than_equal": ("ge", "at least"),
-    "greater_than": ("gt", "above"),
-    "less_than_equal": ("le", "at most"),
-    "less_than": ("lt", "below"),
+_MEMBERS: dict[str, type[BaseModel]] = {
+    **models_of(Scenario),
+    **SPECS,
+    **{"subscribe": Subscribe, "assign": Assign, "share": Share},
 }
-"""By type of an error, the name of the bound and how it reads. Bounds of whole MiB are sizes."""
-_UNNAMED_MEMBERS = ("function-after[", "literal[")
-_MEMBERS: dict[str, type[BaseModel]] = {**models_of(Scenario), **SPECS, "subscribe": Subscribe, "assign": Assign}
 """The members of unions by the names that they have in the location of an error."""
-
-
-def _place(location: tuple[int | str, ...]) -> tuple[str, list[str]]:
-    """Return a location as `producers[0].config`, without the names of union members, and the keys that exist there."""
-    text, keys = "", list[str]()
-    models: list[type[BaseModel]] = [Scenario]
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part in _MEMBERS:
-            models = [_MEMBERS[part]]
-        elif not part.startswith(_UNNAMED_MEMBERS) and part not in ("str", "int", "bool", "float"):
-            text += f".{part}" if text else part
-            keys = [name for model in models for name in model.model_fields]
-            fields = [model.model_fields[part] for model in models if part in model.model_fields]
-            models = [m for field in fields for m in models_in(field.annotation)]
-    return text, keys

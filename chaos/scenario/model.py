@@ -23,6 +23,7 @@ from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.hints import nearest
 from chaos.scenario.migration_rules import can_migrate
+from chaos.scenario.mistakes import joined
 from chaos.scenario.setup import PARTITION_TARGETS, Setup
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Duration
@@ -88,7 +89,7 @@ class Scenario(Setup):
         problems += clock_problems(self, self.faults, self.expect, run_s)
         problems += self._promise_problems()
         if problems:
-            raise ValueError("; ".join(problems))
+            raise joined(problems)
         return self
 
     def _promise_problems(self) -> Iterator[str]:

@@ -34,6 +34,7 @@ from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.processing import Plain, Transactions
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
+from chaos.scenario.setting_rules import client_setting_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.share import Share
 
@@ -56,7 +57,7 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
             yield f"{where}.idempotent_results: goes with checkpoint_every; otherwise each result is a checkpoint"
         yield from _session_problems(where, entry)
         yield from _rack_problems(setup, where, entry)
-        yield from _config_problems(where, entry)
+        yield from client_setting_problems(setup, where, entry)
         yield from _auto_commit_problems(setup, where, entry)
         security = setup.cluster.security if setup.attached else None
         if security and security.key_password:
@@ -195,28 +196,6 @@ def _asked_of_member(key: str, config: Config, client: Client) -> Asked:
         yield key, "static membership"
     if any("cooperative" in name for name in assignors_of(config, client)):
         yield key, "cooperative"
-
-
-def _config_problems(where: str, entry: Entry) -> Iterator[str]:
-    traits = entry.client.traits
-    configs = {"config": entry.config}
-    if isinstance(entry, Processor):
-        configs["consumer_config"] = entry.consumer_config
-    for key, config in configs.items():
-        for name in sorted(config):
-            if name in traits.reserved or name.startswith(traits.reserved_parts):
-                yield f"{where}.{key}: {name} is set by the programs of the runtime {traits.name}"
-            elif name in traits.misnamed:
-                own = traits.misnamed[name]
-                hint = f"its name there is {own}" if own else f"{traits.library} has nothing like it"
-                yield f"{where}.{key}: {name} is no setting of {traits.library}: {hint}"
-            elif reason := traits.unknown(name):
-                yield f"{where}.{key}: {name} is no setting of {traits.library}: {reason}"
-            for shared in traits.common({name: config[name]}):
-                if reason := entry.client.missing_setting(shared):
-                    yield f"{where}.{key}: {name} is no setting of that release: {reason}"
-            if name not in (common := traits.common({name: config[name]})) and not config.keys().isdisjoint(common):
-                yield f"{where}.{key}: {name} is also given as {', '.join(common)}; give it once"
 
 
 def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:

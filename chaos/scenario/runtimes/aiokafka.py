@@ -9,6 +9,8 @@ library does not know FENCED_INSTANCE_ID. So `consumer.fence` has no proof with 
 
 from __future__ import annotations
 
+from typing import get_args
+
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.python import (
     COMMITS,
@@ -20,7 +22,8 @@ from chaos.scenario.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.settings import Source
 
 OLDEST, NEWEST = "0.8.0", "0.14.0"
 
@@ -84,6 +87,7 @@ TRAITS = Traits(
         "sticky partitioner": "records without a key go to random partitions",
     },
     auto_commits=frozenset({"after_batch"}),
+    settings={role: (Source(f"aiokafka-{role}", separator="_"),) for role in get_args(Role)},
     reserved=RESERVED,
     reserved_parts=RESERVED_PARTS,
     misnamed=misnamed(SETTINGS),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.settings import Source
 
 DEFAULTS: Config = {
     "acks": "all",
@@ -65,6 +68,7 @@ TRAITS = Traits(
     )
     | {"tokens": "1.9.0"},
     lacks={"idempotent results": "its programs write a result for each record that they read"},
+    settings={role: tuple(Source(f"librdkafka-{role}", p) for p in ("", "topic.")) for role in get_args(Role)},
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,
     defaults=defaults,

@@ -9,16 +9,20 @@ it.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.java import MISNAMED
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Ability, Traits, in_all_releases, number
+from chaos.scenario.runtimes.java import MISNAMED, PLUGINS
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, Ability, Role, Traits, in_all_releases, number
+from chaos.settings import Source
 
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"
 CHECKPOINT_EVERY_S = 1.0
 CLUSTER_SETTINGS = ("taskmanager.", "jobmanager.", "cluster.", "heartbeat.")
 """The beginnings of the names of settings that a session cluster has, not its jobs."""
+KAFKA_CLIENTS = {OLDEST: "3.4.0", "2.0.0": "3.9.1", "2.2.0": "4.2.0"}
+"""The release of kafka-clients that the Kafka connector uses, by the first release of Flink."""
 CONNECTORS = {(1, 20): "3.4.0-1.20", (2, 0): "4.0.1-2.0", (2, 2): "5.0.0-2.2"}
 """The release of the Kafka connector, by the first line of Flink that uses it."""
 
@@ -80,6 +84,8 @@ TRAITS = Traits(
         "commit outcomes": "a commit that fails reaches nobody",
     },
     auto_commits=frozenset(),
+    settings={role: (Source("flink"), Source(f"java-{role}", releases=KAFKA_CLIENTS)) for role in get_args(Role)},
+    plugins=PLUGINS,
     reserved=frozenset(
         {
             *("key.deserializer", "value.deserializer", "enable.auto.commit", "group.id", "max.poll.records"),

@@ -6,10 +6,13 @@ in `NAMES` also have their common names. The defaults are those of `defaultCfg` 
 
 from __future__ import annotations
 
+from typing import get_args
+
 from chaos.kafka.settings import Config, as_text
 from chaos.scenario.runtimes.common_names import by_common_names
 from chaos.scenario.runtimes.refusals import COMMITS, refusals
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.settings import Source
 
 OLDEST, NEWEST = "1.19.5", "1.22.2"
 SERVER_SIDE_SINCE = "1.22.0"
@@ -174,6 +177,7 @@ TRAITS = Traits(
         "automatic commits in assign mode": "franz-go commits by itself in groups only; use kind: sync",
     },
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    settings=dict.fromkeys(get_args(Role), (Source("franz-go"),)),
     stores_offsets=True,
     mixed_assignors=True,
     reserved=RESERVED,

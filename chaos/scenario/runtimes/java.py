@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
+from chaos.settings import Source
 
 OLDEST, NEWEST = "2.8.2", "4.3.1"
 PACKAGE = "org.apache.kafka.clients.consumer."
@@ -44,6 +45,15 @@ MISNAMED = {
 }
 """Settings of librdkafka, with their names in the Java client. The client only warns of settings that it does not
 know, so a scenario that gives one is refused; its programs refuse all other unknown settings when they start."""
+
+
+PLUGINS = frozenset(
+    {
+        *("interceptor.classes", "metric.reporters", "partitioner.class", "partition.assignment.strategy"),
+        *("config.providers", "security.providers"),
+    }
+)
+"""Settings that name classes of an application, to which the client passes on all settings."""
 
 
 def defaults(release: str | None) -> Config:
@@ -93,7 +103,7 @@ TRAITS = Traits(
         "commit outcomes",
         *OWN_POSITIONS,
     )
-    | {"KIP-848": "4.0.0", "share groups": "4.2.0", "tokens": "3.4.0"},
+    | {"KIP-848": "3.7.0", "share groups": "4.2.0", "tokens": "3.4.0"},
     lacks={
         "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
@@ -105,6 +115,8 @@ TRAITS = Traits(
         "automatic commit outcomes": "an automatic commit that fails reaches nobody",
     },
     auto_commits=frozenset({"after_batch"}),
+    settings={"producer": (Source("java-producer"),), "consumer": (Source("java-consumer"),)},
+    plugins=PLUGINS,
     reserved=frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}),
     misnamed=MISNAMED,
     defaults=defaults,

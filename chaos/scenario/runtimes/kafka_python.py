@@ -11,6 +11,8 @@ request 2612), and the producer of 2.2.0 to 2.2.21 may wait without end for the 
 
 from __future__ import annotations
 
+from typing import get_args
+
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.python import (
     COMMITS,
@@ -22,7 +24,8 @@ from chaos.scenario.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
+from chaos.settings import Source
 
 OLDEST, NEWEST = "1.4.7", "3.0.12"
 TRANSACTIONS_SINCE = "2.2.0"
@@ -96,6 +99,7 @@ TRAITS = Traits(
     },
     lacks={**LACKS, "sticky partitioner": "records without a key go to random partitions"},
     auto_commits=frozenset({"after_batch"}),
+    settings={role: (Source(f"kafka-python-{role}", separator="_"),) for role in get_args(Role)},
     reserved=RESERVED,
     reserved_parts=RESERVED_PARTS,
     misnamed=misnamed(SETTINGS),

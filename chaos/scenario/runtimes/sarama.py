@@ -6,10 +6,13 @@ common names. Cooperative rebalancing (KIP-429) is in sarama from 1.60.2 on (bal
 
 from __future__ import annotations
 
+from typing import get_args
+
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.common_names import by_common_names
 from chaos.scenario.runtimes.refusals import COMMITS, refusals
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.settings import Source
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
 COOPERATIVE_SINCE = "1.60.2"
@@ -177,6 +180,7 @@ TRAITS = Traits(
         "reset to none": "Consumer.Offsets.Initial is OffsetOldest or OffsetNewest",
     },
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    settings=dict.fromkeys(get_args(Role), (Source("sarama"),)),
     stores_offsets=True,
     mixed_assignors=True,
     reserved=RESERVED,

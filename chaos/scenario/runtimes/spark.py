@@ -10,6 +10,7 @@ from __future__ import annotations
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.java import MISNAMED
 from chaos.scenario.runtimes.traits import Traits, in_all_releases
+from chaos.settings import Source
 
 RELEASE = "4.0.2"
 SOURCE_RELEASE = "4.0.0"
@@ -82,6 +83,12 @@ TRAITS = Traits(
         "fixed partitions": "a query finds new partitions in each batch; give discover",
     },
     auto_commits=frozenset(),
+    settings={
+        "consumer": (
+            *(Source("spark"), Source(prefix="spark.")),
+            Source("java-consumer", PREFIX, releases={RELEASE: "3.9.0"}),
+        )
+    },
     reserved=RESERVED,
     misnamed={name: PREFIX + name for name in ("isolation.level", "max.partition.fetch.bytes", "metadata.max.age.ms")}
     | {name: own and PREFIX + own for name, own in MISNAMED.items()},

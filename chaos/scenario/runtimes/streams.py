@@ -8,8 +8,9 @@ commit.interval.ms. A member is a stream thread; `threads` of them share a proce
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.java import MISNAMED, NEWEST, OLDEST
+from chaos.scenario.runtimes.java import MISNAMED, NEWEST, OLDEST, PLUGINS
 from chaos.scenario.runtimes.traits import Traits, in_all_releases
+from chaos.settings import Source
 
 ASSIGNOR = "stream"
 """The assignor of Kafka Streams, by its name in the group protocol."""
@@ -59,6 +60,15 @@ TRAITS = Traits(
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "fencing": "each process has another transactional.id, unless it finds the state directory of the earlier one",
     },
+    settings={
+        "producer": (
+            *(Source("streams"), Source("java-consumer"), Source("java-producer"), Source(prefix="topic.")),
+            *(Source("java-consumer", f"{kind}consumer.") for kind in ("", "main.", "restore.", "global.")),
+            *(Source("java-producer", "producer."), Source("java-admin", "admin.")),
+        ),
+        "consumer": (Source("java-consumer"),),
+    },
+    plugins=PLUGINS,
     auto_commits=frozenset(),
     reserved=frozenset(
         {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.refusals import Refusals
+from chaos.settings import Source
 
 Ability = Literal[
     "produce",
@@ -109,6 +110,8 @@ class Traits:
     auto_commits: the values of `commit.when` that an automatic commit supports.
     reserved: settings that its programs set. reserved_parts: the beginnings of names of such settings.
     misnamed: settings of another library by the name that this one has for them; empty if it has none.
+    settings: the settings that it takes, by role. plugins: settings that name classes of an application, which may read
+        settings that the library does not know.
     unknown: returns why a name is no setting of the library; empty if it may be one.
     since: settings, by their common names, that only later releases have, with the first of these.
     common: returns settings by their common names and with common values, which the rules and the audit know.
@@ -143,6 +146,8 @@ class Traits:
     isolates: bool = False
     rack: str = ""
     mixed_assignors: bool = False
+    settings: Mapping[Role, Sequence[Source]] = field(default_factory=dict)
+    plugins: frozenset[str] = frozenset()
     unknown: Callable[[str], str] = lambda name: ""
     since: Mapping[str, str] = field(default_factory=dict)
     common: Callable[[Config], Config] = lambda config: config

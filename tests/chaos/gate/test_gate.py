@@ -95,7 +95,10 @@ def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, 
         ),
         ({"scenarios": ["leader-kill/acks-1"]}, "no variant 'acks-1'"),
         ({"settings": {"a": {"set": {"producers.shp.config.acks": 1}}}}, "did you mean shop"),
-        ({"settings": {"a": {"set": {"producers.shop.config.ackz": 1}}}}, "producers.shop.config.ackz: No such"),
+        (
+            {"settings": {"a": {"set": {"producers.shop.config.ackz": 1}}}},
+            "ackz is no setting of confluent-kafka .*did you mean acks",
+        ),
         (
             {"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}},
             "uses an existing cluster; the cells of a gate start new ones",
@@ -123,7 +126,7 @@ def test_a_gate_that_makes_no_sense_is_one_line_before_anything_runs(changes, me
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "is not a gate: it must be a mapping"),
+        ("[]", "is a list, not a gate: it must be a mapping"),
         ("title: [", "is not valid YAML"),
         ("title: a\ntitle: b", "given twice"),
         ("title: a", "scenarios: is required"),
@@ -525,7 +528,7 @@ def test_a_library_that_can_run_nothing_makes_the_gate_inconclusive():
 
 def test_a_wrong_setting_is_an_error_and_not_a_cell_that_is_left_out():
     wrong = {"as-is": {}, "typo": {"set": {"producers.shop.config.ackz": 1}}}
-    with pytest.raises(ScenarioError, match=r"producers\.shop\.config\.ackz: No such"):
+    with pytest.raises(ScenarioError, match="ackz is no setting of confluent-kafka .*did you mean acks"):
         matrix.plan(gate(**{**LIBRARIES, "clients": ["2.16.0", "2.5.0"], "settings": wrong}), Path())
 
 

@@ -288,7 +288,10 @@ def test_a_release_of_a_library_is_that_of_the_entries_that_use_it():
     other = releases.client_axis("java:4.0.0..4.0.1").overrides(scenario, "4.0.1")
     assert other == ['producers.shop.client="java:4.0.1"', 'consumers.billing.client="java:4.0.1"']
     assert (
-        load_subject("kafka-python-offset-reset", "affected").set(*other).scenario.consumers[0].client.release
+        load_subject("kafka-python-offset-reset", "affected")
+        .set(*other, "consumers.billing.config={}")
+        .scenario.consumers[0]
+        .client.release
         == "4.0.1"
     )
 
@@ -421,8 +424,8 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("producers.shop.config.ackz=all", r"producers\.shop\.config\.ackz: .*No such configuration property"),
-        ("producers.shop.config.acks=many", r"config\.acks: .*Invalid value"),
+        ("producers.shop.config.ackz=all", "ackz is no setting of confluent-kafka .*did you mean acks"),
+        ("producers.shop.config.acks=many", r"acks is 'many'; it takes a whole number from -1 to 1000, or all"),
         ("producers.shop.recrods=5", "did you mean records"),
         ("producers.shup.records=5", "did you mean shop"),
         ("producers.shop.config.acks=1", "changes nothing"),

@@ -37,7 +37,6 @@ faults: [{faults}]
         ("cleanup.policy: 'compact,delete', retention.ms: 1000", "", True),
         ("retention.ms: 1000", "config: {log.cleanup.policy: compact}", False),
         ("cleanup.policy: delete, retention.ms: 1000", "config: {log.cleanup.policy: compact}", True),
-        ("retention.ms: week", "", True),
     ],
 )
 def test_a_run_of_an_hour(topic: str, cluster: str, expected: bool) -> None:

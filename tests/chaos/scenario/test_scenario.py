@@ -102,7 +102,10 @@ def test_a_bound_describes_its_range(bound, text, inside, outside):
         ("expect.groups={biling: {members: 2}}", "no consumer has the group id 'biling'"),
         ("topics.ordres.partitions=3", "topics.ordres does not exist (did you mean orders?)"),
         ("cluster.brokers", "write path=value"),
-        ("consumers.billing={mode: assign, name: b, topics: [orders], start: erliest}", "consumers[0].start: Input"),
+        (
+            "consumers.billing={mode: assign, name: b, topics: [orders], start: erliest}",
+            "consumers[0].start: 'erliest' is not a mapping of keys to values or one of earliest, latest, group (did you mean earliest?)",
+        ),
         (
             "consumers.billing={mode: assign, name: b, topics: [orders], start: {ofsets: {}}}",
             "consumers[0].start.ofsets: unknown key (did you mean offsets?)",
@@ -404,7 +407,7 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
         ({"expect": {"send_success": {"min": "99.9 %", "per": "300ms"}}}, "per must be a multiple of 250ms"),
         ({"expect": {"send_success": {"min": 0.999, "per": "10s"}}}, "0.999 is not a share; write one such as 99.9 %"),
         ({"expect": {"send_failures": {"failed": 0}}}, "expect.send_failures"),
-        ({"expect": {"client_errors": {"billing": {"": 1}}}}, "at least 1 character"),
+        ({"expect": {"client_errors": {"billing": {"": 1}}}}, "give at least 1"),
         ({"expect": {"client_errors": {"billing": {"REFUSED": "often"}}}}, "expect.client_errors"),
     ],
 )
