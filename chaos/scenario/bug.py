@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from chaos.scenario.names import Spelled
 from chaos.scenario.triggers import Strict
 
 AFFECTED, FIXED = "affected", "fixed"
@@ -19,7 +20,9 @@ class Measured(Strict):
     runs: int = Field(ge=1, description="conclusive runs of each variant")
     affected: int = Field(ge=0, description="runs of the affected variant that show the bug")
     fixed: int | None = Field(None, ge=0, description="runs of the fixed variant that break its contract")
-    day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$", description="the day of the last run")
+    day: Annotated[str, Spelled(r"^\d{4}-\d\d-\d\d$", "a day such as 2026-11-21")] = Field(
+        description="the day of the last run"
+    )
 
 
 class Bug(Strict):

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.commit import Commit
-from chaos.scenario.names import ClientName, GroupId, RackName, TopicName, TopicPattern
+from chaos.scenario.names import ClientName, GroupId, RackName, Spelled, TopicName, TopicPattern
 from chaos.scenario.processing import Plain, Transactions, Workers
 from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.error_codes import ErrorName
@@ -154,7 +154,11 @@ class _Consumer(Strict):
         return [name for name in names if name in self.topics]
 
 
-InstanceTemplate = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*\{member\}[A-Za-z0-9._-]*$", max_length=200)]
+InstanceTemplate = Annotated[
+    str,
+    Spelled(r"^[A-Za-z0-9._-]*\{member\}[A-Za-z0-9._-]*$", "letters, digits, . _ and - around {member}"),
+    Field(max_length=200),
+]
 
 
 class Subscribe(_Consumer):

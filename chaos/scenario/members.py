@@ -6,11 +6,14 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from chaos.kafka.settings import Scalar
 from chaos.scenario.clients import Subscribe, assignors_of, reads_committed, uses_kip_848
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerJoin, ConsumerLeave
+from chaos.scenario.faults.clients import ConsumerCrash, ConsumerJoin, ConsumerLeave, ConsumerPause
+from chaos.scenario.runtimes.traits import number
 from chaos.scenario.setup import Setup
+from chaos.scenario.share import Share
 
 EAGER = {"range": "eager", "roundrobin": "eager", "sticky": "eager", "cooperative-sticky": "cooperative"}
 """The rebalance protocol of the assignors (KIP-429)."""
@@ -18,6 +21,8 @@ SETTLED_S = 0.3
 """A group has settled after this time in state Stable with the same members and partitions: about one sample."""
 SETTLED_IN_STEPS_S = 2.0
 """The same for rebalances in two steps (cooperative-sticky, KIP-848), where the group is Stable in between."""
+SESSION_MS = 45_000.0
+"""Session time-out in ms where neither a scenario nor an old release has another (KIP-735, KIP-848, KIP-932)."""
 NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 """What a member reports that the coordinator refuses, as it has no assignor in common with all members."""
 
@@ -25,6 +30,43 @@ NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 def settled_after_s(assignor: str) -> float:
     """Return after which time a group has settled. assignor: that of all its entries, "" if they differ."""
     return SETTLED_S if assignor in ("range", "roundrobin") else SETTLED_IN_STEPS_S
+
+
+def session_timeout(setup: Setup, entry: Subscribe | Share) -> tuple[float, str]:
+    """Return the session time-out of the members of an entry in seconds, and the setting that has it.
+
+    Without a setting of the scenario it is the default of the library; brokers have it with KIP-848 and share groups.
+    """
+    name = "session.timeout.ms"
+    given: Scalar | None = None
+    if isinstance(entry, Share):
+        name = "group.share.session.timeout.ms"
+        given = entry.settings.get("share.session.timeout.ms", setup.cluster.config.get(name))
+    elif uses_kip_848(entry.config):
+        name = "group.consumer.session.timeout.ms"
+        given = setup.cluster.config.get(name)
+    else:
+        traits = entry.client.traits
+        given = traits.common(entry.config).get(name, traits.defaults(entry.client.release).get(name))
+        if given is None and entry.client.runtime == "java" and number(entry.client.release or "") < (3, 0, 0):
+            given = 10_000  # until KIP-735
+    return (float(given) if isinstance(given, int) else SESSION_MS) / 1000, name
+
+
+def slow_removals(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[tuple[str, float, str]]:
+    """Yield the faults whose proof is the removal of a silent member: name, session time-out in s, and its setting.
+
+    The group does not wait for the session of a static member, and its process proves its end.
+    """
+    entries = {e.name: e for e in setup.consumers if isinstance(e, Subscribe | Share)}
+    for fault in faults:
+        if not isinstance(fault, ConsumerCrash | ConsumerPause):
+            continue
+        selector, value = fault.target.selector
+        names = setup.groups.get(value, []) if selector == "random_member_of" else [str(value).partition("/")[0]]
+        for entry in (entries[name] for name in names if name in entries):
+            if isinstance(entry, Share) or not entry.static:
+                yield (fault.name, *session_timeout(setup, entry))
 
 
 def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:

@@ -15,15 +15,17 @@ from chaos.scenario.clock_rules import clock_problems
 from chaos.scenario.expect import Expect, Expected
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
-from chaos.scenario.faults.clients import ConsumerJoin
+from chaos.scenario.faults.clients import ConsumerJoin, ConsumerPause
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.migration import MigrationProvision
 from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.hints import nearest
+from chaos.scenario.members import slow_removals
 from chaos.scenario.migration_rules import can_migrate
 from chaos.scenario.mistakes import joined
+from chaos.scenario.names import Spelled
 from chaos.scenario.setup import PARTITION_TARGETS, Setup
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Duration
@@ -46,11 +48,21 @@ class Limits(Strict):
 
     drive: Duration = Field(180.0, description="for producers to send everything and faults to be healed")
     drain: Duration = Field(60.0, description="for consumers to reach the end of every partition")
-    proof: Duration = Field(30.0, description="for a fault to show its effect")
+    proof: Duration = Field(
+        30.0,
+        description="for a fault to show its effect; if left out and brokers remove a silent member later, 15 s after "
+        "its session time-out",
+    )
     clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
 
 
-VariantName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
+AFTER_SESSION_S = 15.0
+"""Seconds after the end of a session in which a group shows that its member is gone."""
+VariantName = Annotated[
+    str,
+    Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]*$", "letters, digits, _ and -, a letter or digit first"),
+    Field(max_length=40),
+]
 
 
 Differences = dict[AnomalyName, Annotated[str, Field(min_length=1)]]
@@ -87,10 +99,39 @@ class Scenario(Setup):
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
         problems += clock_problems(self, self.faults, self.expect, run_s)
-        problems += self._promise_problems()
+        problems += [*self._promise_problems(), *self._proof_problems()]
         if problems:
             raise joined(problems)
         return self
+
+    @model_validator(mode="after")
+    def _follow_sessions(self) -> Self:
+        """Wait longer for proofs than the session time-out of each member that a fault silences."""
+        longest = max((session_s for _, session_s, _ in slow_removals(self, self.faults)), default=0.0)
+        if "proof" not in self.limits.model_fields_set and self.limits.proof < longest + AFTER_SESSION_S:
+            changes = {"proof": longest + AFTER_SESSION_S}
+            if "drive" not in self.limits.model_fields_set:
+                changes["drive"] = max(self.limits.drive, 2 * longest + 120.0)
+            self.__dict__["limits"] = self.limits.model_copy(update=changes)
+        return self
+
+    def _proof_problems(self) -> Iterator[str]:
+        """Yield the faults that cannot have a proof within a limit that the scenario gives."""
+        for name, session_s, setting in slow_removals(self, self.faults):
+            fault = next(fault for fault in self.faults if fault.name == name)
+            heal_s = fault.heal.after if fault.heal else None
+            if isinstance(fault, ConsumerPause) and heal_s is not None and heal_s <= session_s:
+                yield (
+                    f"faults[{self.faults.index(fault)}].heal: {name} ends after {heal_s:g} s, before the session "
+                    f"time-out of {session_s:g} s ({setting}), so no broker would notice it; heal it later, or shorten "
+                    "the session"
+                )
+            if "proof" in self.limits.model_fields_set and session_s >= self.limits.proof:
+                yield (
+                    f"limits.proof: {self.limits.proof:g} s are too short for {name}: brokers remove its member after "
+                    f"the session time-out of {session_s:g} s ({setting}); give {session_s + AFTER_SESSION_S:g}s, "
+                    "leave it out, or shorten the session"
+                )
 
     def _promise_problems(self) -> Iterator[str]:
         """Yield the faults under which no rule can derive the contract."""

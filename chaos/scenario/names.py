@@ -12,7 +12,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler
+from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from chaos.errors import ScenarioError
@@ -44,6 +45,29 @@ class InCluster:
         return prefix + name
 
 
+@dataclass(frozen=True)
+class Spelled:
+    """A marker of types: a text that fits a pattern. words: what fits, for the message."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the text with a message in words, and with the nearest text that fits."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON Schema, with the pattern."""
+        return {**handler(core), "pattern": self.pattern}
+
+    def _check(self, text: str) -> str:
+        if re.search(self.pattern, text):
+            return text
+        other = re.sub(r"[^A-Za-z0-9._-]+", "-", text.strip()).strip("-")
+        hint = f" (did you mean {other}?)" if other and other != text and re.search(self.pattern, other) else ""
+        raise ValueError(f"{text[:80]!r} does not fit: {self.words}{hint}")
+
+
 def new_prefix(run_id: str) -> str:
     """Return a unique prefix. No other run has a prefix that begins with it, even with the same id on another host."""
     return f"aftershock-{re.sub(r'[^A-Za-z0-9._-]', '-', run_id)[:MAX_RUN_ID]}-{secrets.token_hex(3)}-"
@@ -62,15 +86,25 @@ def _check_pattern(text: str) -> str:
     return text
 
 
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
+_PLAIN = "letters, digits, . _ and -"
+_ID = Spelled(r"^[^/\s]{1,200}$", "1 to 200 characters, without slashes and spaces")
+
+TopicName = Annotated[str, Spelled(r"^[A-Za-z0-9._-]{1,249}$", f"1 to 249 {_PLAIN}"), InCluster(249)]
 TopicPattern = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$"), AfterValidator(_check_pattern), InCluster(249)
+    str,
+    Spelled(r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$", f"{_PLAIN}, and of regular expressions * + ? [ ] \\"),
+    AfterValidator(_check_pattern),
+    InCluster(249),
 ]
 """A regular expression for whole topic names, without alternatives, so that a prefix can be put before it."""
-GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
-TransactionalId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
+GroupId = Annotated[str, _ID, InCluster(200)]
+TransactionalId = Annotated[str, _ID, InCluster(200)]
 
-RackName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
+RackName = Annotated[str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$", f"1 to 40 {_PLAIN}, a letter or digit first")]
 
-ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
+ClientName = Annotated[
+    str,
+    Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]*$", "letters, digits, _ and -, a letter or digit first"),
+    Field(max_length=PRODUCER_WIDTH - 4),
+]
 """The name of a client entry. It fits into the header of every record."""

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Entry, Processor, Producer
-from chaos.scenario.faults.admin import TopicConfig
+from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Role
@@ -54,6 +54,11 @@ def cluster_setting_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Itera
     for i, fault in enumerate(faults):
         if isinstance(fault, TopicConfig):
             yield from topic_setting_problems(setup, f"faults[{i}].settings", fault.settings)
+        elif isinstance(fault, BrokerConfig):
+            release = None if setup.attached else cluster.kafka
+            for name, value in sorted(fault.settings.items()):  # the fault itself checks the names
+                if problem := setting_problem(BROKER, release, "a broker", name, value, passed=True):
+                    yield f"faults[{i}].settings: {name} {problem}"
 
 
 def topic_setting_problems(setup: Setup, where: str, config: Config) -> Iterator[str]:

@@ -216,6 +216,15 @@ class Setup(Strict):
         """Whether any client writes in transactions."""
         return any(p.transactions for p in self.producers) or any(p.transactions for p in self.processors)
 
+    @property
+    def transactional_ids(self) -> set[str]:
+        """The transactional ids of all clients; empty if the library of one of them makes its own ids."""
+        writers = [(p, p.count) for p in self.producers if p.transactions]
+        members = [(p, p.members) for p in self.processors if p.transactions]
+        if any(entry.client.missing("fencing") for entry, _ in (*writers, *members)):
+            return set()
+        return {f"{entry.name}-{n}" for entry, count in (*writers, *members) for n in range(1, count + 1)}
+
     def client_of(self, entry: Entry) -> Client:
         """Return the client library of an entry, with the release of `clients` if the entry names none."""
         common = self.clients.confluent_kafka
@@ -306,6 +315,8 @@ class Setup(Strict):
             yield from self.group_problems(where, value)
         elif kind == "share_coordinator_of":
             yield from unknown(where, value, "share groups", self.share_groups)
+        elif kind == "transaction_coordinator_of" and not self.attached and (ids := self.transactional_ids):
+            yield from unknown(where, value, "transactional ids", ids)
         elif kind == "broker":
             yield from self.broker_problems(where, [value])
         elif kind == "rack":

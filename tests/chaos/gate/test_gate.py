@@ -528,7 +528,7 @@ def test_a_library_that_can_run_nothing_makes_the_gate_inconclusive():
 
 def test_a_wrong_setting_is_an_error_and_not_a_cell_that_is_left_out():
     wrong = {"as-is": {}, "typo": {"set": {"producers.shop.config.ackz": 1}}}
-    with pytest.raises(ScenarioError, match="ackz is no setting of confluent-kafka .*did you mean acks"):
+    with pytest.raises(ScenarioError, match="ackz is no setting of confluent-kafka"):
         matrix.plan(gate(**{**LIBRARIES, "clients": ["2.16.0", "2.5.0"], "settings": wrong}), Path())
 
 

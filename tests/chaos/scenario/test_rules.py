@@ -285,3 +285,46 @@ def test_two_faults_that_change_one_setting_at_a_time_are_refused(first: str, se
         return
     with pytest.raises(ScenarioError, match=r"f0 and f1 both change .* let one wait"):
         scenario("", text)
+
+
+SILENCED = """
+title: silent
+cluster: {brokers: 3%s}
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders], config: {%s}}]
+faults: [{name: gone, kind: %s, target: {member: billing/1}, when: {acked: 9}, heal: {after: %s}}]
+"""
+KIP_848 = "group.protocol: consumer"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "config", "proof"),
+    [
+        ("", KIP_848, 60.0),
+        (", config: {group.consumer.session.timeout.ms: 6000}", KIP_848, 30.0),
+        (", config: {group.consumer.session.timeout.ms: 60000}", KIP_848, 75.0),
+        ("", "session.timeout.ms: 6000", 30.0),
+        ("", "session.timeout.ms: 20000", 35.0),
+        ("", "", 60.0),
+    ],
+)
+def test_the_limit_of_a_proof_follows_the_session(cluster, config, proof):
+    text = SILENCED % (cluster, config, "consumer.crash", "6s")
+    found = parse(text, "mine.yaml")
+    assert found.limits.proof == proof
+    assert type(found).model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_given_limit_below_the_session_is_refused_with_both_numbers():
+    text = SILENCED % ("", KIP_848, "consumer.crash", "6s") + "limits: {proof: 30s}\n"
+    with pytest.raises(ScenarioError, match=r"mine.yaml:8: limits.proof: 30 s .* time-out of 45 s .*; give 60s"):
+        parse(text, "mine.yaml")
+    assert parse(text.replace("30s", "50s"), "mine.yaml").limits.proof == 50
+
+
+def test_a_pause_that_ends_before_the_session_is_refused():
+    text = SILENCED % ("", "session.timeout.ms: 6000", "consumer.pause", "5s")
+    with pytest.raises(ScenarioError, match=r"heal: gone ends after 5 s, before the session time-out of 6 s"):
+        parse(text, "mine.yaml")
+    parse(text.replace("after: 5s", "after: 15s"), "mine.yaml")

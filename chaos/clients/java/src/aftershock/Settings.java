@@ -17,6 +17,15 @@ final class Settings {
     private static final String ASSIGNORS = "partition.assignment.strategy";
     private static final String PACKAGE = "org.apache.kafka.clients.consumer.";
     private static final String TOKENS = "org.apache.kafka.common.security.oauthbearer.";
+    /** Settings that name classes of an application, which may read settings that the library does not know. */
+    private static final Set<String> PLUGINS = Set.of(
+            "interceptor.classes",
+            "metric.reporters",
+            "partitioner.class",
+            ASSIGNORS,
+            "config.providers",
+            "security.providers");
+
     private static final Map<String, String> CLASSES = Map.of(
             "range", PACKAGE + "RangeAssignor",
             "roundrobin", PACKAGE + "RoundRobinAssignor",
@@ -29,7 +38,7 @@ final class Settings {
     static Properties of(Spec spec, Map<String, Object> config, Set<String> known) throws IOException {
         Set<String> unknown = new TreeSet<>(config.keySet());
         unknown.removeAll(known);
-        if (!unknown.isEmpty()) {
+        if (!unknown.isEmpty() && config.keySet().stream().noneMatch(PLUGINS::contains)) {
             throw new IllegalArgumentException(
                     "kafka-clients " + AppInfoParser.getVersion() + " has no setting " + String.join(", ", unknown));
         }
