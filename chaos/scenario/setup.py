@@ -219,11 +219,13 @@ class Setup(Strict):
     @property
     def transactional_ids(self) -> set[str]:
         """The transactional ids of all clients; empty if the library of one of them makes its own ids."""
-        writers = [(p, p.count) for p in self.producers if p.transactions]
-        members = [(p, p.members) for p in self.processors if p.transactions]
-        if any(entry.client.missing("fencing") for entry, _ in (*writers, *members)):
+        producers = [p for p in self.producers if p.transactions]
+        processors = [p for p in self.processors if p.transactions]
+        clients = [*(p.client for p in producers), *(p.client for p in processors)]
+        if any(client.missing("fencing") for client in clients):
             return set()
-        return {f"{entry.name}-{n}" for entry, count in (*writers, *members) for n in range(1, count + 1)}
+        counts = {p.name: p.count for p in producers} | {p.name: p.members for p in processors}
+        return {f"{name}-{n}" for name, count in counts.items() for n in range(1, count + 1)}
 
     def client_of(self, entry: Entry) -> Client:
         """Return the client library of an entry, with the release of `clients` if the entry names none."""
