@@ -113,7 +113,7 @@ def test_each_line_of_a_table_is_understood_and_in_order(file):
     for name, rows in table(file.stem).items():
         assert name and [row.since for row in rows[1:]] == sorted({row.since for row in rows[1:]}, key=_numbers)
         for row in rows:
-            kind, *rest = row.values.removesuffix(" other").split(" ", 1)
+            kind, *_ = row.values.removesuffix(" other").split(" ", 1)
             assert kind.partition("/")[0] in KINDS, (name, row)
             assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)?)?", release) for release in (row.since, row.until)), (name, row)
 
