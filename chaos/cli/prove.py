@@ -46,9 +46,10 @@ def prove(
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Annotated[bool, typer.Option("--json", help="Print proof.json on stdout; progress is on stderr.")] = False,
 ) -> None:
-    """Run an application under the faults that could break its promises, and say which of them hold.
+    """Try the settings of an application with programs of Aftershock, not with the application itself.
 
-    Sets of at most two faults, the most dangerous ones first, on clusters of this machine. Ends with 0 if every tested
+    The programs run under the faults that could break a promise of the settings: sets of at most two, the most
+    dangerous ones first, on clusters of this machine. The answer says which promises hold. Ends with 0 if every tested
     promise held, 1 if one broke, 3 if that is not known, 2 for bad input. proof.json, report.html and card.md are in
     one folder; Ctrl-C (130) keeps the finished runs.
     """
@@ -59,6 +60,8 @@ def prove(
         raise UsageError("--resume continues the proof in its folder; leave --into out")
     request = ProofRequest(app, runs_dir, budget, seed, most, jobs, resume, into, against, bootstrap, topic)
     judge = plan_proof(request)
+    for line in judge.application.assumed:
+        typer.echo(f"assumed: {line}", err=True)
     if plan:
         _print_plan(judge)
         return

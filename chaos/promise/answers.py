@@ -21,6 +21,8 @@ from chaos.promise.table import (
 )
 from chaos.scenario.triggers import Strict
 
+INPUT = "input."
+"""Prefix of the facts of the input topic, if the output topic is another one."""
 _HIDDEN = ("producer.client", "consumer.client")
 _DERIVED = (".losable", ".spare", ".copies.beyond.leader")
 _TEXT = re.compile(r"\{([a-z.]+)(?:\|([a-z]+))?\}")
@@ -102,13 +104,16 @@ def answer_all(facts: Facts, roles: Collection[str]) -> list[Answer]:
     """Return the answers to the questions about these roles: producer, consumer.
 
     What depends on a part that is not given is answered by Kafka's defaults, or is not known; it is never left out.
-    Without a client, the answers are those that a topic and a cluster give for every client.
+    Without a client, the answers are those that a topic and a cluster give for every client. What a consumer may expect
+    depends on its input topic, if that is another one.
     """
+    read = {name.removeprefix(INPUT): found for name, found in facts.items() if name.startswith(INPUT)}
+    known = {"producer": facts, "consumer": {**facts, **read}}
     found = [
-        _answer(aspect, question, facts)
+        _answer(aspect, question, known[question.about])
         for aspect in ASPECTS
         for question in questions(aspect)
-        if (question.about in roles or not roles) and match(question.when, facts).holds is not False
+        if (question.about in roles or not roles) and match(question.when, known[question.about]).holds is not False
     ]
     return found if roles else [answer for answer in found if answer.level != "unknown"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from chaos.errors import UsageError
@@ -59,7 +59,7 @@ class Consumer(Producer):
 
 
 class Topic(Strict):
-    """The topic that the application writes and reads."""
+    """A topic that the application writes or reads."""
 
     name: str = ""
     partitions: int | None = Field(None, ge=1)
@@ -97,13 +97,44 @@ class Traffic(Strict):
 
 
 class App(Strict):
-    """An application. Each part may be left out; what depends on it is then unknown."""
+    """An application. Each part may be left out; what depends on it is then unknown.
+
+    An application that reads a topic and writes another one has `input` and `output`. With `topic`, producer and
+    consumer are two programs on one topic.
+    """
 
     producer: Producer | None = None
     consumer: Consumer | None = None
-    topic: Topic | None = None
+    topic: Topic | None = Field(
+        None, description="the topic of an application that does not read one and write another"
+    )
+    input: Topic | None = Field(None, description="the topic that the consumer reads")
+    output: Topic | None = Field(None, description="the topic that the producer writes")
     cluster: Cluster | None = None
     traffic: Traffic | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.topic and (self.input or self.output):
+            raise ValueError(
+                "topic goes without input and output; give the topic that is read as input, the other as output"
+            )
+        if self.input and self.output and self.input.name and self.input.name == self.output.name:
+            raise ValueError(
+                f"input and output are both {self.input.name}; an application that reads what it writes has topic"
+            )
+        return self
+
+    @property
+    def written(self) -> tuple[str, Topic | None]:
+        """The topic that the producer writes, else the only one, with its key."""
+        key = next((key for key in ("output", "topic", "input") if getattr(self, key)), "topic")
+        return key, getattr(self, key)
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it reads one topic and writes another one."""
+        return self.input is not None and self.output is not None
 
 
 @dataclass(frozen=True)

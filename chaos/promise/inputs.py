@@ -63,6 +63,8 @@ class Parts:
     consumer: ClientPart | None = None
     topic: TopicPart | None = None
     cluster: ClusterPart | None = None
+    input: TopicPart | None = None
+    """The topic that the consumer reads, if the producer writes another one, which is `topic`."""
 
     @property
     def clients(self) -> list[ClientPart]:
@@ -92,7 +94,7 @@ class _Files:
         return any(part in ("producer", "consumer") for part in found)
 
     def of(
-        self, part: Part, own: Path | None, option: str, path: Path | None
+        self, part: Part, own: Path | None, option: str, path: Path | None, key: str = ""
     ) -> list[tuple[SettingsFile, Found | None]]:
         """Return the files that give a part, a later one counts before; with what a file that is not plain has of it.
 
@@ -103,9 +105,10 @@ class _Files:
             chosen = None if self._whole.plain else self._whole.choose(part, self.selection)
             if chosen is not None or part in self._plain:
                 found.append((self._whole, chosen))
-        given = [(f"{part}.properties", self.app.beside(own))] if own else []
+        key = key or part
+        given = [(f"{key}.properties", self.app.beside(own))] if own else []
         for label, file in [*given, *([(option, path)] if path else [])]:
-            entry = getattr(self.app.app, part) if label.startswith(part) else None
+            entry = getattr(self.app.app, key) if label.startswith(key) else None
             selection = Selection((entry.select,)) if entry and entry.select else self.selection
             opened = open_settings(label, file, [part], selection, self.problems)
             chosen = None if opened.plain else opened.choose(part, selection)
@@ -133,6 +136,7 @@ def read_parts(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
         consumer=_client_part("consumer", files, options.consumer_properties, client, problems),
         topic=_topic(files, options, cluster.given, problems),
         cluster=cluster,
+        input=_topic(files, Options(), cluster.given, problems, "input") if files.app.app.transforms else None,
     )
     files.selection.check()
     if options.commit is not None:
@@ -257,13 +261,18 @@ def _from_config(config: Config, file: AppFile, part: str) -> Settings:
     return {name: setting(name, value, file.origin(part, "config", name)) for name, value in config.items()}
 
 
-def _merged(part: Part, files: _Files, option: str, path: Path | None, problems: Problems) -> tuple[Settings, Settings]:
-    """Return the settings of a topic or of brokers, of files and config, and what else a file says of it."""
-    entry = getattr(files.app.app, part)
+def _merged(
+    part: Part, files: _Files, option: str, path: Path | None, problems: Problems, key: str
+) -> tuple[Settings, Settings]:
+    """Return the settings of a topic or of brokers, of files and config, and what else a file says of it.
+
+    key: the name of the part in app.yaml.
+    """
+    entry = getattr(files.app.app, key)
     own = entry.properties if entry else None
     settings, extras = dict[str, Setting](), dict[str, Setting]()
-    config = _from_config(entry.config, files.app, part) if entry else {}
-    given = files.of(part, own, option, path)
+    config = _from_config(entry.config, files.app, key) if entry else {}
+    given = files.of(part, own, option, path, key)
     for number, (file, found) in enumerate(given):
         read = found.settings if found else file.read(True, problems.notes)
         extras |= found.extras if found else {}
@@ -273,9 +282,13 @@ def _merged(part: Part, files: _Files, option: str, path: Path | None, problems:
     return settings if path else settings | config, extras
 
 
-def _topic(files: _Files, options: Options, with_cluster: bool, problems: Problems) -> TopicPart | None:
-    entry = files.app.app.topic
-    settings, extras = _merged("topic", files, "--topic-config", options.topic_config, problems)
+def _topic(
+    files: _Files, options: Options, with_cluster: bool, problems: Problems, key: str | None = None
+) -> TopicPart | None:
+    """Return the topic of a key in app.yaml, by default the one that the producer writes."""
+    key = key or files.app.app.written[0]
+    entry = getattr(files.app.app, key)
+    settings, extras = _merged("topic", files, "--topic-config", options.topic_config, problems, key)
     wanted = (entry, options.topic_config, options.replication_factor)
     if all(part is None for part in wanted) and not (with_cluster or settings or extras):
         return None
@@ -283,7 +296,7 @@ def _topic(files: _Files, options: Options, with_cluster: bool, problems: Proble
     if options.replication_factor is not None:
         replicas = setting("replication factor", options.replication_factor, "--replication-factor")
     elif entry is not None and entry.replication_factor is not None:
-        origin = files.app.origin("topic", "replication_factor")
+        origin = files.app.origin(key, "replication_factor")
         replicas = setting("replication factor", entry.replication_factor, origin)
     check_topic_names(settings, problems)
     replicas = replicas and check_number(replicas, problems)
@@ -292,7 +305,7 @@ def _topic(files: _Files, options: Options, with_cluster: bool, problems: Proble
 
 def _cluster(files: _Files, options: Options, problems: Problems) -> ClusterPart:
     entry = files.app.app.cluster
-    settings, extras = _merged("cluster", files, "--server-properties", options.server_properties, problems)
+    settings, extras = _merged("cluster", files, "--server-properties", options.server_properties, problems, "cluster")
     check_broker_names(settings, problems)
     release = extras.get("kafka")
     kafka = entry.kafka if entry and entry.kafka else release.value if release else None

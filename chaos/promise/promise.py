@@ -6,7 +6,7 @@ import re
 
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
-from chaos.promise.answers import Promises, ReadSetting, answer_all, find_contradictions, reliable
+from chaos.promise.answers import INPUT, Promises, ReadSetting, answer_all, find_contradictions, reliable
 from chaos.promise.app import AppFile
 from chaos.promise.client_settings import READ, ClientPart
 from chaos.promise.cluster_facts import ClusterPart, cluster_facts
@@ -54,7 +54,7 @@ def answers(parts: Parts, facts: Facts, problems: Problems) -> Promises:
 
 def _ask_cluster(options: Options, file: AppFile, parts: Parts, problems: Problems) -> None:
     """Add the settings of a cluster, if one is given."""
-    cluster, topic = file.app.cluster, file.app.topic
+    cluster, (_, topic) = file.app.cluster, file.app.written
     bootstrap = options.bootstrap or (cluster.bootstrap if cluster else None)
     if bootstrap is None:
         if options.topic:
@@ -63,9 +63,13 @@ def _ask_cluster(options: Options, file: AppFile, parts: Parts, problems: Proble
     from chaos.promise.from_cluster import add_cluster  # on use: the connections to brokers are heavy to import
 
     parts.cluster = parts.cluster or ClusterPart()
+    if options.topic and file.app.transforms:
+        raise UsageError("--topic names one topic, and app.yaml has two, input and output; give their names there")
     name = options.topic or (topic.name if topic else "")
     security = cluster.security if cluster else Security()
     parts.topic = add_cluster(bootstrap, security, name, parts.topic, parts.cluster, problems)
+    if parts.input is not None and file.app.input is not None:
+        parts.input = add_cluster(bootstrap, security, file.app.input.name, parts.input, parts.cluster, problems)
 
 
 def facts_of(parts: Parts, problems: Problems) -> Facts:
@@ -82,6 +86,9 @@ def facts_of(parts: Parts, problems: Problems) -> Facts:
         )
     if parts.cluster:
         facts |= cluster_facts(parts.topic, parts.cluster, problems)
+    if parts.cluster and parts.input:
+        own = cluster_facts(parts.input, parts.cluster, problems)
+        facts |= {f"{INPUT}{name}": found for name, found in own.items() if name.startswith("topic.")}
     return facts
 
 
@@ -103,10 +110,12 @@ def _read(parts: Parts) -> list[ReadSetting]:
                 found.append((client.role, own, given))
         if client.commit is not None:
             found.append((client.role, client.commit.name, client.commit))
-    topic, cluster = parts.topic, parts.cluster
-    if topic is not None:
-        found += [("topic", name, s) for name, s in topic.settings.items() if _is_plain(name, s)]
-        found += [("topic", s.name, s) for s in (topic.partitions, topic.replicas) if s is not None]
+    cluster = parts.cluster
+    topics = {"output": parts.topic, "input": parts.input} if parts.input else {"topic": parts.topic}
+    for part, one in topics.items():
+        if one is not None:
+            found += [(part, name, s) for name, s in one.settings.items() if _is_plain(name, s)]
+            found += [(part, s.name, s) for s in (one.partitions, one.replicas) if s is not None]
     if cluster is not None and not cluster.asked:
         found += [("cluster", name, s) for name, s in cluster.settings.items() if _is_plain(name, s)]
         found += [("cluster", "brokers", cluster.brokers)] if cluster.brokers else []

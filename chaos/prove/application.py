@@ -99,7 +99,8 @@ def read(options: Options, lifts: Mapping[str, Scalar] | None = None) -> Applica
 def _files(options: Options, file: AppFile) -> list[Path]:
     """Return the file of an application and the properties files that it names."""
     app = file.app
-    named = [part.properties for part in (app.producer, app.consumer, app.topic, app.cluster) if part is not None]
+    parts = (app.producer, app.consumer, app.topic, app.input, app.output, app.cluster)
+    named = [part.properties for part in parts if part is not None]
     return [*filter(None, [options.app]), *(file.beside(path) for path in named if path is not None)]
 
 
@@ -111,9 +112,11 @@ def _assume(parts: Parts, file: AppFile, notes: Notes) -> None:
         parts.cluster.brokers = setting("brokers", max(BROKERS, wanted), "assumed", given=False)
         notes.assumed.append(f"{parts.cluster.brokers.value} brokers")
     brokers = int(parts.cluster.brokers.value)
-    if parts.topic.replicas is None:
-        parts.topic.replicas = setting("replication factor", min(REPLICAS, brokers), "assumed", given=False)
-        notes.assumed.append(f"replication factor {parts.topic.replicas.value}")
+    topics = {" of the input": parts.input, " of the output": parts.topic} if parts.input else {"": parts.topic}
+    for which, topic in topics.items():
+        if topic is not None and topic.replicas is None:
+            topic.replicas = setting("replication factor", min(REPLICAS, brokers), "assumed", given=False)
+            notes.assumed.append(f"replication factor {topic.replicas.value}{which}")
     for name, value in settings.internal_replicas(brokers).items():
         parts.cluster.settings.setdefault(name, setting(name, value, "assumed", given=False))
     if not parts.cluster.given:
@@ -136,13 +139,9 @@ def _describe(traffic: Traffic) -> str:
 def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[Raw, dict[str, str]]:
     """Return the scenario of an application without faults, and the names of what faults target."""
     assert parts.topic is not None and parts.cluster is not None
-    traffic, given = file.app.traffic or Traffic(), file.app.topic or Topic()
-    topic: Raw = {
-        "name": given.name or TOPIC,
-        "partitions": given.partitions or PARTITIONS,
-        "replication_factor": int(parts.topic.replicas.value) if parts.topic.replicas else REPLICAS,
-        "config": settings.topic_config(parts.topic.settings, notes),
-    }
+    traffic, app = file.app.traffic or Traffic(), file.app
+    transforms = app.transforms or clients.is_transactional_processor(facts)
+    topic = _topic(app.written[1], parts.topic, f"{TOPIC}-out" if app.transforms else TOPIC, notes)
     raw: Raw = {
         "title": f"{file.path.stem if file.path else 'application'} in a proof",
         "cluster": settings.cluster(parts.cluster, notes),
@@ -152,22 +151,42 @@ def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[
     raw["limits"] = _limits(raw["cluster"]["config"])
     group = clients.group_of(parts.consumer)
     names = {"partition": f"{topic['name']}/0", "group": group, "writer": "producer", "reader": "consumer"}
-    if clients.is_processor(facts):
-        assert parts.producer is not None and parts.consumer is not None
+    if transforms:
+        if parts.producer is None or parts.consumer is None:
+            raise UsageError("an application with input and output reads and writes; give both producer and consumer")
         names |= {"writer": "processor", "reader": "processor"}
-        raw |= clients.processing(parts.producer, parts.consumer, topic, group, traffic, notes)
+        read = _topic(app.input, parts.input, TOPIC, notes) if parts.input else topic
+        written = topic if parts.input else {**topic, "name": f"{topic['name']}-out"}
+        how = clients.processing_of(parts.consumer, facts, traffic, notes)
+        raw |= clients.processing(parts.producer, parts.consumer, (read, written), group, how, traffic, notes)
         parts.producer.settings.pop("transactional.id", None)
     else:
+        if parts.producer is not None and parts.consumer is not None:
+            notes.assumed.append(
+                f"producer and consumer are two programs on the topic {topic['name']}; one program that reads a topic "
+                "and writes another one has input and output in app.yaml"
+            )
         if parts.producer is not None:
             raw["producers"] = [clients.producer(parts.producer, facts, topic["name"], traffic, notes)]
         if parts.consumer is not None:
             raw["consumers"] = [clients.consumer(parts.consumer, facts, topic["name"], group, traffic, notes)]
     if not raw["producers"]:
         notes.assumed.append("a producer of the lab writes to the topic, with acks=all and idempotence")
-        raw["producers"] = [clients.feeder(FEEDER, topic["name"], parts.consumer, traffic)]
+        raw["producers"] = [clients.feeder(FEEDER, raw["topics"][0]["name"], parts.consumer, traffic)]
     if clients.uses_kip_848(parts.consumer):
         settings.shorten_kip_848(raw["cluster"]["config"], notes)
     return raw, names
+
+
+def _topic(given: Topic | None, part: TopicPart, name: str, notes: Notes) -> Raw:
+    """Return a topic of the scenario. name: the one that is assumed."""
+    given = given or Topic()
+    return {
+        "name": given.name or name,
+        "partitions": given.partitions or (int(part.partitions.value) if part.partitions else PARTITIONS),
+        "replication_factor": int(part.replicas.value) if part.replicas else REPLICAS,
+        "config": settings.topic_config(part.settings, notes),
+    }
 
 
 def _limits(brokers: Config) -> Raw:
@@ -187,7 +206,8 @@ def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts
         "writes": writes,
         "groups": groups,
         "processes": processes,
-        "transactional": processes or (writes and first.transactions is not None),
+        "transactional": any(p.transactions for p in scenario.processors)
+        or (writes and not processes and first.transactions is not None),
         "commits": commit is None or commit.value != "never",
         "producers": first.count,
         "unreported": writes and not processes and _can_ignore_reports(parts.producer),

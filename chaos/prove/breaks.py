@@ -13,8 +13,11 @@ STATES: dict[str, bool | None] = {"forbidden": True, "allowed": False, "not deci
 
 
 def breaks(follow_up: FollowUp, runs: list[ProofRun]) -> tuple[list[Break], list[Break]]:
-    """Return the broken promises, and what was seen though it is not promised: one of each for each anomaly."""
-    own = [run for run in runs if run.purpose != "mended"]
+    """Return the broken promises, and what was seen though it is not promised: one of each for each anomaly.
+
+    A run that proves nothing shows neither: its sentence names its anomalies, and why they do not count.
+    """
+    own = [run for run in runs if run.purpose != "mended" and run.state != "unknown"]
     kinds: dict[tuple[str, bool], list[tuple[ProofRun, FoundAnomaly]]] = {}
     for run in own:
         for anomaly in run.anomalies:

@@ -24,6 +24,13 @@ STORED: dict[str, Raw] = {
     "never": {"when": "never"},
 }
 """When a consumer commits, as `promise` and as a scenario say it."""
+PLAIN = {
+    "after_processing": "after_output",
+    AUTO_POLLED: "after_output",
+    "before_processing": "before_output",
+    AUTO_STORED: "before_output",
+}
+"""When a processor without transactions commits, by the commit of its consumer."""
 _STORING = ("confluent", "sarama", "franz-go")
 """Client libraries that commit by themselves what the application has stored or marked."""
 
@@ -51,7 +58,7 @@ def _is(part: ClientPart, name: str, value: str) -> bool:
     return name in part.settings and part.settings[name].value.lower() == value
 
 
-def is_processor(facts: Facts) -> bool:
+def is_transactional_processor(facts: Facts) -> bool:
     """Return whether the application reads, processes and writes in transactions."""
     commit, transactional = facts.get("consumer.commit"), facts.get("producer.transactional")
     return (
@@ -124,14 +131,49 @@ def _member_config(part: ClientPart, notes: Notes) -> Config:
     return shorten(config, SHORT_MS, notes) if part.client.runtime in ("java", "confluent") else config
 
 
-def processing(writer: ClientPart, reader: ClientPart, topic: Raw, group: str, traffic: Traffic, notes: Notes) -> Raw:
-    """Return topics, processor and a reader of its outputs, for read-process-write in transactions."""
+def processing_of(reader: ClientPart, facts: Facts, traffic: Traffic, notes: Notes) -> Raw:
+    """Return how a processor writes and commits: in transactions or not. Raises `UsageError` if it never commits."""
+    if is_transactional_processor(facts):
+        if reason := reader.client.missing("transactions of a size"):
+            raise UsageError(f"prove cannot run a processor of {LABELS[reader.client.runtime]}: {reason}")
+        return {"transactions": {"records": traffic.transaction}}
+    commit = facts["consumer.commit"].value if "consumer.commit" in facts else "after_processing"
+    if commit not in PLAIN:
+        raise UsageError(
+            f"consumer.commit is {commit}, and prove knows an application that reads one topic and writes another only "
+            f"with {', '.join(PLAIN)}, or in_transaction with a producer that has a transactional.id"
+        )
+    when = PLAIN[commit]
+    order = "after its outputs are acknowledged" if when == "after_output" else "before it writes its outputs"
+    if commit not in STORED or STORED[commit].get("kind") == "auto":
+        notes.assumed.append(f"the automatic commit of a batch comes {order} (consumer.commit)")
+    if reason := reader.client.missing("plain processing"):
+        raise UsageError(
+            f"prove cannot run a processor of {LABELS[reader.client.runtime]} without transactions: {reason}"
+        )
+    size = {} if reader.client.missing("batches of a size") else {"records": traffic.transaction}
+    return {"plain": {"commit": when, **size}}
+
+
+def processing(
+    writer: ClientPart,
+    reader: ClientPart,
+    topics: tuple[Raw, Raw],
+    group: str,
+    how: Raw,
+    traffic: Traffic,
+    notes: Notes,
+) -> Raw:
+    """Return topics, processor and a reader of its outputs, for read-process-write.
+
+    topics: input and output. how: what `processing_of` returns.
+    """
+    topic, out = topics
     if writer.client != reader.client:
         raise UsageError(
             f"producer.client is {writer.client.describe()} and consumer.client is {reader.client.describe()}; one "
-            "client library reads, processes and writes in a transaction: give both the same"
+            "client library reads, processes and writes: give both the same"
         )
-    out = {**topic, "name": f"{topic['name']}-out"}
     processor = {
         "name": "processor",
         "client": _client(writer),
@@ -139,20 +181,19 @@ def processing(writer: ClientPart, reader: ClientPart, topic: Raw, group: str, t
         "topics": [topic["name"]],
         "to": out["name"],
         "members": traffic.members,
-        "transactions": {"records": traffic.transaction},
+        **how,
         "config": client_config(writer, notes),
         "consumer_config": _member_config(reader, notes),
     }
-    if reason := writer.client.missing("transactions of a size"):
-        raise UsageError(f"prove cannot run a processor of {LABELS[writer.client.runtime]}: {reason}")
+    isolation = "read_committed" if "transactions" in how else "read_uncommitted"
     outputs = {
         "mode": "subscribe",
         "name": "outputs",
         "group": "outputs",
         "topics": [out["name"]],
-        "config": {"auto.offset.reset": "earliest", "isolation.level": "read_committed"},
+        "config": {"auto.offset.reset": "earliest", "isolation.level": isolation},
     }
-    notes.assumed.append("a reader of the outputs with isolation.level=read_committed")
+    notes.assumed.append(f"a reader of the outputs with isolation.level={isolation}")
     return {"topics": [topic, out], "processors": [processor], "consumers": [outputs]}
 
 

@@ -82,7 +82,7 @@ class FollowUp:
         """Yield the first set that shows an anomaly, with the setting that mends it; again if that has no verdict."""
         tried: set[str] = set()
         for run in runs:
-            for anomaly in run.anomalies if run.purpose == "first" else ():
+            for anomaly in run.anomalies if run.purpose == "first" and run.state != "unknown" else ():
                 if anomaly.name in tried or (lifts := self.lifts_for(run, anomaly)) is None:
                     continue
                 tried.add(anomaly.name)

@@ -76,7 +76,9 @@ def _state(result: Result, anomalies: list[FoundAnomaly], scenario: Scenario) ->
         return "broken", result.sentence
     missing = [e for e in result.expectations if e.verdict != "pass" and e.check not in ANOMALIES]
     if missing:
-        return "unknown", "; ".join(e.why or f"{e.name}: expected {e.expected}, seen {e.seen}" for e in missing)
+        why = "; ".join(e.why or f"{e.name}: expected {e.expected}, seen {e.seen}" for e in missing)
+        shown = "; ".join(anomaly.text for anomaly in anomalies)
+        return "unknown", f"{shown}, which does not count as an effect of the fault: {why}" if shown else why
     if result.counts.acked == 0:
         return "unknown", NOTHING_WRITTEN
     if scenario.groups and not any(reader.delivered for reader in result.counts.readers):

@@ -399,7 +399,7 @@ def test_files_that_are_no_properties(option: str, text: bytes, said: str, tmp_p
         (b"", "is empty"),
         (b"{}", "is empty"),
         (b"\xff\xfe\x00", "is not text"),
-        (b"- a\n", "it must be a mapping with producer, consumer, topic, cluster"),
+        (b"- a\n", "it must be a mapping with producer, consumer, topic, input, output, cluster"),
         (b"producer: {acks: 1}\n", "line 1: producer.acks: unknown key"),
         (b"producer:\n  confg: {acks: 1}\n", "line 2: producer.confg: unknown key (did you mean config?)"),
         (b"producer: {client: jav}\n", "there is no runtime 'jav' (did you mean java?)"),

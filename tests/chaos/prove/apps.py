@@ -29,11 +29,18 @@ EXACTLY_ONCE: dict[str, Any] = {
     },
     "topic": TOPIC,
 }
+TRANSFORMING: dict[str, Any] = {
+    "producer": {"client": "java", "config": {"acks": "all"}},
+    "consumer": {"client": "java", **CAREFUL},
+    "input": {"name": "orders", "partitions": 2, "replication_factor": 1, "config": {"retention.ms": 3_600_000}},
+    "output": {"name": "bills", **TOPIC},
+}
 APPS: dict[str, dict[str, Any]] = {
     "reliable": {"producer": STRONG, "consumer": CAREFUL, "topic": TOPIC},
     "acks-1": {"producer": {"config": {"acks": 1}}, "topic": TOPIC},
     "automatic": {"producer": {"client": "java"}, "consumer": {"config": {"group.id": "g"}}, "topic": TOPIC},
     "exactly-once": EXACTLY_ONCE,
+    "transforming": TRANSFORMING,
     "one-replica": {"producer": STRONG, "consumer": CAREFUL, "topic": {"replication_factor": 1}},
     "reader": {"consumer": {"client": "java", **CAREFUL}, "topic": TOPIC},
     "controllers": {"producer": STRONG, "consumer": CAREFUL, "topic": TOPIC, "cluster": {"controllers": 3}},

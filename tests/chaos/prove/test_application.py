@@ -12,7 +12,7 @@ from chaos.promise.inputs import Options
 from chaos.prove import application
 from chaos.prove.scenarios import scenario_of
 from chaos.prove.settings import dump
-from tests.chaos.prove.apps import APPS, CAREFUL, EXACTLY_ONCE, STRONG, TOPIC, planned, read, write
+from tests.chaos.prove.apps import APPS, CAREFUL, EXACTLY_ONCE, STRONG, TOPIC, TRANSFORMING, planned, read, sets, write
 
 SECRET = "hunter2-never-shown"
 
@@ -178,3 +178,63 @@ def test_a_longer_session_of_the_brokers_leaves_more_time_for_the_proof_of_a_fau
     assert limits()["proof"] == "20s"
     longer = limits(**{"broker.session.timeout.ms": 40_000})
     assert (longer["proof"], longer["drive"], longer["drain"]) == ("50s", "120s", limits()["drain"])
+
+
+def test_an_application_with_input_and_output_is_one_program(tmp_path: Path) -> None:
+    app = read(tmp_path, TRANSFORMING)
+    (processor,) = app.raw["processors"]
+    assert (processor["topics"], processor["to"]) == (["orders"], "bills")
+    assert processor["plain"] == {"commit": "after_output", "records": 50} and "transactions" not in processor
+    assert {t["name"]: (t["partitions"], t["replication_factor"]) for t in app.raw["topics"]} == {
+        "orders": (2, 1),
+        "bills": (3, 3),
+    }
+    assert [producer["topic"] for producer in app.raw["producers"]] == ["orders"]
+    assert [consumer["topics"] for consumer in app.raw["consumers"]] == [["bills"]]
+    assert app.names["partition"] == "bills/0"
+    assert not any("two programs" in line for line in app.assumed)
+    assert {"processor-crash", "processor-lost-commit-answer"} <= sets(app).keys()
+
+
+@pytest.mark.parametrize(
+    ("commit", "expected"), [("before_processing", "before_output"), ("after_processing", "after_output")]
+)
+def test_the_order_of_output_and_commit_is_that_of_the_application(tmp_path: Path, commit: str, expected: str) -> None:
+    consumer = {**TRANSFORMING["consumer"], "commit": commit}
+    (processor,) = read(tmp_path, {**TRANSFORMING, "consumer": consumer}).raw["processors"]
+    assert processor["plain"]["commit"] == expected
+
+
+def test_transactions_go_from_the_input_to_the_output(tmp_path: Path) -> None:
+    topics = {key: TRANSFORMING[key] for key in ("input", "output")}
+    app = {key: part for key, part in EXACTLY_ONCE.items() if key != "topic"}
+    (processor,) = read(tmp_path, {**app, **topics}).raw["processors"]
+    assert processor["transactions"] == {"records": 50} and processor["to"] == "bills"
+
+
+def test_what_a_consumer_may_expect_depends_on_the_input(tmp_path: Path) -> None:
+    answers = {f"{a.aspect}/{a.id}": a for a in read(tmp_path, TRANSFORMING).promises.answers}
+    assert answers["availability/reads"].row == "no-replica"
+    assert "1 h" in answers["delivery/lag"].promise
+    assert answers["durability/brokers-fail"].level != "none", "the output has three replicas"
+
+
+def test_two_programs_on_one_topic_are_named_as_an_assumption(tmp_path: Path) -> None:
+    assumed = read(tmp_path, APPS["reliable"]).assumed
+    assert any("two programs on the topic orders" in line and "input and output" in line for line in assumed)
+    assert not any("two programs" in line for line in read(tmp_path, APPS["acks-1"]).assumed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"topic": TOPIC}, "topic goes without input and output"),
+        ({"output": {"name": "orders"}}, "input and output are both orders"),
+        ({"consumer": {**TRANSFORMING["consumer"], "commit": "never"}}, "consumer.commit is never"),
+        ({"producer": {"client": "confluent"}}, "one client library reads, processes and writes"),
+        ({"producer": None}, "give both producer and consumer"),
+    ],
+)
+def test_what_does_not_fit_input_and_output_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    found = error_of(tmp_path, {key: part for key, part in {**TRANSFORMING, **change}.items() if part is not None})
+    assert message in " ".join(found.split())

@@ -112,6 +112,17 @@ def test_a_single_fault_without_a_verdict_leaves_the_proof_inconclusive(tmp_path
     assert judge.result([*runs, again], 60).verdict == "pass"
 
 
+def test_a_run_that_proves_nothing_is_no_evidence_for_what_it_shows(tmp_path: Path) -> None:
+    """One fault has one judgement: records that were lost while its proof is missing are no effect of it."""
+    judge = judge_of(tmp_path, "acks-1")
+    shown = anomaly(state="allowed")
+    found = judge.result([*all_held(judge)[:1], run("leader-crash", "unknown", shown)], 10)
+    assert (found.seen, [tried.set for tried in found.unknown]) == ([], ["leader-crash"])
+    counted = judge.result([*all_held(judge)[:1], run("leader-crash", "held", shown)], 10)
+    assert [b.set for b in counted.seen] == ["leader-crash"] and counted.unknown == []
+    assert following(judge, run("leader-crash", "unknown", shown)) == {("leader-crash", "again", 2)}
+
+
 def test_a_pair_without_a_verdict_does_not(tmp_path: Path) -> None:
     judge = judge_of(tmp_path, most=2)
     runs = [run(s.id, "unknown" if len(s.faults) == 2 else "held") for s in judge.plan.sets]

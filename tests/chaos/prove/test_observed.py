@@ -56,6 +56,9 @@ def test_a_run_that_proves_nothing_says_why(tmp_path: Path) -> None:
     app = read(tmp_path, APPS["reliable"])
     scenario = task(app, sets(app)["leader-crash"], 1).subject.scenario
     assert _state(result("inconclusive", expectations=[UNPROVEN]), [], scenario)[1] == "no proof"
+    lost = anomaly(state="allowed")
+    found = _state(result("inconclusive", expectations=[UNPROVEN]), [lost], scenario)
+    assert found == ("unknown", f"{lost.text}, which does not count as an effect of the fault: no proof")
     assert _state(result(counts={**READ, "acked": 0}), [], scenario)[1] == NOTHING_WRITTEN
     assert _state(result(counts={"acked": 900}), [], scenario)[1] == NOTHING_READ
 

@@ -422,9 +422,9 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "consumers[0].config: the runtime java:3.6.2 has no KIP-848: kafka-clients has it from 3.7.0 on",
         ),
         (
-            SHOP + "processors: [{name: b, group: b, topics: [orders], to: o, client: java, "
-            "plain: {commit: after_output}}]\n",
-            "processors[0].plain: the runtime java:4.3.1 has no plain processing: its processor writes in transactions",
+            SHOP + "processors: [{name: b, group: b, topics: [orders], to: o, client: streams, "
+            "plain: {commit: before_output}}]\n",
+            "processors[0].plain: the runtime streams:4.3.1 has no commits before outputs",
         ),
         (
             group(commit={"kind": "auto", "when": "before_processing"}),

@@ -144,7 +144,13 @@ final class Committer {
         unconfirmed.keySet().removeAll(partitions);
     }
 
-    private void request(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends, String how) {
+    /** Commits offsets and waits for the answer. Returns whether all of them were committed. */
+    boolean atOnce(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends) {
+        return request(consumer, ends, "sync").equals(Outcomes.OK);
+    }
+
+    /** Commits offsets. Returns the outcome, unknown while an asynchronous commit has no answer. */
+    private String request(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends, String how) {
         Request request = new Request(ends);
         if (how.equals("async")) {
             pending.add(request);
@@ -154,7 +160,7 @@ final class Committer {
                     write("async", request, Outcomes.ofCommit(error, one), error);
                 }
             });
-            return;
+            return Outcomes.UNKNOWN;
         }
         KafkaException error = null;
         try {
@@ -163,7 +169,9 @@ final class Committer {
             error = e;
             Log.line("commit: " + Outcomes.describe(e));
         }
-        write("sync", request, Outcomes.ofCommit(error, request.isFirstAttempt()), error);
+        String outcome = Outcomes.ofCommit(error, request.isFirstAttempt());
+        write("sync", request, outcome, error);
+        return outcome;
     }
 
     /** Records offsets that the library committed by itself. */

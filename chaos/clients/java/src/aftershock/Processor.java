@@ -23,6 +23,9 @@ import org.apache.kafka.common.header.internals.RecordHeader;
  *
  * <p>A transaction ends when it has its number of records, when nothing arrives for a while, and before partitions are
  * given up. After an abort it seeks to the committed offsets of the group.
+ *
+ * <p>With `plain` instead of transactions, it commits the offsets of each batch after its outputs are acknowledged, or
+ * before it writes them, as applications without transactions do (at least once, at most once).
  */
 final class Processor extends Sender {
     private static final double IDLE_S = 0.1;
@@ -30,6 +33,7 @@ final class Processor extends Sender {
     private static final String INPUT_HEADER = "aftershock-input";
 
     private final Source source;
+    private final Spec plain;
     private final Map<TopicPartition, Long> readEnds = new HashMap<>();
     private long records;
     private double lastRead;
@@ -37,6 +41,7 @@ final class Processor extends Sender {
 
     Processor(Spec spec, Channel channel, Lifecycle lifecycle) throws IOException {
         super(spec, channel, lifecycle);
+        plain = spec.part("plain");
         source = new Source();
     }
 
@@ -86,10 +91,11 @@ final class Processor extends Sender {
         if (!polled.isEmpty()) {
             List<ConsumerRecord<byte[], byte[]>> batch = new ArrayList<>();
             polled.forEach(batch::add);
-            int size = (int) transactions.number("records");
+            int size = (int) (plain == null ? transactions : plain).number("records");
             for (int from = 0; from < batch.size() && !fatal; ) {
                 int to = (int) Math.min(batch.size(), from + size - records);
-                if (!transform(batch.subList(from, to), polledUs)) {
+                List<ConsumerRecord<byte[], byte[]>> part = batch.subList(from, to);
+                if (!(plain == null ? transform(part, polledUs) : transformPlainly(part, polledUs))) {
                     return; // aborted: the rest of the batch is read again
                 }
                 from = to;
@@ -108,16 +114,53 @@ final class Processor extends Sender {
         }
         lastRead = Clock.monotonic();
         readEnds.putAll(source.deliveries.write(batch, polledUs));
+        write(batch);
+        records += batch.size();
+        boolean full = records >= transactions.number("records");
+        return !(full || mustAbort()) || end(true).equals("committed");
+    }
+
+    /** Writes one record for each record that was read, until the transaction must be aborted. */
+    private void write(List<ConsumerRecord<byte[], byte[]>> batch) {
         for (ConsumerRecord<byte[], byte[]> input : batch) {
             String origin = input.topic() + "/" + input.partition() + "/" + input.offset();
             send(null, null, List.of(new RecordHeader(INPUT_HEADER, origin.getBytes(StandardCharsets.UTF_8))));
             if (mustAbort()) {
-                break;
+                return;
             }
         }
-        records += batch.size();
-        boolean full = records >= transactions.number("records");
-        return !(full || mustAbort()) || end(true).equals("committed");
+    }
+
+    /** Writes some records and commits their offsets without a transaction. Returns whether the next ones can follow. */
+    private boolean transformPlainly(List<ConsumerRecord<byte[], byte[]>> batch, long polledUs) {
+        Map<TopicPartition, Long> ends = source.deliveries.write(batch, polledUs);
+        boolean outputFirst = plain.text("commit").equals("after_output");
+        boolean done = outputFirst ? writeAll(batch) : source.committer.atOnce(source.consumer, ends);
+        if (done) {
+            double until = Clock.monotonic() + plain.seconds("hold_s");
+            while (Clock.monotonic() < until && !channel.stopping && !fatal) {
+                serve(TICK_S);
+            }
+            if (outputFirst) {
+                done = source.committer.atOnce(source.consumer, ends);
+            } else {
+                writeAll(batch); // outputs that fail then are not written again
+            }
+        }
+        if (done) {
+            source.assignments.processed(ends);
+        } else {
+            rewindUntilDone();
+        }
+        return done;
+    }
+
+    private boolean writeAll(List<ConsumerRecord<byte[], byte[]>> batch) {
+        long before = log.failed() + log.unknown();
+        write(batch);
+        waitForAnswers();
+        log.write(true);
+        return !fatal && inFlight() == 0 && log.failed() + log.unknown() == before;
     }
 
     /** Ends the open transaction with its offsets; after an abort, rewinds the partitions that stay assigned. */
@@ -136,11 +179,15 @@ final class Processor extends Sender {
         readEnds.clear();
         records = 0;
         if (ended.equals("aborted") && keepsPartitions) {
-            while (!rewind() && !givingUp()) {
-                serve(0.1);
-            }
+            rewindUntilDone();
         }
         return ended;
+    }
+
+    private void rewindUntilDone() {
+        while (!rewind() && !givingUp()) {
+            serve(0.1);
+        }
     }
 
     private boolean addOffsets() {
