@@ -199,7 +199,7 @@ def jobs_of(scenario: Scenario, group: str | None) -> int:
 
 
 def _offsets_retention(scenario: Scenario) -> Facts:
-    if scenario.attached:
+    if scenario.unasked:
         return {}
     found = settings_in(scenario.cluster.config, "cluster.config").get("offsets.retention.minutes")
     minutes = found or setting("offsets.retention.minutes", 10_080, "Kafka's default", False)

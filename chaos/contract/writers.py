@@ -135,7 +135,7 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
     replicas = faults.replicas_after(scenario, topic.name, topic.replication_factor)
     part = TopicPart(settings, setting("replication factor", replicas, f"topic {topic.name}"))
     facts = {**cluster_facts(part, _cluster(scenario), Problems())}
-    if scenario.attached:  # what the brokers have by default there is not known
+    if scenario.unasked:  # what the brokers have by default there is not known
         given = {f"topic.{name}" for name in settings}
         facts = {n: f for n, f in facts.items() if n.removeprefix("topic.") not in _OF_BROKERS or n in given}
     flushes = facts.get("topic.flush.messages")
@@ -143,7 +143,7 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
     run_ms = run_time_ms(scenario)
     facts |= faults.fact("ages", _aging(scenario, facts, run_ms))
     evicts = topic.name in scenario.retained(run_ms)
-    if not (scenario.attached and evicts):
+    if not (scenario.unasked and evicts):
         facts["topic.evicts"] = Setting("retention", "true" if evicts else "false", f"topic {topic.name}")
     held_ms = delete_retention_ms(scenario, scenario.faults, topic.name)
     return facts | {
@@ -180,8 +180,12 @@ def _in_transactions(scenario: Scenario, topic: str) -> bool:
 def _cluster(scenario: Scenario) -> ClusterPart:
     """Return the settings of the brokers, with those that Aftershock gives to a new cluster."""
     cluster = scenario.cluster
-    if scenario.attached:
+    if scenario.unasked:
         return ClusterPart()
+    if cluster.asked:
+        answered = settings_in(cluster.config, "the cluster")
+        internal = {name: found for name, found in answered.items() if name == "offsets.min.insync.replicas"}
+        return ClusterPart(answered, given=True, internal=internal)
     replicas = min(DEFAULT_REPLICAS, cluster.brokers)
     own: Config = {
         "offsets.topic.replication.factor": replicas,

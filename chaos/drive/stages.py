@@ -26,16 +26,22 @@ from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive import rights
 from chaos.drive.drive import Drive
 from chaos.drive.racks import placement_problems
-from chaos.errors import ClusterError, UsageError
+from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.install.java import find_java
 from chaos.kafka import admin
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
+from chaos.kafka.connection import BrokerConnection
+from chaos.kafka.described_settings import topic_settings
+from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import ClusterSecurity
+from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import as_text
 from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
+from chaos.promise.cluster_facts import BROKER_NAMES, ClusterPart
+from chaos.promise.from_cluster import DIFFER, add_cluster
+from chaos.promise.problems import Problems
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
@@ -48,6 +54,7 @@ from chaos.scenario.shipped import SHIPPED
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0
+ANSWER_S = 10.0
 AUDIT_MARGIN_S = 1800.0
 """Time for start, audit and report, which is added to the limits of the scenario for the deadline of a run."""
 
@@ -122,6 +129,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 able(cluster, Migrate).prepare_migration(release, events.note)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+            if scenario.attached:
+                scenario = _ask_settings(run, resolved, cluster, events)
             rights.grant(cluster, scenario)
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
@@ -140,6 +149,43 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 end_all(run.path)
             raise
     return run
+
+
+def _ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventLog) -> Scenario:
+    """Record what decides about the contract: release and settings of the brokers of an existing cluster, and topics.
+
+    Settings that the cluster does not answer, or in which its brokers differ, stay unknown, with a note. Then what
+    depends on them is not decided. Returns the scenario with the settings.
+    """
+    given, access, scenario = cluster.state.platform_security or Security(), cluster.state.access(), resolved.scenario
+    part, problems = ClusterPart(), Problems()
+    kafka = Kafka(cluster.bootstrap, ANSWER_S, access)
+    try:
+        add_cluster(cluster.bootstrap, given, "", None, part, problems)
+        if differing := [note for note in problems.notes if note.startswith(DIFFER)]:
+            raise ClusterError(differing[0])
+        topics = [t if t.later else _with_answers(kafka, t) for t in scenario.topics]
+    except AftershockError as e:
+        events.note(f"the settings of the brokers are not known, and what depends on them is not decided: {e}")
+        return scenario
+    finally:
+        kafka.close()
+    config = {name: found.value for name, found in {**part.settings, **part.internal}.items()}
+    found = scenario.cluster.model_copy(update={"config": config, "asked": True})
+    scenario = scenario.model_copy(update={"cluster": found, "topics": topics})
+    brokers = [support(BrokerConnection(*cluster.address(b), access)) for b in cluster.broker_ids]
+    lines = sorted({line for b in brokers if b and (line := line_of(b))}) or [
+        config.get("inter.broker.protocol.version", "unknown")
+    ]
+    versions = {**resolved.versions, "kafka": f"{', '.join(lines)} (as its brokers answer)"}
+    save(run, resolved.model_copy(update={"scenario": scenario, "versions": versions}))
+    return scenario
+
+
+def _with_answers(kafka: Kafka, topic: Topic) -> Topic:
+    """Return a topic of the run with the settings that it has in the cluster, which a policy there may decide."""
+    found = topic_settings(kafka, topic.name, [*BROKER_NAMES, "delete.retention.ms"])
+    return topic.model_copy(update={"config": {**topic.config, **{name: f.value for name, f in found.items()}}})
 
 
 def _check_placement(kafka: Kafka, scenario: Scenario) -> None:

@@ -131,6 +131,8 @@ def raw_of(scenario: Scenario) -> Raw:
     cluster = scenario.cluster
     if cluster.metadata == choose_metadata(cluster.kafka, None, cluster.driver):  # so that it fits another release, too
         raw.get("cluster", {}).pop("metadata", None)
+    if cluster.asked:  # the next run asks again
+        raw["cluster"] = {key: value for key, value in raw["cluster"].items() if key not in ("config", "asked")}
     for fault, full in zip(raw.get("faults", []), scenario.faults, strict=True):
         fault["kind"] = full.kind
     return raw

@@ -77,6 +77,22 @@ def release_levels(supports: Collection[Support]) -> dict[str, int]:
     return {n: level for n, level in levels.items() if _DEFAULT_SINCE.get(n, 0) <= levels.get(METADATA_VERSION, 0)}
 
 
+_LINES = (
+    *((30, "4.3"), (28, "4.2"), (26, "4.1"), (22, "4.0"), (21, "3.9"), (20, "3.8"), (15, "3.7"), (12, "3.6")),
+    *((9, "3.5"), (8, "3.4"), (4, "3.3")),
+)
+"""The first metadata.version of each line of Kafka in KRaft mode, from `MetadataVersion.java` in Apache Kafka."""
+
+
+def line_of(support: Support) -> str | None:
+    """Return the line of releases, such as 3.9, by the highest metadata.version that a broker supports.
+
+    None for a broker in ZooKeeper mode, which has no such feature. A line later than all known ones is the last one.
+    """
+    _, highest = support.levels.get(METADATA_VERSION, (0, 0))
+    return next((line for first, line in _LINES if highest >= first), None)
+
+
 def update(kafka: Brokers, levels: Mapping[str, int], current: Mapping[str, int]) -> None:
     """Finalize these levels, in one request. A level below the current one is a downgrade that loses nothing.
 

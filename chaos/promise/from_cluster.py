@@ -24,12 +24,19 @@ from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
 from chaos.scenario.addresses import Bootstrap
 
-_BROKER_SETTINGS = sorted(BROKER_SETTINGS)
+_AUDITED = (
+    *("log.cleaner.delete.retention.ms", "inter.broker.protocol.version"),
+    *("group.share.record.lock.duration.ms", "group.share.delivery.count.limit"),
+)
+"""Settings of brokers that the audit of a run reads, and no rule."""
+_BROKER_SETTINGS = sorted({*BROKER_SETTINGS, *_AUDITED})
 _INTERNAL = {
     "__consumer_offsets": ("offsets.topic.replication.factor", "offsets.min.insync.replicas"),
     "__transaction_state": ("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
 }
 """Internal topics, with the facts that their replicas and their min.insync.replicas are."""
+DIFFER = "brokers differ in"
+"""The beginning of a note about a setting in which brokers differ."""
 _SHOWN = 3
 """Number of partitions that a note names."""
 
@@ -75,7 +82,7 @@ def _add_brokers(kafka: Kafka, metadata: Metadata, cluster: ClusterPart, problem
         values = {broker: found[name].value for broker, found in of_brokers.items() if name in found}
         if len(set(values.values())) > 1:
             listed = ", ".join(f"{value} on broker {broker}" for broker, value in values.items())
-            problems.notes.append(f"brokers differ in {name}: {listed}; the answers use that of broker {first}")
+            problems.notes.append(f"{DIFFER} {name}: {listed}; the answers use that of broker {first}")
     theirs = {name: _setting(name, found, f"broker {first}") for name, found in of_brokers[first].items()}
     cluster.settings = _overridden(theirs, cluster.settings, problems)
     cluster.given = True

@@ -29,9 +29,9 @@ def compacted_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str
 def delete_retention_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> int:
     """Return the shortest delete.retention.ms that a topic has in the run, by default a day.
 
-    The default of a cluster that exists already is not known, so there it is 0: a tombstone may expire at once.
+    The default of a cluster that was not asked for it is not known, so there it is 0: a tombstone may expire at once.
     """
-    default = 0 if setup.attached else setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
+    default = 0 if setup.unasked else setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
     states = states_of(setup.topic(topic), faults)
     return min(int(config.get("delete.retention.ms", default)) for config, _ in states)
 

@@ -23,12 +23,12 @@ _SLACK_MS = 60_000
 def retained_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> frozenset[str]:
     """Return the topics from which retention may delete records in a run of that many ms.
 
-    On an attached cluster these are all topics: what else may delete there is not known.
+    On a cluster that was not asked for its settings these are all topics: what else may delete there is not known.
     """
     found = set()
     for topic in setup.topics:
         states = states_of(topic, faults)
-        if setup.attached or any(_deletes(setup.cluster.config, config, run_ms) for config, _ in states):
+        if setup.unasked or any(_deletes(setup.cluster.config, config, run_ms) for config, _ in states):
             found.add(topic.name)
     return frozenset(found)
 

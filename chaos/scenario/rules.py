@@ -58,7 +58,7 @@ _NEW_CLUSTER_KEYS = {
     "features": "they belong to the cluster",
     "config": "the brokers keep their own settings; set those of topics instead",
 }
-_ATTACHED_KEYS = ("bootstrap", "allow_faults", "verbs")
+_ATTACHED_KEYS = ("bootstrap", "allow_faults", "verbs", "asked")
 _CONTAINER_KEYS = ("cpus", "memory", "disk")
 
 
@@ -96,7 +96,7 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
         yield "cluster.bootstrap: the attached driver needs the cluster's address, such as kafka-1:9092,kafka-2:9092"
     values, defaults = dict(cluster), dict(type(cluster)())
     for key in _NEW_CLUSTER_KEYS if setup.attached else _ATTACHED_KEYS:
-        if values[key] != defaults[key]:
+        if values[key] != defaults[key] and not (key == "config" and cluster.asked):
             why = _NEW_CLUSTER_KEYS.get(key, "it applies to existing clusters (driver: attached)")
             yield f"cluster.{key}: does not fit the {cluster.driver} driver: {why}"
     if len(cluster.racks) > cluster.brokers and not setup.attached:

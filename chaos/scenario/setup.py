@@ -131,6 +131,9 @@ class Cluster(Strict):
         False, description="attached: allow faults of brokers; the run also needs --i-own-this-cluster"
     )
     verbs: Verbs = Field(Verbs(), description="attached: the commands that stop and start brokers")
+    asked: bool = Field(
+        False, description="attached: `config` is what the brokers answered when the run began; not to be given"
+    )
 
     @field_validator("metadata")
     @classmethod
@@ -178,6 +181,11 @@ class Setup(Strict):
     def attached(self) -> bool:
         """Whether the scenario runs on an existing cluster."""
         return self.cluster.driver == "attached"
+
+    @property
+    def unasked(self) -> bool:
+        """Whether the settings of the brokers are not known: on a cluster that exists, before it was asked for them."""
+        return self.attached and not self.cluster.asked
 
     @property
     def readers(self) -> list[Consumer]:

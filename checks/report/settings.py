@@ -63,7 +63,8 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     config = scenario.cluster.config
     yield "cluster", _layout(scenario), {"(controllers)": "every broker", "(racks)": "none"}
     # settings of topics are listed with each topic, and with the brokers only if the brokers set them
-    yield "brokers", config, {k: v for k, v in _BROKER.items() if k not in _TOPIC or k in config}
+    answered = config if scenario.cluster.asked else {}  # a value without a known default is no difference
+    yield "brokers", config, {**answered, **{k: v for k, v in _BROKER.items() if k not in _TOPIC or k in config}}
     inherited = {k: v for k, v in config.items() if k in _TOPIC}  # they are the defaults of a topic
     for topic in scenario.topics:
         yield f"topic {topic.name}", {**inherited, **topic.config}, _TOPIC

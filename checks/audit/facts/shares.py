@@ -136,7 +136,7 @@ def share_groups(scenario: Scenario) -> list[ShareGroup]:
 def _number(scenario: Scenario, entry: Share, name: str) -> int | None:
     """Return a setting of the group, or else of its brokers, or else Kafka's default."""
     of_brokers = {f"group.{name}": scenario.cluster.config[f"group.{name}"]} if _of_brokers(scenario, name) else {}
-    if name not in entry.settings and not of_brokers and scenario.attached:
+    if name not in entry.settings and not of_brokers and scenario.unasked:
         return None
     return int(as_text(entry.settings.get(name, of_brokers.get(f"group.{name}", DEFAULTS[name]))))
 

@@ -93,9 +93,9 @@ def _is_seen_again(run: RunData, move: Move) -> bool:
 
 
 def _retention_minutes(run: RunData) -> int | None:
-    """Return offsets.retention.minutes, None if it is not known, as for a cluster that exists already."""
+    """Return offsets.retention.minutes, None if it is not known, as for a cluster that was not asked for it."""
     cluster = run.scenario.cluster
-    default = None if cluster.driver == "attached" else RETENTION_MINUTES
+    default = None if run.scenario.unasked else RETENTION_MINUTES
     value = cluster.config.get("offsets.retention.minutes", default)
     try:
         return None if value is None else int(str(value))

@@ -13,6 +13,7 @@ from chaos.contract import contract, differences
 from chaos.contract.faults import classes
 from chaos.contract.table import FAMILIES, rules
 from chaos.errors import ScenarioError
+from chaos.incident.subject import raw_of
 from chaos.scenario.faults import SPECS
 from chaos.scenario.load import load, parse
 from chaos.scenario.model import Scenario
@@ -197,6 +198,34 @@ def test_an_unknown_default_of_an_existing_cluster_is_not_decided_by_name() -> N
     line = contract(scenario(member("consumer.crash"), **parts)).line("evicted_delivery")
     assert line.state == "not decided"
     assert "on an existing cluster, which is not known" in line.reason
+
+
+def test_a_cluster_that_answered_decides_as_a_new_one_with_these_settings() -> None:
+    answered = {
+        "offsets.retention.minutes": 10_080,
+        "log.retention.hours": 168,
+        "log.cleanup.policy": "delete",
+        "min.insync.replicas": 1,
+        "unclean.leader.election.enable": False,
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.replication.factor": 3,
+        "transaction.state.log.min.isr": 2,
+    }
+    where = {"driver": "attached", "bootstrap": "a:9092", "allow_faults": True, "verbs": {"kill": "k", "start": "s"}}
+    asked = scenario(member("consumer.crash"), cluster={**where, "config": answered, "asked": True})
+    new = contract(scenario(member("consumer.crash"), cluster={"config": answered}))
+    lines = contract(asked).lines
+    assert [(x.name, x.state) for x in lines] == [(x.name, x.state) for x in new.lines]
+    assert contract(asked).line("evicted_delivery").state == "forbidden"
+    short = scenario(
+        member("consumer.crash"), cluster={**where, "config": {**answered, "log.retention.ms": 5}, "asked": True}
+    )
+    assert contract(short).line("evicted_delivery").state != "forbidden"
+    assert "config" not in raw_of(asked)["cluster"] and "asked" not in raw_of(asked)["cluster"]
+    with pytest.raises(ScenarioError, match=r"cluster\.config: does not fit the attached driver"):
+        scenario(cluster={**where, "config": answered})
+    with pytest.raises(ScenarioError, match=r"cluster\.asked: does not fit the process driver"):
+        scenario(cluster={"asked": True})
 
 
 def test_settings_that_a_client_refuses_are_named() -> None:

@@ -62,4 +62,7 @@ def test_a_fault_may_set_the_retention_of_brokers_which_topics_without_their_own
 
 
 def test_anyone_may_delete_from_a_cluster_that_exists_already() -> None:
-    assert retained(HOUR_MS, cluster="driver: attached, bootstrap: 'localhost:9092'")
+    attached = "driver: attached, bootstrap: 'localhost:9092'"
+    assert retained(HOUR_MS, cluster=attached)
+    assert not retained(HOUR_MS, cluster=f"{attached}, asked: true, config: {{log.retention.hours: 168}}")
+    assert retained(HOUR_MS, cluster=f"{attached}, asked: true, config: {{log.retention.minutes: 60}}")
