@@ -179,7 +179,7 @@ class Target(OneOf):
     controllers: Literal["majority", "all"] | None = Field(
         None, description="the active controller with others, chosen by the seed, up to a majority; or all of them"
     )
-    broker: int | None = Field(None, ge=1, description="this broker")
+    broker: int | None = Field(None, ge=0, description="this broker")
     rack: RackName | None = Field(None, description="all brokers in this rack")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")

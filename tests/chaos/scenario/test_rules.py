@@ -328,3 +328,14 @@ def test_a_pause_that_ends_before_the_session_is_refused():
     with pytest.raises(ScenarioError, match=r"heal: gone ends after 5 s, before the session time-out of 6 s"):
         parse(text, "mine.yaml")
     parse(text.replace("after: 5s", "after: 15s"), "mine.yaml")
+
+
+def test_broker_0_of_a_cluster_that_exists_is_a_target() -> None:
+    text = """
+title: t
+cluster: {driver: attached, allow_faults: true, bootstrap: "127.0.0.1:9092", verbs: {kill: "kill {broker}", start: "start {broker}"}}
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+faults: [{name: kill, kind: broker.kill, target: {broker: 0}, when: {acked: 10}, heal: {after: 1s}}]
+"""
+    assert parse(text, "t.yaml").faults[0].target.selector == ("broker", 0)

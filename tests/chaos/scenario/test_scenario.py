@@ -76,6 +76,7 @@ def test_a_bound_describes_its_range(bound, text, inside, outside):
         ("faults.kill.target={leader_of: oders/0}", "there is no topic 'oders'"),
         ("faults.kill.target={member: billing/1}", "target member does not fit this fault"),
         ("faults.kill.target={broker: 4}", "brokers are numbered 1 to 3, not 4"),
+        ("faults.kill.target={broker: 0}", "brokers are numbered 1 to 3, not 0"),
         ("faults.kill.when={acked: 101}", "101 is never reached, the producers send 100 records in all"),
         ("faults.kill.when={acked: {producer: shop, records: 101}}", "shop sends 100 records in all"),
         ("faults.kill.when={acked: {producer: shap, records: 1}}", "'shap' is not one of the producers (shop)"),
