@@ -333,7 +333,8 @@ def test_a_pause_that_ends_before_the_session_is_refused():
 def test_broker_0_of_a_cluster_that_exists_is_a_target() -> None:
     text = """
 title: t
-cluster: {driver: attached, allow_faults: true, bootstrap: "127.0.0.1:9092", verbs: {kill: "kill {broker}", start: "start {broker}"}}
+cluster:
+  {driver: attached, allow_faults: true, bootstrap: "h:9092", verbs: {kill: "kill {broker}", start: "start {broker}"}}
 topics: [{name: orders}]
 producers: [{name: shop, topic: orders}]
 faults: [{name: kill, kind: broker.kill, target: {broker: 0}, when: {acked: 10}, heal: {after: 1s}}]
