@@ -21,7 +21,9 @@ CLOCK_RATE = 500e-6
 def _quantity(text: str, units: dict[str, Any], example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if not match or match[2] not in units:
-        raise ValueError(f"{text!r} is not understood; write a number and one of {', '.join(units)}, such as {example}")
+        raise ValueError(
+            f"{text!r} is not understood; write a number and one of {', '.join(filter(None, units))}, such as {example}"
+        )
     return float(match[1]) * float(units[match[2]])
 
 

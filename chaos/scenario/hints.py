@@ -15,6 +15,13 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {match[0]}?)" if match else ""
 
 
-def listed(names: Collection[str], command: str) -> str:
-    """Return names for the end of a line; if they are many, how many there are and the command that lists them."""
-    return ", ".join(names) if len(names) <= _MOST else f"{len(names)} of them; `{command}` lists them"
+def listed(names: Collection[str], what: str, command: str) -> str:
+    """Return the valid names as the end of a line; if they are many, their number and the command that lists them."""
+    many = f"there are {len(names)} {what}, which `{command}` lists"
+    return f"the {what} are {', '.join(names)}" if len(names) <= _MOST else many
+
+
+def either(choices: Collection[str]) -> str:
+    """Return alternatives as text: `a, b or c`."""
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last

@@ -14,7 +14,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from chaos.scenario.hints import listed, nearest
+from chaos.kafka.settings import as_text
+from chaos.scenario.hints import either, listed, nearest
+from chaos.scenario.triggers import Acked, Delivered, Heal, Trigger
 from chaos.units import format_size
 
 Path = tuple[str | int, ...]
@@ -46,6 +48,8 @@ _WANTED = {
     "model": "a mapping of keys to values",
 }
 """What a value has to be, by the beginning of the type of an error."""
+_PARTS: dict[str, type[BaseModel]] = {"Trigger": Trigger, "Heal": Heal, "Delivered": Delivered, "Acked": Acked}
+_FEW = 6
 _LENGTHS = {"too_short": "min_length", "too_long": "max_length"}
 _UNNAMED_MEMBERS = ("function-", "literal[", "constrained-", "lax-or-strict", "json-or-python", "nullable")
 _PLAIN_MEMBERS = frozenset({"str", "int", "bool", "float", "[key]"})
@@ -145,7 +149,7 @@ def _wanted(error: ErrorDetails) -> str:
 
 def _explained(errors: Sequence[tuple[ErrorDetails, str, list[str]]], lists: str) -> Iterator[str]:
     """Yield the messages for the errors at one place; alternatives of one value are one message."""
-    wanted = list(dict.fromkeys(w for details, _, _ in errors if (w := _wanted(details))))
+    wanted = list(dict.fromkeys(_with_keys(w, details) for details, _, _ in errors if (w := _wanted(details))))
     choices = [w for details, _, _ in errors if details["type"] == "literal_error" for w in _literals(details)]
     details, where, _ = errors[0]
     if wanted or choices:
@@ -153,10 +157,20 @@ def _explained(errors: Sequence[tuple[ErrorDetails, str, list[str]]], lists: str
         if choices:
             found = nearest(str(details["input"]), choices) if isinstance(details["input"], str) else ""
             wanted.append(f"one of {', '.join(choices)}{found}" if len(choices) > 1 else choices[0])
-        yield f"{where or 'the file'}: {value} is not {' or '.join(wanted)}"
+        if {"text", "a number"} <= set(wanted):
+            wanted = ["text", "a number", "true", "false"]
+        yield f"{where or 'the file'}: {value} is not {either(wanted)}"
     for details, where, keys in errors:
         if not _wanted(details) and details["type"] != "literal_error":
             yield from _explain(details, where, keys, lists)
+
+
+def _with_keys(wanted: str, error: ErrorDetails) -> str:
+    """Return what is wanted, for a part with few keys with them."""
+    model = _PARTS.get(error.get("ctx", {}).get("class_name", ""))
+    if model is None or len(model.model_fields) > _FEW:
+        return wanted
+    return f"a mapping with {either(list(model.model_fields))}"
 
 
 def _literals(error: ErrorDetails) -> list[str]:
@@ -170,7 +184,9 @@ def _shown(value: Any, where: str) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    return "the value" if _SECRET.search(where) else f"{str(value)[:60]!r}"
+    if _SECRET.search(where):
+        return "the value"
+    return f"{value[:60]!r}" if isinstance(value, str) else as_text(value)[:60]
 
 
 def _explain(error: ErrorDetails, where: str, keys: Collection[str], lists: str) -> Iterator[str]:
@@ -180,7 +196,7 @@ def _explain(error: ErrorDetails, where: str, keys: Collection[str], lists: str)
         yield from context[PROBLEMS]
     elif kind == "extra_forbidden":
         hint = nearest(str(error["loc"][-1]), keys)
-        yield f"{where}: unknown key{hint}" + (f"; the keys here are {listed(keys, lists)}" if keys else "")
+        yield f"{where}: unknown key{hint}" + (f"; {listed(keys, 'keys here', _page(where, lists))}" if keys else "")
     elif kind == "missing":
         yield f"{where}: is required"
     elif kind == "union_tag_not_found":
@@ -188,7 +204,7 @@ def _explain(error: ErrorDetails, where: str, keys: Collection[str], lists: str)
     elif kind == "union_tag_invalid":
         key, tag = context["discriminator"].strip("'"), context["tag"]
         valid = re.findall(r"'([^']+)'", context["expected_tags"])
-        yield f"{where}: {key} {tag!r} is unknown{nearest(tag, valid)} (valid: {listed(valid, lists)})"
+        yield f"{where}: {key} {tag!r} is unknown{nearest(tag, valid)}; {listed(valid, f'{key}s', f'{lists} faults')}"
     elif kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         bound = context[name]
@@ -198,6 +214,11 @@ def _explain(error: ErrorDetails, where: str, keys: Collection[str], lists: str)
     else:
         message = error["msg"].removeprefix("Value error, ")
         yield f"{where}: {message}" if where else message
+
+
+def _page(where: str, lists: str) -> str:
+    """Return the command that lists the keys at a place."""
+    return f"{lists} {'checks' if where.startswith('expect') else 'fields'}"
 
 
 def _length(error: ErrorDetails, kind: str) -> str:

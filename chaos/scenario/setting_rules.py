@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from chaos.cluster.settings import ClusterSpec
-from chaos.kafka.settings import Config
-from chaos.scenario.clients import Entry, Processor, Producer
+from chaos.kafka.settings import Config, as_text
+from chaos.scenario.clients import Entry, Processor, Producer, uses_kip_848
 from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.traits import Role
+from chaos.scenario.runtimes.traits import Role, number
 from chaos.scenario.setup import Setup
 from chaos.settings import Source, setting_problem
 
@@ -26,6 +26,7 @@ BROKER = (
     *(Source(prefix=prefix) for prefix in ("kafka.metrics.", "kafka.csv.metrics.", "rsm.config.", "rlmm.config.")),
 )
 TOPIC = (Source("topic"),)
+_IN_FLIGHT = "max.in.flight.requests.per.connection"
 _PLUGIN = re.compile(r"(class|class\.name|classes|reporters|providers)$")
 """The end of the names of settings that name classes of an application, which see all settings."""
 
@@ -100,6 +101,7 @@ def _client_problems(where: str, client: Client, role: Role, config: Config) -> 
             yield f"{where}: {name} {problem}"
         if name not in (common := traits.common({name: config[name]})) and not config.keys().isdisjoint(common):
             yield f"{where}: {name} is also given as {', '.join(common)}; give it once"
+    yield from _contradictions(where, client, role, config)
 
 
 def _release(client: Client) -> str | None:
@@ -110,3 +112,64 @@ def _release(client: Client) -> str | None:
         return version(client.traits.library)
     except PackageNotFoundError:
         return None
+
+
+_OTHER_NAMES = {
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "max.in.flight": _IN_FLIGHT,
+    "Net.MaxOpenRequests": _IN_FLIGHT,
+    "message.timeout.ms": "delivery.timeout.ms",
+    "queue.buffering.max.ms": "linger.ms",
+}
+"""Names of settings that `Traits.common` leaves as they are, with the common ones."""
+
+
+def _contradictions(where: str, client: Client, role: Role, config: Config) -> Iterator[str]:
+    """Yield settings with which the library does not start, though it takes each of them alone."""
+    given = {_OTHER_NAMES.get(name, name): value for name, value in client.traits.common(config).items()}
+    software = f"{client.traits.library} {_release(client) or ''}".strip()
+    of = _idempotence if role == "producer" else _memberships
+    yield from (f"{where}: {problem}, so {software} does not start" for problem in of(client, given))
+
+
+def _idempotence(client: Client, given: Config) -> Iterator[str]:
+    runtime, on = client.runtime, as_text(given.get("enable.idempotence", False)).lower() in ("true", "t", "1")
+    if on and as_text(given.get("acks", "all")).lower() not in ("all", "-1"):
+        yield f"acks={given['acks']} contradicts enable.idempotence, which needs acks=all"
+    if on and _number(given, "retries", 1) == 0 and runtime in ("java", "confluent", "sarama", "kafka-python"):
+        yield "retries=0 contradicts enable.idempotence, which needs retries"
+    most = 1 if runtime == "sarama" else 5
+    counted = runtime in ("java", "confluent", "sarama", "kafka-python")
+    if on and counted and (found := _number(given, _IN_FLIGHT, most)) > most:
+        yield f"{found:g} requests in flight contradict enable.idempotence, which allows {most}"
+    timeout = _number(given, "delivery.timeout.ms", 0)
+    if runtime == "java" and "delivery.timeout.ms" in given:
+        later = number(client.release or "") >= (4, 0, 0)
+        linger, request = _number(given, "linger.ms", 5 if later else 0), _number(given, "request.timeout.ms", 30_000)
+        if timeout < linger + request:
+            yield (f"delivery.timeout.ms={timeout:g} is below linger.ms={linger:g} plus request.timeout.ms={request:g}")
+    if runtime == "confluent" and timeout and timeout <= (linger := _number(given, "linger.ms", 5)):
+        yield f"message.timeout.ms={timeout:g} is not above linger.ms={linger:g}"
+
+
+def _memberships(client: Client, given: Config) -> Iterator[str]:
+    if uses_kip_848(given):
+        return
+    runtime, heartbeat = client.runtime, _number(given, "heartbeat.interval.ms", 3000)
+    session = _number(given, "session.timeout.ms", 0)
+    if runtime == "confluent" and "max.poll.interval.ms" in given:
+        old = number(_release(client) or "99") < (1, 7, 0)
+        session, poll = session or (10_000 if old else 45_000), _number(given, "max.poll.interval.ms", 0)
+        if poll < session:
+            yield f"max.poll.interval.ms={poll:g} is below session.timeout.ms={session:g}"
+    elif runtime in ("java", "kafka-python") and session and heartbeat >= session:
+        yield f"heartbeat.interval.ms={heartbeat:g} is not below session.timeout.ms={session:g}"
+
+
+def _number(given: Config, name: str, default: float) -> float:
+    """Return a number of a setting; the default if it is left out, or no number, which has its own message."""
+    try:
+        return float(given.get(name, default))
+    except ValueError:
+        return default

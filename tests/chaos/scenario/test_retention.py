@@ -58,7 +58,7 @@ def test_a_fault_may_set_the_retention_of_brokers_which_topics_without_their_own
     fault = "{name: f, kind: broker.config, target: {broker: 1}, when: {acked: 9}, settings: {log.retention.ms: 1000}}"
     assert retained(HOUR_MS, faults=fault)
     assert not retained(HOUR_MS, topic="retention.ms: 86400000", faults=fault)
-    assert not retained(HOUR_MS, faults=fault.replace("log.retention.ms", "log.segment.bytes"))
+    assert not retained(HOUR_MS, faults=fault.replace("log.retention.ms: 1000", "log.segment.bytes: 1048576"))
 
 
 def test_anyone_may_delete_from_a_cluster_that_exists_already() -> None:

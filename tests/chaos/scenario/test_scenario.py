@@ -491,8 +491,11 @@ def test_a_mistake_in_an_option_or_a_variant_names_it():
         ("title: a\ntitle: b\n", "mine.yaml:2:1 is not valid YAML: key 'title' is given twice"),
         (SMALL.replace("partitions: 2", "partitions: two"), "topics[0].partitions: 'two' is not a whole number"),
         (SMALL.replace("[orders]", "orders"), "consumers[0].topics: 'orders' is not a list"),
-        (SMALL.replace("{acked: 50}", "50"), "faults[0].when: '50' is not a mapping of keys to values"),
-        (SMALL.replace("broker.kill", "broker.explode"), "; `python -m chaos reference` lists them"),
+        (SMALL.replace("{acked: 50}", "50"), "faults[0].when: 50 is not a mapping with at, acked, delivered or after"),
+        (
+            SMALL.replace("broker.kill", "broker.explode"),
+            "; there are 71 kinds, which `python -m chaos reference faults` lists",
+        ),
         (SMALL.replace("mode: subscribe, ", ""), "consumers[0]: mode is required"),
     ],
 )

@@ -5,8 +5,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from chaos.errors import ScenarioError
+from chaos.scenario.load import parse
 from chaos.scenario.runtimes import RUNTIMES
 from chaos.settings import Source, setting_problem, table, value_problem
 
@@ -162,3 +165,62 @@ def test_the_programs_for_franz_go_make_the_options_of_the_table():
     source = (TABLES.parents[1] / "clients" / "franz_go" / "src" / "settings.go").read_text(encoding="utf-8")
     makers = source[source.index("var makers") : source.index("var acks")]
     assert set(re.findall(r'^\t"(\w+)":', makers, re.MULTILINE)) == {n for n in table("franz-go") if n[0].isupper()}
+
+
+@pytest.mark.parametrize(
+    ("role", "config", "fits"),
+    [
+        ("producer", {"acks": 1, "enable.idempotence": True}, False),
+        ("producer", {"acks": 1}, True),
+        ("producer", {"enable.idempotence": True, "retries": 0}, False),
+        ("producer", {"enable.idempotence": True, "max.in.flight": 6}, False),
+        ("producer", {"enable.idempotence": True, "max.in.flight": 5}, True),
+        ("producer", {"message.timeout.ms": 5, "linger.ms": 5}, False),
+        ("producer", {"message.timeout.ms": 6, "linger.ms": 5}, True),
+        ("producer", {"message.timeout.ms": 0, "linger.ms": 5}, True),
+        ("consumer", {"max.poll.interval.ms": 6000}, False),
+        ("consumer", {"max.poll.interval.ms": 6000, "session.timeout.ms": 6000}, True),
+        ("consumer", {"max.poll.interval.ms": 6000, "group.protocol": "consumer"}, True),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_as_librdkafka_does(role, config, fits):
+    base = {"log_level": 0} | ({"group.id": "x"} if role == "consumer" else {})
+    raised = False
+    try:
+        (Producer if role == "producer" else Consumer)(base | config)
+    except KafkaException:
+        raised = True
+    entry = {"name": "c", "config": config}
+    text = {"title": "t", "topics": [{"name": "o"}], "producers": [{"name": "p", "topic": "o"}]}
+    if role == "producer":
+        text["producers"] = [{**entry, "topic": "o"}]
+    else:
+        text["consumers"] = [{**entry, "mode": "subscribe", "group": "g", "topics": ["o"]}]
+    said = _refusal(text)
+    assert raised is not fits
+    assert ("does not start" in said) is not fits, said
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"delivery.timeout.ms": 20_000},
+            "delivery.timeout.ms=20000 is below linger.ms=5 plus request",
+        ),
+        ({"delivery.timeout.ms": 20_000, "request.timeout.ms": 5000}, ""),
+        ({"acks": 0, "enable.idempotence": "true"}, "acks=0 contradicts enable.idempotence"),
+    ],
+)
+def test_settings_of_a_java_producer_that_contradict_each_other_are_refused(config, said):
+    producer = {"name": "p", "topic": "o", "client": "java", "config": config}
+    found = _refusal({"title": "t", "topics": [{"name": "o"}], "producers": [producer]})
+    assert said in found and bool(said) is bool(found)
+
+
+def _refusal(scenario):
+    try:
+        parse(yaml.safe_dump(scenario), "mine.yaml")
+    except ScenarioError as e:
+        return str(e)
+    return ""
