@@ -115,7 +115,7 @@ def main() -> None:
         advice = "everything of the run was ended, make room or choose another --runs-dir and run again"
         _end(f"{e.strerror}{where}; {advice}", INCONCLUSIVE)
     except KeyboardInterrupt:
-        _end("interrupted; everything of the run was ended", INTERRUPTED)
+        _end("interrupted; everything of the run was ended, and nothing is left running", INTERRUPTED)
 
 
 def _end(message: str, exit_code: int) -> NoReturn:
@@ -123,6 +123,8 @@ def _end(message: str, exit_code: int) -> NoReturn:
     from rich.console import Console
     from rich.markup import escape
 
+    if sys.argv[0].rpartition("/")[2] == "aftershock":  # the command that was typed
+        message = message.replace("python -m chaos", "aftershock")
     label = "" if exit_code == INTERRUPTED else "[bold red]error:[/] "
     Console(stderr=True, soft_wrap=True, highlight=False).print(label + escape(message))
     sys.exit(exit_code)
