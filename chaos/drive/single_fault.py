@@ -37,7 +37,16 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.state import ClusterState
 from chaos.cluster.verbs import Verbs
-from chaos.errors import INCONCLUSIVE, INTERRUPTED, PASS, USAGE, AftershockError, ClusterError, UsageError
+from chaos.errors import (
+    INCONCLUSIVE,
+    INTERRUPTED,
+    PASS,
+    USAGE,
+    AftershockError,
+    ClusterError,
+    FaultError,
+    UsageError,
+)
 from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
@@ -180,7 +189,10 @@ def carry_out(run: Run, order: Order, events: EventLog, is_over: Callable[[], bo
         no_observer = cast(Observer, None)  # the target is resolved without it
         world = World(scenario, cluster, cast(Fleet, None), no_observer, kafka, random.Random(), cluster.state.access())
         fault = FAULTS[spec.kind](spec)
-        fault.aim(world)
+        try:
+            fault.aim(world)
+        except FaultError as e:
+            raise UsageError(f"nothing was changed: {e}") from None
         watched = _watched(fault, spec, metadata)
         names = sorted({p.topic for p in watched})
         scenario = scenario.model_copy(update={"topics": [t for t in scenario.topics if t.name in names]})
