@@ -21,7 +21,7 @@ SETTLED_S = 0.3
 """A group has settled after this time in state Stable with the same members and partitions: about one sample."""
 SETTLED_IN_STEPS_S = 2.0
 """The same for rebalances in two steps (cooperative-sticky, KIP-848), where the group is Stable in between."""
-SESSION_MS = 45_000.0
+SESSION_MS = 45_000
 """Session time-out in ms where neither a scenario nor an old release has another (KIP-735, KIP-848, KIP-932)."""
 NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 """What a member reports that the coordinator refuses, as it has no assignor in common with all members."""

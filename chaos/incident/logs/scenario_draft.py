@@ -22,7 +22,10 @@ from chaos.incident.logs.planned_faults import NO_GROUP, PlannedFault
 from chaos.incident.logs.yaml_text import clock, render, utc
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
+from chaos.scenario.members import SESSION_MS
+from chaos.scenario.setting_rules import BROKER, TOPIC
 from chaos.scenario.setup import DEFAULT_KAFKA
+from chaos.settings import setting_problem
 
 MAX_BROKERS, MAX_TOPICS, MAX_GROUPS = 9, 5, 5
 BROKERS = 3
@@ -150,7 +153,10 @@ class _Draft:
         return [f"{number} is {broker}" for broker, number in pairs if any(n != b for b, n in pairs)]
 
     def changed_settings(self) -> dict[str, Any]:
-        return {key: scalar(text) for key, text in self.state.changed_settings().items()}
+        """Return the broker settings without defaults that the release of the draft takes."""
+        release = self.release["version"]
+        found = {key: scalar(text) for key, text in self.state.changed_settings().items()}
+        return {k: v for k, v in found.items() if not setting_problem(BROKER, release, f"Kafka {release}", k, v)}
 
     def title(self) -> str:
         faults = self.plan.faults
@@ -175,10 +181,13 @@ class _Draft:
 
     def _topic(self, topic: Topic, name: str) -> dict[str, Any]:
         config = {k: scalar(v) for k, v in topic.properties.items() if re.fullmatch(r"[a-z][a-z.]*", k)}
+        release = self.release["version"]
+        wrong = {k: p for k, v in config.items() if (p := setting_problem(TOPIC, release, f"Kafka {release}", k, v))}
+        config = {k: v for k, v in config.items() if k not in wrong}
         min_isr = str(config.get("min.insync.replicas", self.state.settings.get("min.insync.replicas", "1")))
         needed = int(min_isr) if min_isr.isdigit() else 1
         brokers = self.broker_count
-        todos = []
+        todos = [f"left out: {name} {problem}" for name, problem in wrong.items()]
         if topic.replicas < needed:
             todos.append(f"how many replicas? The logs name {topic.replicas}, and min.insync.replicas is {needed}")
         if brokers < needed:
@@ -220,6 +229,11 @@ class _Draft:
             config["group.protocol"] = "consumer"
             for key in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
                 config.pop(key, None)
+        poll_ms = config.get("max.poll.interval.ms")
+        if isinstance(poll_ms, int) and "group.protocol" not in config:  # librdkafka takes no longer session
+            session_ms = config.get("session.timeout.ms", SESSION_MS)
+            if isinstance(session_ms, int) and session_ms > poll_ms:
+                config["session.timeout.ms"] = poll_ms
         members = [(f.kind, int(f.target["member"][1])) for f in self.plan.faults if _is_member_of(group, f)]
         is_guess = "consumer.slow" in dict(members) and "max.poll.interval.ms" not in self.settings.consumer
         if is_guess:
