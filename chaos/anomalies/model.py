@@ -15,7 +15,8 @@ class Phrases:
 
     rule: stem of the name of its Great Expectations class. absent: name of the expectation that forbids it. present:
     name of the expectation that allows or demands it. examined: noun phrase of the rows examined. found: sentence in
-    the past tense with {n} for the number; {records}, {commits}, {times} and {were} follow the number.
+    the past tense with {n} for the number; {records}, {commits}, {times} and {were} follow the number, and {origin} is
+    where the reader began.
     """
 
     rule: str
@@ -24,7 +25,7 @@ class Phrases:
     examined: str
     found: str
 
-    def describe(self, count: int) -> str:
+    def describe(self, count: int, origin: str = "where its reader began") -> str:
         """Return a sentence such as `37 acknowledged records were lost` or `No acknowledged record was lost`."""
         text = self.found.format(
             n=f"{count:,}" if count else "no",
@@ -32,6 +33,7 @@ class Phrases:
             commits="commit" if count < 2 else "commits",
             times="time" if count == 1 else "times",
             were="was" if count < 2 else "were",
+            origin=origin,
         )
         return text[0].upper() + text[1:]
 

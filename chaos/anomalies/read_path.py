@@ -38,15 +38,16 @@ READ_PATH: dict[str, Anomaly] = {
     ),
     "duplicate_delivery": Anomaly(
         "read",
-        "delivered again: `legal` from the committed offset after a new assignment, `illegal` otherwise",
+        "delivered again: `legal` from the committed offset or the checkpoint where a new assignment began, `illegal` "
+        "otherwise",
         "commit more often, commit on revocation, idempotent processing",
         {
             "legal": Phrases(
                 "LegalRedeliveries",
-                "No record is delivered again from a committed offset",
-                "Records are delivered again from a committed offset",
+                "No record is delivered again from a committed offset or a checkpoint",
+                "Records are delivered again from a committed offset or a checkpoint",
                 "deliveries",
-                "{n} {records} {were} delivered again, from the committed offset",
+                "{n} {records} {were} delivered again, from {origin}",
             ),
             "illegal": Phrases(
                 "IllegalRedeliveries",

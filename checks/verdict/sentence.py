@@ -14,10 +14,12 @@ from checks.evidence import is_late
 
 MOST = 3
 REASONS = {
-    ("duplicate_delivery", "legal"): "a group resumes at its committed offset, so later records are delivered "
-    "again (at least once)",
+    ("duplicate_delivery", "legal"): "a group resumes at its committed offset, a job at its checkpoint, so later "
+    "records are delivered again (at least once)",
 }
 """Findings that the guarantees of Kafka allow; the scenario alone allows all others."""
+ORIGINS = ("the committed offset", "its checkpoint", "the given start", "auto.offset.reset", "a seek")
+"""Where a reader may begin, as `Epoch.why` says it; the first one without evidence."""
 BY_SCENARIO = "the scenario may cause it"
 
 UNKNOWN = "the producer got no response, so their presence in the log is no anomaly, nor is their absence"
@@ -89,7 +91,7 @@ def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[
     if (e.check, e.split) not in PHRASES:
         return f"{e.name}: {e.seen}, expected {e.expected}."
     count = sums.get((e.check, e.split), 0)
-    text = PHRASES[e.check, e.split].describe(count) + _cause(e.check, e.split, findings)
+    text = _described(e.check, e.split, count, findings) + _cause(e.check, e.split, findings)
     return f"{text}." if e.expected == "0" else f"{text}; expected {e.expected}."
 
 
@@ -98,7 +100,14 @@ def _finding(kind: str, split: str, count: int, met: Expectation | None, finding
     allowed = ""
     if met is not None:
         allowed = ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
-    return f"{PHRASES[kind, split].describe(count)}{_cause(kind, split, findings)}{allowed}."
+    return f"{_described(kind, split, count, findings)}{_cause(kind, split, findings)}{allowed}."
+
+
+def _described(kind: str, split: str, count: int, findings: list[Finding]) -> str:
+    """Return findings as a sentence without its end, with the start of the readers from the kept ones."""
+    whys = {str(f.evidence.get("start_why", "")) for f in findings if (f.check, f.split) == (kind, split)}
+    origins = [origin for origin in ORIGINS if any(why.startswith(origin) for why in whys)]
+    return PHRASES[kind, split].describe(count, " or ".join(origins) or ORIGINS[0])
 
 
 def _cause(kind: str, split: str, findings: list[Finding]) -> str:

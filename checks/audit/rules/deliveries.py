@@ -82,7 +82,8 @@ def _explain_duplicate(f: Finding, e: Evidence, c: RunData) -> str:
     if since is not None:
         e["uncommitted_bound"] = max(reached - since, 0)
     done = f"{before.consumer} had processed to {reached}"
-    done += f" and committed {committed}" if committed is not None else " and committed nothing"
+    if not e["start_why"].startswith("its checkpoint"):
+        done += f" and committed {committed}" if committed is not None else " and committed nothing"
     start = e.get("epoch_start")
     began = f"{f['consumer']} began at {start}: {e['start_why']}"
     if start is not None and f["offset"] < start:

@@ -143,6 +143,23 @@ def test_the_sentence_of_a_failure_begins_with_it():
     )
 
 
+@pytest.mark.parametrize(
+    ("whys", "origin"),
+    [
+        (["its checkpoint"], "its checkpoint"),
+        (["its checkpoint, or what was processed after the last one with a row"], "its checkpoint"),
+        (["the committed offset, set by fault reset"], "the committed offset"),
+        (["its checkpoint", "the committed offset"], "the committed offset or its checkpoint"),
+        ([], "the committed offset"),
+    ],
+)
+def test_a_redelivery_is_said_to_be_from_where_the_readers_began(whys, origin):
+    again = [Finding(check="duplicate_delivery", split="legal", scope="r", evidence={"start_why": why}) for why in whys]
+    met = expectation("pass", "duplicate_delivery", "legal", "at least 0", "5")
+    decision = decide([met], [], [total("duplicate_delivery", 5, "legal")], again)
+    assert decision.sentence.startswith(f"5 records were delivered again, from {origin}")
+
+
 def test_two_mechanisms_are_not_reported_as_one():
     both = [Finding(check="lost_write", scope="orders", mechanism=m) for m in ("this", "that")]
     assert (

@@ -7,13 +7,10 @@ import java.util.Properties;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
-import org.apache.flink.api.connector.source.Source;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.KafkaSourceBuilder;
-import org.apache.flink.connector.kafka.source.enumerator.KafkaSourceEnumState;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.connector.kafka.source.reader.deserializer.KafkaRecordDeserializationSchema;
-import org.apache.flink.connector.kafka.source.split.KafkaPartitionSplit;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.util.Collector;
@@ -41,7 +38,7 @@ final class FlinkSource {
     /**
      * Adds the source to a job.
      *
-     * @param starts where it starts unless it restores a checkpoint
+     * @param restores whether the job restores a checkpoint, which only FlinkKafkaConsumer has to know
      * @param link to the program of a job in a session cluster, else null
      */
     @SuppressWarnings("deprecation")
@@ -49,26 +46,38 @@ final class FlinkSource {
             StreamExecutionEnvironment environment,
             Spec spec,
             FlinkSettings settings,
-            Map<TopicPartition, Assignments.Start> starts,
+            boolean restores,
             AttemptLink link)
             throws IOException {
-        Map<TopicPartition, Long> offsets = new HashMap<>();
-        starts.forEach((partition, start) -> offsets.put(partition, start.offset()));
         Properties properties = settings.listened();
         Long discoverMs = settings.discoverMs();
         properties.put("partition.discovery.interval.ms", discoverMs == null ? "-1" : discoverMs.toString());
         properties.put("commit.offsets.on.checkpoint", String.valueOf(settings.commits()));
         properties.put("client.id.prefix", spec.client());
         KafkaSourceBuilder<ConsumerRecord<byte[], byte[]>> builder = KafkaSource.builder();
-        Source<ConsumerRecord<byte[], byte[]>, KafkaPartitionSplit, KafkaSourceEnumState> source = builder.setProperties(properties)
+        KafkaSource<ConsumerRecord<byte[], byte[]>> source = builder.setProperties(properties)
                 .setTopics(spec.texts("topics"))
-                .setStartingOffsets(
-                        OffsetsInitializer.offsets(offsets, OffsetResetStrategy.valueOf(settings.reset().toUpperCase())))
+                .setStartingOffsets(starts(spec, OffsetResetStrategy.valueOf(settings.reset().toUpperCase())))
                 .setDeserializer(new Whole())
                 .build();
-        if (link != null) {
-            source = new SessionSource(source, link);
-        }
-        return environment.fromSource(source, WatermarkStrategy.noWatermarks(), "kafka").uid("kafka");
+        return environment.fromSource(new SeenSource(source, link), WatermarkStrategy.noWatermarks(), "kafka")
+                .uid("kafka");
+    }
+
+    /** Returns where the source starts without a checkpoint; it looks that up itself. */
+    @SuppressWarnings("deprecation")
+    private static OffsetsInitializer starts(Spec spec, OffsetResetStrategy reset) {
+        return switch (spec.text("start")) {
+            case "earliest" -> OffsetsInitializer.earliest();
+            case "latest" -> OffsetsInitializer.latest();
+            case "group" -> OffsetsInitializer.committedOffsets(reset);
+            case "timestamp" -> OffsetsInitializer.timestamp(spec.number("timestamp_ms"));
+            default -> {
+                Map<TopicPartition, Long> offsets = new HashMap<>();
+                spec.map("offsets")
+                        .forEach((name, offset) -> offsets.put(Assignments.parse(name), ((Number) offset).longValue()));
+                yield OffsetsInitializer.offsets(offsets, OffsetResetStrategy.EARLIEST); // others at their beginning
+            }
+        };
     }
 }

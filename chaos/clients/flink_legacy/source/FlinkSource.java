@@ -1,6 +1,7 @@
 package aftershock;
 
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,6 +19,7 @@ import org.apache.flink.streaming.connectors.kafka.KafkaDeserializationSchema;
 import org.apache.flink.streaming.connectors.kafka.config.OffsetCommitMode;
 import org.apache.flink.streaming.connectors.kafka.internals.AbstractFetcher;
 import org.apache.flink.streaming.connectors.kafka.internals.KafkaTopicPartition;
+import org.apache.flink.streaming.connectors.kafka.internals.KafkaTopicPartitionState;
 import org.apache.flink.streaming.connectors.kafka.internals.KafkaTopicPartitionStateSentinel;
 import org.apache.flink.util.SerializedValue;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -47,12 +49,15 @@ final class FlinkSource {
     }
 
     /**
-     * The consumer of the application, except for a start at offset 0, which is replaced by its own mark for the earliest
-     * offset: it keeps the offset before the start, and a commit of -1 before the first record would fail the job.
+     * The consumer of the application, which records where it begins. It has the offset before the next record, or a mark,
+     * which the thread of its Kafka consumer resolves.
      */
     public static final class Reader extends FlinkKafkaConsumer<ConsumerRecord<byte[], byte[]>> {
-        Reader(List<String> topics, Properties properties) {
+        private final boolean restores;
+
+        Reader(List<String> topics, Properties properties, boolean restores) {
             super(topics, new Whole(), properties);
+            this.restores = restores;
         }
 
         @Override
@@ -65,32 +70,78 @@ final class FlinkSource {
                 MetricGroup metrics,
                 boolean useMetrics)
                 throws Exception {
-            starts.replaceAll((partition, before) ->
-                    before == -1 ? KafkaTopicPartitionStateSentinel.EARLIEST_OFFSET : before);
-            return super.createFetcher(context, starts, watermarks, runtime, commits, metrics, useMetrics);
+            Map<KafkaTopicPartition, Long> given = Map.copyOf(starts);
+            AbstractFetcher<ConsumerRecord<byte[], byte[]>, ?> fetcher =
+                    super.createFetcher(context, starts, watermarks, runtime, commits, metrics, useMetrics);
+            FlinkJob job = FlinkJob.current();
+            given.forEach((one, before) -> {
+                TopicPartition partition = new TopicPartition(one.getTopic(), one.getPartition());
+                // at a restore, it marks the partitions so that are not in the checkpoint
+                boolean restored = restores && before != KafkaTopicPartitionStateSentinel.EARLIEST_OFFSET;
+                job.given(partition, isMark(before) ? before : before + 1, restored, () -> position(fetcher, one));
+            });
+            return fetcher;
+        }
+
+        private static boolean isMark(long before) {
+            return KafkaTopicPartitionStateSentinel.isSentinel(before);
+        }
+
+        /** Returns the position in a partition; null as long as it is a mark. */
+        private static Long position(AbstractFetcher<?, ?> fetcher, KafkaTopicPartition partition) {
+            try {
+                Field field = AbstractFetcher.class.getDeclaredField("subscribedPartitionStates");
+                field.setAccessible(true);
+                for (Object state : (List<?>) field.get(fetcher)) {
+                    KafkaTopicPartitionState<?, ?> one = (KafkaTopicPartitionState<?, ?>) state;
+                    if (one.getKafkaTopicPartition().equals(partition) && !isMark(one.getOffset())) {
+                        return one.getOffset() + 1;
+                    }
+                }
+                return null;
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
         }
     }
 
-    /** Adds the source to a job. starts: where it starts unless it restores a checkpoint. link: null. */
+    /** Adds the source to a job. restores: whether the job restores a checkpoint. link: null. */
     static DataStream<ConsumerRecord<byte[], byte[]>> add(
             StreamExecutionEnvironment environment,
             Spec spec,
             FlinkSettings settings,
-            Map<TopicPartition, Assignments.Start> starts,
+            boolean restores,
             AttemptLink link)
             throws IOException {
-        Map<KafkaTopicPartition, Long> offsets = new HashMap<>();
-        starts.forEach((partition, start) ->
-                offsets.put(new KafkaTopicPartition(partition.topic(), partition.partition()), start.offset()));
         Properties properties = settings.listened();
         Long discoverMs = settings.discoverMs();
         if (discoverMs != null) {
             properties.put("flink.partition-discovery.interval-millis", discoverMs.toString());
         }
         properties.putIfAbsent("group.id", "aftershock-none-" + spec.client().replace('/', '-')); // it needs one
-        Reader source = new Reader(spec.texts("topics"), properties);
-        source.setStartFromSpecificOffsets(offsets);
+        Reader source = new Reader(spec.texts("topics"), properties, restores);
+        startFrom(source, spec);
         source.setCommitOffsetsOnCheckpoints(settings.commits());
         return environment.addSource(source, "kafka").uid("kafka");
+    }
+
+    /** Says where the source starts without a checkpoint; it looks that up itself. */
+    private static void startFrom(Reader source, Spec spec) {
+        switch (spec.text("start")) {
+            case "earliest" -> source.setStartFromEarliest();
+            case "latest" -> source.setStartFromLatest();
+            case "group" -> source.setStartFromGroupOffsets();
+            case "timestamp" -> source.setStartFromTimestamp(spec.number("timestamp_ms"));
+            default -> {
+                Map<KafkaTopicPartition, Long> offsets = new HashMap<>();
+                spec.map("offsets").forEach((name, offset) -> {
+                    TopicPartition partition = Assignments.parse(name);
+                    offsets.put(
+                            new KafkaTopicPartition(partition.topic(), partition.partition()),
+                            ((Number) offset).longValue());
+                });
+                source.setStartFromSpecificOffsets(offsets);
+            }
+        }
     }
 }

@@ -7,11 +7,7 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * An attempt of a subtask in a task manager: an incarnation of the client, with tables of its own.
@@ -29,13 +25,10 @@ final class Attempt {
     private final BufferedReader orders;
     private final Channel channel;
     private final Lifecycle lifecycle;
-    private final AttemptLink link;
-    private final boolean isFirst;
     private volatile boolean closed;
 
     /** Opens an attempt in the thread of its task. */
     Attempt(AttemptLink link, int subtask) throws IOException {
-        this.link = link;
         socket = new Socket(InetAddress.getLoopbackAddress(), link.port());
         orders = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
         OutputStream out = socket.getOutputStream();
@@ -47,11 +40,10 @@ final class Attempt {
             throw new IOException("the program of the job is gone");
         }
         Map<?, ?> welcome = (Map<?, ?>) Json.parse(answer);
-        isFirst = Boolean.TRUE.equals(welcome.get("first"));
         Spec own = Spec.of(link.spec()).with("incarnation", welcome.get("incarnation"));
         FlinkSettings settings = new FlinkSettings(own);
         lifecycle = new Lifecycle(own, channel, "consumer");
-        job = new FlinkJob(own, channel, null, settings.commits(), subtask);
+        job = new FlinkJob(own, channel, settings, subtask);
         lifecycle.event("started", detail);
         OF_TASK.set(this);
         start("orders", this::receive);
@@ -61,26 +53,6 @@ final class Attempt {
     /** Returns the attempt that runs in this thread; null outside of the task of one. */
     static Attempt current() {
         return OF_TASK.get();
-    }
-
-    /**
-     * Records the start of a partition that Flink gives to the subtask.
-     *
-     * @param restored whether it is from a checkpoint. Otherwise it is what the program looked up, and later attempts begin
-     *     there again
-     */
-    void begin(TopicPartition partition, long offset, boolean restored) throws IOException {
-        String given = isFirst ? link.sources().getOrDefault(Assignments.name(partition), "start") : "start";
-        long known = offset < 0 ? beginning(partition) : offset; // a discovered partition has a mark for its first offset
-        job.begin(Map.of(partition, new Assignments.Start(known, restored ? "checkpoint" : given)));
-    }
-
-    private long beginning(TopicPartition partition) throws IOException {
-        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
-        try (KafkaConsumer<byte[], byte[]> consumer =
-                new KafkaConsumer<>(new FlinkSettings(job.spec).kafka(), bytes, bytes)) {
-            return consumer.beginningOffsets(List.of(partition)).get(partition);
-        }
     }
 
     private void start(String name, Runnable work) {

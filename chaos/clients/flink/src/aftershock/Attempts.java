@@ -13,7 +13,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import org.apache.kafka.common.TopicPartition;
 
 /**
  * The attempts of all subtasks of a job in a session cluster, as its program sees them.
@@ -39,9 +38,9 @@ final class Attempts implements JobRows {
         start(this::accept);
     }
 
-    /** Returns what a subtask needs to find this program. starts: where the job begins without a checkpoint. */
-    AttemptLink link(Map<TopicPartition, Assignments.Start> starts) {
-        return AttemptLink.of(spec, server.getLocalPort(), starts);
+    /** Returns what a subtask needs to find this program. */
+    AttemptLink link() {
+        return new AttemptLink(spec.json(), server.getLocalPort());
     }
 
     private static void start(Runnable work) {
@@ -86,9 +85,8 @@ final class Attempts implements JobRows {
 
     private synchronized Connection open(Socket socket, Map<?, ?> attempt) throws IOException {
         Connection connection = new Connection(socket, attempt, spec.incarnation() + connections.size() + 1);
-        boolean first = connections.stream().noneMatch(one -> one.subtask.equals(connection.subtask));
         connections.add(connection);
-        connection.order.send("welcome", Map.of("incarnation", connection.incarnation, "first", first));
+        connection.order.send("welcome", Map.of("incarnation", connection.incarnation));
         if (slowS > 0) {
             connection.slow(slowS);
         }
@@ -133,9 +131,6 @@ final class Attempts implements JobRows {
             order.send("order", Map.of("do", "slow", "per_record_s", perRecordS));
         }
     }
-
-    @Override
-    public void begin(Map<TopicPartition, Assignments.Start> found) {}
 
     /** Passes on the order to be slower or faster. */
     @Override

@@ -3,22 +3,20 @@ package aftershock;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Path;
-import java.util.Map;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * A Flink job that reads topics without membership.
  *
- * <p>A later incarnation restores the last complete checkpoint or savepoint if its spec says so. Without one, the job starts at offsets
- * that it looks up first, so that they are on record. (With Flink's own `earliest()`, `latest()` and `committedOffsets()`,
- * its readers look them up, and do so again at a restore if there was no record before the checkpoint.)
+ * <p>A later incarnation restores the last complete checkpoint or savepoint if its spec says so. The source looks its
+ * start offsets up itself, at the start and, for a mark in a checkpoint, again at the restore (FLINK-28303). The program
+ * only waits for an offset or a time in the future, and records what the source found.
  */
 final class FlinkConsumer implements Client {
     private static final double NAP_S = 0.02;
@@ -30,7 +28,6 @@ final class FlinkConsumer implements Client {
     private final Channel channel;
     private final Speed speed;
     private final FlinkSettings settings;
-    private final Starts starts;
     private final Attempts attempts;
     private final JobRows rows;
     private final Path checkpoints;
@@ -40,24 +37,21 @@ final class FlinkConsumer implements Client {
         this.channel = channel;
         speed = new Speed(channel, lifecycle);
         settings = new FlinkSettings(spec);
-        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
-        starts = new Starts(spec, new KafkaConsumer<>(settings.kafka(), bytes, bytes), channel);
+        settings.kafka(); // refuses what no consumer knows, before a cluster starts
         attempts = spec.has("session") ? new Attempts(spec, channel, lifecycle) : null;
-        rows = attempts == null ? FlinkJob.ofProcess(spec, channel, starts, settings.commits()) : attempts;
+        rows = attempts == null ? FlinkJob.ofProcess(spec, channel, settings) : attempts;
         checkpoints = FlinkRun.checkpoints(spec);
     }
 
     @Override
     public boolean run() throws Exception {
         String restored = spec.flag("restore") ? FlinkRun.lastCheckpoint(checkpoints) : null;
-        Map<TopicPartition, Assignments.Start> found = restored == null ? starts.find() : Map.of();
-        if (found == null) {
-            return true; // the order to stop came first
+        if (restored == null) {
+            awaitStart();
         }
-        rows.begin(found);
         StreamExecutionEnvironment environment = environment(settings.flink(checkpoints, restored));
         environment.getConfig().enableObjectReuse(); // records pass through the chain as they are
-        FlinkSource.add(environment, spec, settings, found, attempts == null ? null : attempts.link(found))
+        FlinkSource.add(environment, spec, settings, restored != null, attempts == null ? null : attempts.link())
                 .flatMap(new LedgerOperator())
                 .returns(Types.VOID)
                 .uid("ledger")
@@ -74,6 +68,17 @@ final class FlinkConsumer implements Client {
         }
         rows.close();
         return true;
+    }
+
+    /** Waits for a start in the future, as far as the order to stop does not come first. */
+    private void awaitStart() throws IOException {
+        boolean offsets = !spec.map("offsets").isEmpty();
+        if (offsets || spec.text("start").equals("timestamp")) {
+            ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+            try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings.kafka(), bytes, bytes)) {
+                new Starts(spec, consumer, channel).find();
+            }
+        }
     }
 
     private StreamExecutionEnvironment environment(Configuration configuration) {

@@ -1,14 +1,22 @@
 package aftershock;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Supplier;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * What the subtasks of the job share: its assignment, its ledger tables and its checkpoints.
@@ -25,26 +33,45 @@ final class FlinkJob implements JobRows {
     private final Assignments assignments;
     private final Deliveries deliveries;
     private final FlinkCommits commits;
-    private final Starts starts;
+    private final FlinkSettings settings;
     private final int beginner;
     private final Map<TopicPartition, Long> begun = new HashMap<>();
+    private final Map<TopicPartition, Opening> openings = new ConcurrentHashMap<>();
     private final TreeMap<Long, Map<TopicPartition, Long>> snapshots = new TreeMap<>();
     private final List<LedgerOperator> operators = new CopyOnWriteArrayList<>();
 
+    /** A partition of which the library has not said yet where it begins: `position` looks. */
+    private static final class Opening {
+        final Supplier<Long> position;
+        final boolean restored;
+        Long seen;
+        volatile Long first;
+
+        Opening(Supplier<Long> position, boolean restored) {
+            this.position = position;
+            this.restored = restored;
+        }
+
+        /** Returns a position that no record has moved; null if there is none. */
+        Long start() {
+            return seen != null && (first == null || seen <= first) ? seen : null;
+        }
+    }
+
     /** beginner: the subtask that gives all starts to a checkpoint. */
-    FlinkJob(Spec spec, Channel channel, Starts starts, boolean commits, int beginner) throws IOException {
+    FlinkJob(Spec spec, Channel channel, FlinkSettings settings, int beginner) throws IOException {
         this.spec = spec;
         this.channel = channel;
-        this.starts = starts;
+        this.settings = settings;
         this.beginner = beginner;
         assignments = new Assignments(spec, spec.map("config"), "assign");
         deliveries = new Deliveries(spec, assignments);
-        this.commits = new FlinkCommits(new Table(spec, "commits"), assignments, commits);
+        commits = new FlinkCommits(new Table(spec, "commits"), assignments, settings.commits());
     }
 
     /** Makes the job of this process. */
-    static FlinkJob ofProcess(Spec spec, Channel channel, Starts starts, boolean commits) throws IOException {
-        ofProcess = new FlinkJob(spec, channel, starts, commits, 0);
+    static FlinkJob ofProcess(Spec spec, Channel channel, FlinkSettings settings) throws IOException {
+        ofProcess = new FlinkJob(spec, channel, settings, 0);
         return ofProcess;
     }
 
@@ -58,23 +85,76 @@ final class FlinkJob implements JobRows {
         operators.add(operator);
     }
 
-    /** Records partitions and their starts, except those that were recorded before. */
-    @Override
-    public synchronized void begin(Map<TopicPartition, Assignments.Start> found) {
-        Map<TopicPartition, Assignments.Start> added = new LinkedHashMap<>(found);
-        added.keySet().removeAll(begun.keySet());
-        if (!added.isEmpty()) {
-            added.forEach((partition, start) -> begun.put(partition, start.offset()));
-            assignments.begin("assigned", added);
+    /**
+     * Records that the library gives a partition to the job: where the library begins, and from where it has that.
+     *
+     * @param offset at which it begins; negative if that is a mark, which the library resolves later
+     * @param restored whether the offset or the mark is from a checkpoint
+     * @param position returns the position in the library, null as long as it has none
+     */
+    synchronized void given(TopicPartition partition, long offset, boolean restored, Supplier<Long> position) {
+        if (offset >= 0) {
+            begin(partition, offset, restored);
+        } else {
+            openings.put(partition, new Opening(position, restored));
         }
     }
 
-    /** Writes the rows of processed records. A partition without a start was discovered, and is read from its beginning. */
+    /** Notes the first record of each partition that begins. Runs in the thread of the consumer, before it goes on. */
+    void polled(ConsumerRecords<byte[], byte[]> records) {
+        if (openings.isEmpty()) {
+            return;
+        }
+        for (TopicPartition partition : records.partitions()) {
+            Opening opening = openings.get(partition);
+            if (opening != null && opening.first == null) {
+                opening.first = records.records(partition).get(0).offset();
+            }
+        }
+    }
+
+    /** Records where partitions begin, as soon as two looks at the library show the same. */
+    private synchronized void open() {
+        openings.forEach((partition, opening) -> {
+            if (opening.start() != null && opening.seen.equals(opening.position.get())) {
+                begin(partition, opening.seen, opening.restored);
+            } else if (opening.first == null) {
+                opening.seen = opening.position.get();
+            }
+        });
+    }
+
+    /** Records where a partition begins. offset: null if its first record shows that. */
+    private void begin(TopicPartition partition, Long offset, boolean restored) {
+        openings.remove(partition);
+        String source = restored ? "checkpoint" : "start";
+        if (!restored && spec.text("start").equals("group")) {
+            OffsetAndMetadata committed = committed(partition);
+            source = committed == null ? "reset" : "committed";
+        }
+        if (offset != null) {
+            begun.put(partition, offset);
+        }
+        assignments.begin("assigned", Map.of(partition, new Assignments.Start(offset, source)));
+    }
+
+    /** Returns the committed offset of the group, to say what the library found; the library asks by itself. */
+    private OffsetAndMetadata committed(TopicPartition partition) {
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings.kafka(), bytes, bytes)) {
+            return consumer.committed(Set.of(partition)).get(partition);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Writes the rows of processed records. */
     synchronized Map<TopicPartition, Long> process(List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
         for (ConsumerRecord<byte[], byte[]> record : records) {
             TopicPartition partition = new TopicPartition(record.topic(), record.partition());
-            if (!begun.containsKey(partition)) {
-                begin(starts.beginning(List.of(partition)));
+            if (!assignments.numbers.containsKey(partition)) {
+                Opening opening = openings.get(partition); // null of a partition that FlinkKafkaConsumer discovered
+                begin(partition, opening == null ? null : opening.start(), opening != null && opening.restored);
             }
         }
         Map<TopicPartition, Long> ends = deliveries.write(records, polledUs);
@@ -109,6 +189,7 @@ final class FlinkJob implements JobRows {
     /** Writes the rows that wait in the subtasks. */
     @Override
     public void flush() {
+        open();
         operators.forEach(LedgerOperator::flush);
     }
 

@@ -6,9 +6,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.flink.api.common.functions.RichFlatMapFunction;
 import org.apache.flink.api.common.state.CheckpointListener;
-import org.apache.flink.api.common.state.ListState;
-import org.apache.flink.api.common.state.ListStateDescriptor;
-import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
@@ -19,8 +16,8 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * The operator behind the source, in one chain with it: it processes records.
  *
- * <p>Its state has the offsets after the processed records. They are those of the source's state, because both belong to
- * one checkpoint.
+ * <p>It has no state: the source has the offsets. It notes the offsets after the processed records of each checkpoint,
+ * which are what the source owes after a restore, whatever the source has in its state.
  */
 public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byte[], byte[]>, Void>
         implements CheckpointedFunction, CheckpointListener {
@@ -28,7 +25,6 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
     private static final long WRITE_EVERY_US = 20_000;
     private static final double NAP_S = 0.05;
 
-    private transient ListState<String> state;
     private transient Map<TopicPartition, Long> ends;
     private transient List<ConsumerRecord<byte[], byte[]>> waiting;
     private transient long polledUs;
@@ -41,24 +37,8 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
         lock = new Object();
         ends = new HashMap<>();
         waiting = new ArrayList<>();
-        state = context.getOperatorStateStore().getUnionListState(new ListStateDescriptor<>("offsets", Types.STRING));
         attempt = Attempt.current();
         job = FlinkJob.current();
-        if (context.isRestored() && attempt == null) { // otherwise the source says it
-            Map<TopicPartition, Long> stored = new HashMap<>();
-            for (String text : state.get()) {
-                int slash = text.lastIndexOf('/', text.lastIndexOf('='));
-                int equals = text.lastIndexOf('=');
-                int number = Integer.parseInt(text.substring(slash + 1, equals));
-                stored.merge(
-                        new TopicPartition(text.substring(0, slash), number),
-                        Long.parseLong(text.substring(equals + 1)),
-                        Math::max);
-            }
-            Map<TopicPartition, Assignments.Start> starts = new HashMap<>();
-            stored.forEach((partition, offset) -> starts.put(partition, new Assignments.Start(offset, "checkpoint")));
-            job.begin(starts);
-        }
         job.add(this);
     }
 
@@ -109,9 +89,6 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
             Map<TopicPartition, Long> offsets = new HashMap<>(ends);
             int subtask = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
             job.snapshot(context.getCheckpointId(), subtask, offsets);
-            List<String> texts = new ArrayList<>();
-            offsets.forEach((partition, offset) -> texts.add(Assignments.name(partition) + "=" + offset));
-            state.update(texts);
         }
     }
 

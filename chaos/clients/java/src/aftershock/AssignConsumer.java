@@ -13,7 +13,7 @@ import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * The assign consumer: it assigns itself every partition of its topics, each at an offset that it determines first. With
+ * The assign consumer: it assigns itself every partition of its topics, each at an offset that is known first. With
  * `discover_s`, it also reads partitions that are added later, from their start.
  */
 final class AssignConsumer extends Reader {
@@ -43,7 +43,11 @@ final class AssignConsumer extends Reader {
         Set<TopicPartition> all = new HashSet<>(assignments.numbers.keySet());
         all.addAll(begun.keySet());
         consumer.assign(all); // keeps the positions of those that it has
-        begun.forEach((partition, start) -> consumer.seek(partition, start.offset()));
+        begun.forEach((partition, start) -> {
+            if (!starts.isLocated(partition)) {
+                consumer.seek(partition, start.offset());
+            }
+        });
         assignments.begin("assigned", begun);
         progress();
     }

@@ -129,4 +129,10 @@ final class Assignments {
     static String name(TopicPartition partition) {
         return partition.topic() + "/" + partition.partition();
     }
+
+    /** Returns the partition of a name. */
+    static TopicPartition parse(String name) {
+        int slash = name.lastIndexOf('/');
+        return new TopicPartition(name.substring(0, slash), Integer.parseInt(name.substring(slash + 1)));
+    }
 }

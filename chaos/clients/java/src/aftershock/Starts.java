@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.NoOffsetForPartitionException;
@@ -14,13 +15,19 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RetriableException;
 
-/** The offsets at which a consumer in assign mode starts, as its spec says. */
+/**
+ * The offsets at which a consumer in assign mode starts, as its spec says.
+ *
+ * <p>`earliest`, `latest` and `group` are looked up by the library, which has the positions afterwards; this class only
+ * reads them. The committed offset is asked for only to say whether the library began there.
+ */
 final class Starts {
     private static final double RETRY_S = 0.2;
 
     private final Spec spec;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Channel channel;
+    private final Set<TopicPartition> located = new HashSet<>();
 
     Starts(Spec spec, KafkaConsumer<byte[], byte[]> consumer, Channel channel) {
         this.spec = spec;
@@ -32,6 +39,11 @@ final class Starts {
     Map<TopicPartition, Assignments.Start> find() {
         List<TopicPartition> partitions = retry(this::partitions);
         return partitions == null ? null : retry(() -> starts(partitions));
+    }
+
+    /** Returns whether the library has looked up itself where it begins to read a partition. */
+    boolean isLocated(TopicPartition partition) {
+        return located.contains(partition);
     }
 
     /** Returns the first offset of partitions that were added. */
@@ -95,10 +107,10 @@ final class Starts {
                 Clock.sleep(0.02); // a time in the future
             }
             found = Positions.atTime(consumer, partitions, spec.number("timestamp_ms"));
-        } else if (spec.text("start").equals("latest")) {
-            found = consumer.endOffsets(partitions);
-        } else {
+        } else if (spec.text("start").equals("offsets")) {
             found = consumer.beginningOffsets(partitions);
+        } else {
+            found = located(partitions);
         }
         found.forEach((partition, offset) -> starts.put(partition, new Assignments.Start(offset, "start")));
         spec.map("offsets").forEach((name, offset) -> {
@@ -109,6 +121,20 @@ final class Starts {
             }
         });
         return starts;
+    }
+
+    /** Lets the library look up the beginning or the end of partitions, and returns its positions. */
+    private Map<TopicPartition, Long> located(List<TopicPartition> partitions) {
+        consumer.assign(partitions);
+        if (spec.text("start").equals("latest")) {
+            consumer.seekToEnd(partitions);
+        } else {
+            consumer.seekToBeginning(partitions);
+        }
+        Map<TopicPartition, Long> found = new LinkedHashMap<>();
+        partitions.forEach(partition -> found.put(partition, consumer.position(partition)));
+        located.addAll(partitions);
+        return found;
     }
 
     /** Waits until an offset in the future exists, and returns it. */
@@ -127,8 +153,9 @@ final class Starts {
         for (TopicPartition partition : partitions) {
             OffsetAndMetadata offset = committed.get(partition);
             try {
-                long position = offset == null ? consumer.position(partition) : offset.offset();
+                long position = consumer.position(partition);
                 starts.put(partition, new Assignments.Start(position, offset == null ? "reset" : "committed"));
+                located.add(partition);
             } catch (NoOffsetForPartitionException e) {
                 throw new IllegalStateException("no committed offset for " + Assignments.name(partition)
                         + ", and auto.offset.reset is none");
