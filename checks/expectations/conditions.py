@@ -26,6 +26,8 @@ RECORDS = ("sends", "deliveries", "commits", "assignments")
 AUDIT_AGAIN = "audit the run again, and report a bug if the result is the same"
 LEAST_FETCHES = 5
 """Fetch requests from which on their share in a rack counts: the first go to leaders, which name replicas (KIP-392)."""
+REPORTED = " reported: "
+"""What stands between a client and its last error, in the reason of a condition."""
 NO_CLIENTS = "the ledger has no client; see the stages of the drive in events.jsonl"
 
 
@@ -284,17 +286,33 @@ class Conditions:
             acked[topic_of(scope)] += count  # also before the topic was created again
         topics = sorted({p.topic for p in self._scenario.producers})
         none = [t for t in topics if not acked.get(t)]
-        reason = f"nothing was acknowledged in {listed(none)}; see the producers' files in logs/ for their errors"
+        reported = self._reported([p.name for p in self._scenario.producers if p.topic in none])
+        reason = f"nothing was acknowledged in {listed(none)}; "
+        reason += reported or "see the producers' files in logs/ for their errors"
         return Observation(min(acked.get(t, 0) for t in topics), _each(acked, topics), reason)
 
     def _delivered(self) -> Observation:
         delivered = self._counts.get("delivered", {})
         names = sorted(readers(self._scenario))
         none = [r for r in names if not delivered.get(r)]
-        reason = (
-            f"nothing was delivered to {listed(none)}; see its file in logs/, raise limits.drain, or start it earlier"
-        )
+        entries = [c.name for c in (*self._scenario.readers, *self._scenario.shares)]
+        entries = [name for name in entries if {name, *self._names_of(name)} & set(none)]
+        reason = f"nothing was delivered to {listed(none)}; "
+        reason += self._reported(entries) or "see its file in logs/, raise limits.drain, or start it earlier"
         return Observation(min(delivered.get(r, 0) for r in names), _each(delivered, names), reason)
+
+    def _names_of(self, entry: str) -> set[str]:
+        """Return the names of the readers that an entry is or belongs to: its group, or its clients."""
+        found = next(c for c in (*self._scenario.readers, *self._scenario.shares) if c.name == entry)
+        return {f"{entry}/{n}" for n in range(1, found.members + 1)} if found.mode == "assign" else {str(found.group)}
+
+    def _reported(self, entries: list[str]) -> str:
+        """Return the last error that a client of these entries reported; empty if none did."""
+        errors = [r for r in self._lifecycle if r["event"] == "error" and entry_of(str(r["client"])) in entries]
+        if not errors:
+            return ""
+        text = " ".join(str(json_object(errors[-1]["detail"]).get("error", "")).split())
+        return f"{errors[-1]['client']}{REPORTED}{text}"
 
 
 def _own_error(crash: dict[str, Any]) -> str:

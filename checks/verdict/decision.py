@@ -25,6 +25,7 @@ from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
+from checks.expectations.conditions import REPORTED
 from checks.expectations.contract import readers
 from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, PLATFORM, listed
 from checks.verdict.load import measure_load
@@ -53,7 +54,8 @@ def decide(
     A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
     a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, the last words
     of clients with a death that ended the drive come first, and what follows from it comes last, in one line; a drive
-    that broke off otherwise comes before faults that were not injected or not healed for that.
+    that broke off otherwise, and readers without a record that reported an error, come before faults that were not
+    injected or not healed for that.
     """
     unmet = [e for e in expectations if e.verdict == "inconclusive"]
     follows = [e.name for e in unmet if e.why.startswith(FOLLOWS)]
@@ -61,7 +63,8 @@ def decide(
     undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
     died = [why for why, check in undecided.items() if follows and check == LIVED]
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
-    reasons = list(dict.fromkeys([*died, *problems, *broken_off, *unproven, *undecided]))
+    starved = [why for why, check in undecided.items() if check == "something_happened" and REPORTED in why]
+    reasons = list(dict.fromkeys([*died, *problems, *broken_off, *starved, *unproven, *undecided]))
     verdict = merge([e.verdict for e in expectations])
     if reasons:
         verdict = merge([verdict, "inconclusive"])

@@ -730,6 +730,17 @@ def test_the_last_words_of_a_client_that_ended_the_drive_are_the_reason_and_what
     assert set(whys.values()) == {"follows from the death of replay/1"}
 
 
+def test_a_reader_without_records_gives_its_last_error(fake):
+    run = fake()
+    errors = ["a broker is down", "_AUTO_OFFSET_RESET: no committed\noffset"]
+    run.ledger["lifecycle"] += [life("billing/2", "consumer", "error", error=error) for error in errors]
+    run.ledger["lifecycle"] += [life("replay/1", "consumer", "error", error="of another entry")]
+    run.counts = [c for c in run.counts if (c["name"], c["scope"]) != ("delivered", "billing")]
+    assert judged(run)["something_happened", "delivered", ""].why == (
+        "nothing was delivered to billing; billing/2 reported: _AUTO_OFFSET_RESET: no committed offset"
+    )
+
+
 def test_a_client_that_died_while_the_drive_went_on_explains_nothing_else(fake):
     run = fake()
     run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed", unexpected=True, error="out of heap")]
