@@ -289,8 +289,15 @@ Entry = Producer | Processor | Subscribe | Assign | Share
 
 
 def settings_of(entry: Producer | Consumer) -> Config:
-    """Return the settings of an entry by their common names; the names in the scenario are those of its library."""
-    return entry.client.traits.common(entry.config)
+    """Return the settings of an entry by their common names; the names in the scenario are those of its library.
+
+    KafkaSource of Flink replaces auto.offset.reset by what its start means (`OffsetsInitializer`).
+    """
+    settings = entry.client.traits.common(entry.config)
+    if isinstance(entry, Assign) and entry.client.runtime == "flink" and entry.start != "group":
+        at_end = entry.start == "latest" or (isinstance(entry.start, StartAt) and entry.start.timestamp is not None)
+        return {**settings, "auto.offset.reset": "latest" if at_end else "earliest"}
+    return settings
 
 
 def assignors_of(config: Config, client: Client) -> tuple[str, ...]:
