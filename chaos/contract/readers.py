@@ -64,7 +64,7 @@ def _reader_facts(scenario: Scenario, entry: Consumer, own: Entry) -> Facts:
     facts: Facts = {
         "reads.mode": Setting("mode", entry.mode, entry.name),
         "reads.committed": truth("read_committed", reads_committed(entry)),
-        "reads.resumes": truth("resumes", isinstance(entry, Subscribe) or entry.start == "group"),
+        "reads.resumes": truth("resumes", isinstance(entry, Subscribe) or _from_group(entry)),
         "reads.members": setting("members", sum(getattr(e, "members", 1) for e in mates), entry.name),
         **faults.group_facts(scenario, entry.group),
         **_client_facts(scenario, [own] if isinstance(entry, Assign) else mates, [own], entry.group),
@@ -185,6 +185,11 @@ def _assign_facts(scenario: Scenario, entry: Assign) -> Facts:
         "reads.fails_on_loss": truth("fails on loss", fails),
         "reads.sharers": setting("sharers", jobs_of(scenario, entry.group) - _commits(entry), entry.name),
     }
+
+
+def _from_group(entry: Assign) -> bool:
+    """Return whether each restart goes on at the committed offset, because no checkpoint is restored."""
+    return entry.start == "group" and not entry.checkpoint
 
 
 def _commits(entry: Consumer) -> bool:

@@ -22,12 +22,14 @@ class Observation:
     """The value that GX compares with the bounds of a term, and its explanation.
 
     value: None if nothing was observed. text: the value for people. reason: the evidence behind the value, shown if
-    the bounds do not hold; without a value, what is missing and what to change.
+    the bounds do not hold; without a value, what is missing and what to change. proven: whether the evidence shows that
+    the case did not occur in which the settings would allow the anomaly; see `Term.undecided`.
     """
 
     value: int | None
     text: str
     reason: str = ""
+    proven: bool = False
 
     @classmethod
     def missing(cls, text: str, reason: str) -> Observation:
@@ -106,7 +108,7 @@ def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list
         return "inconclusive", reason
     if value < term.at_least and unmet:
         return "inconclusive", f"{reason}; this is no violation, because a condition does not hold: {unmet[0]}"
-    if term.undecided:
+    if term.undecided and not observation.proven:
         advice = f"to decide it, give {term.check} in `expect`, as in expect: {{promised: true, {term.check}: 0}}"
         return "inconclusive", f"{reason}; the settings do not say whether this is legal: {term.undecided}; {advice}"
     return "fail", reason

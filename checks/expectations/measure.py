@@ -12,6 +12,7 @@ from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.counters import COMMITTED
+from checks.audit.facts.checkpoints import NOT_RESTORED
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.rules.rule import ALWAYS, BY_ROW, NEVER
 from checks.audit.undecided import COMMITS
@@ -93,7 +94,14 @@ class Measure:
         by_count = sorted(rows, key=lambda r: (-r["count"], r["scope"]))
         scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
         reason = f"{phrases.describe(count)} ({scopes})" if scopes else f"none among {examined:,} {phrases.examined}"
-        return Observation(count, text, reason)
+        return Observation(count, text, reason, self._ignores_checkpoint(term.check))
+
+    def _ignores_checkpoint(self, check: str) -> bool:
+        """Return whether a reader had a checkpoint, and left records out because it began beyond it all the same."""
+        if check != "skipped_delivery":
+            return False
+        found = [json_object(r["evidence"]) for r in audit_rows(self._run, "anomalies") if r["check"] == check]
+        return any(str(evidence.get("start_why", "")).startswith(NOT_RESTORED) for evidence in found)
 
     def _undecided(self, check: str) -> str:
         """Return why rows of a check could not be decided, and what decides them; empty for results of older audits."""

@@ -14,6 +14,9 @@ from collections.abc import Iterable
 from checks.audit.facts.epochs import CHECKPOINT, Epoch, Row
 from checks.audit.facts.readers import Reader
 
+NOT_RESTORED = "its checkpoint was"
+"""How the reason of an illegal start begins, of a reader that had a checkpoint."""
+
 
 class Checkpoints:
     """The rows of complete checkpoints."""
@@ -44,7 +47,7 @@ def judge_checkpoint(e: Epoch, earlier: list[Epoch], reader: Reader, checkpoints
     lowest = begun if stored is None else stored
     e.start = e.position if e.position is not None else e.first
     e.legal = e.start is None or lowest is None or lowest <= e.start <= max(lowest, processed or 0)
-    e.why = "its checkpoint" if e.legal else f"its checkpoint was {lowest}, not {e.start}"
+    e.why = "its checkpoint" if e.legal else f"{NOT_RESTORED} {lowest}, not {e.start}"
     e.restored = e.legal and reader.stores_checkpoints
     if e.restored and e.start != stored:
         e.why += ", or what was processed after the last one with a row"

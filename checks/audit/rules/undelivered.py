@@ -99,7 +99,7 @@ def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
         if epoch.low is not None and epoch.high is not None and epoch.low <= offset <= epoch.high:
             return f"{epoch.consumer} left it out within one assignment (it delivered {epoch.low} to {epoch.high})"
         if epoch.start is not None and epoch.start > offset and reached is not None:
-            e |= present(epoch_start=epoch.start, reached_before=reached)
+            e |= present(epoch_start=epoch.start, reached_before=reached, start_why=epoch.why)
             return f"{epoch.consumer} began at {epoch.start} ({epoch.why}), though only {reached} had been reached"
         if epoch.start is not None and epoch.start > offset and "topic_was_deleted" in e:
             e |= present(epoch_start=epoch.start)

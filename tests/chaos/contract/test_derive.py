@@ -193,6 +193,24 @@ def test_what_depends_on_times_is_not_decided_and_bounds_the_anomaly() -> None:
     assert (line.state, line.bound.max) == ("not decided", 0)
 
 
+@pytest.mark.parametrize(
+    ("start", "reset", "state"),
+    [
+        ("group", "latest", "not decided"),  # before the first checkpoint
+        ("latest", "latest", "not decided"),
+        ("group", "earliest", "forbidden"),
+        ("earliest", "latest", "forbidden"),  # KafkaSource resets to what the start means
+    ],
+)
+def test_a_job_with_checkpoints_goes_on_there_and_not_at_the_committed_offset(
+    start: str, reset: str, state: str
+) -> None:
+    job = {"mode": "assign", "name": "job", "group": "g", "topics": ["orders"], "client": "flink", "start": start}
+    job |= {"config": {"auto.offset.reset": reset}, "commit": {"when": "on_checkpoint", "kind": "async"}}
+    crash = fault("consumer.crash", target={"member": "job/1"})
+    assert contract(scenario(crash, consumers=[job])).line("skipped_delivery").state == state
+
+
 def test_an_unknown_default_of_an_existing_cluster_is_not_decided_by_name() -> None:
     parts = {"cluster": {"driver": "attached", "bootstrap": "a:9092"}}
     line = contract(scenario(member("consumer.crash"), **parts)).line("evicted_delivery")

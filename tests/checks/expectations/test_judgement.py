@@ -730,6 +730,23 @@ def test_the_last_words_of_a_client_that_ended_the_drive_are_the_reason_and_what
     assert set(whys.values()) == {"follows from the death of replay/1"}
 
 
+@pytest.mark.parametrize(
+    ("why", "verdict"),
+    [
+        ("its checkpoint was 0, not 57", "fail"),  # it had one, and began beyond it
+        ("the given start", "inconclusive"),  # perhaps before its first checkpoint
+    ],
+)
+def test_a_restart_that_leaves_records_out_is_decided_by_its_checkpoint(fake, why, verdict):
+    job = "name: replay, members: 1, topics: [orders], client: flink, start: latest"
+    crash = "  - {name: away, kind: consumer.crash, target: {member: replay/1}, when: {acked: 1}}\nexpect:"
+    run = fake(PROMISED.replace("name: replay, members: 1, topics: [orders]", job).replace("expect:", crash))
+    run.found("skipped_delivery", count=1)
+    evidence = json.dumps({"start_why": why})
+    run.anomalies = [{"check": "skipped_delivery", "split": "", "scope": "replay/1", "evidence": evidence}]
+    assert judged(run)["skipped_delivery", "", ""].verdict == verdict
+
+
 def test_a_reader_without_records_gives_its_last_error(fake):
     run = fake()
     errors = ["a broker is down", "_AUTO_OFFSET_RESET: no committed\noffset"]
