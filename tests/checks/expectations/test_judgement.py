@@ -60,7 +60,7 @@ def test_a_fault_that_was_proven_took_effect_also_if_its_heal_was_late(fake, act
 
 
 PROMISED = SCENARIO.replace("expect:", "expect:\n  promised: true").replace(
-    "members: 2, topics: [orders]", "members: 2, topics: [orders], config: {auto.offset.reset: none}"
+    "members: 2, topics: [orders]", "members: 2, topics: [orders], config: {auto.offset.reset: error}"
 )
 
 

@@ -83,8 +83,9 @@ final class FlinkSource {
             return fetcher;
         }
 
+        /** Returns whether an offset is a mark; -1 is the one before the first record. */
         private static boolean isMark(long before) {
-            return KafkaTopicPartitionStateSentinel.isSentinel(before);
+            return before < -1;
         }
 
         /** Returns the position in a partition; null as long as it is a mark. */
