@@ -128,7 +128,8 @@ WRITE_PATH: dict[str, Anomaly] = {
         "{n} {times} one offset was given to two records",
     ),
     "torn_transaction": _write(
-        "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is",
+        "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is; or of a "
+        "transaction of unknown end, some acknowledged records are visible and others are not",
         "nothing a setting can do: report it as a bug of the transaction coordinator or the broker",
         "TornTransactions",
         "Every transaction is visible as a whole or not at all",

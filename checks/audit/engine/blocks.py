@@ -22,7 +22,9 @@ from checks.audit.arrays import Columns, Ints
 BLOCK_BITS = 20
 """A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
 KINDS = {
-    "sends": ("seq", "incarnation", "topic", "partition", "offset", "outcome", "end", "invoked_us", "completed_us"),
+    "sends": (
+        *("seq", "incarnation", "topic", "partition", "offset", "outcome", "end", "txn", "invoked_us", "completed_us"),
+    ),
     "log": ("seq", "incarnation", "topic", "partition", "offset", "timestamp", "committed"),
     "records": ("offset", "sender", "seq", "timestamp", "committed"),
     "deliveries": ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us"),
@@ -50,11 +52,11 @@ KINDS = {
 }
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
-`end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
-or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1,
-`offset` of an output that of its input, `member` an index into those of the share groups, `count` the delivery count,
-`by_log` 1 for a commit that the log of offset commits decides, `done_us` when a commit had been carried out at the
-latest.
+`txn` is the number of the transaction, `end` its end (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked,
+`committed` 1, 0 or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the
+highest offset + 1, `offset` of an output that of its input, `member` an index into those of the share groups, `count`
+the delivery count, `by_log` 1 for a commit that the log of offset commits decides, `done_us` when a commit had been
+carried out at the latest.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""

@@ -37,7 +37,7 @@ _KEY_COLUMNS = ("key", "tombstone")
 _COUNT_COLUMNS = ("count",)
 """Columns that are needed only if a processor counts."""
 _COLUMNS = {
-    "sends": ("producer", "txn", "key", *(name for name in KINDS["sends"] if name != "end")),
+    "sends": ("producer", "key", *(name for name in KINDS["sends"] if name != "end")),
     "log": (
         *("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
         "tombstone",
@@ -71,7 +71,8 @@ def cut(part: Part, facts: RunFacts) -> Iterator[Piece]:
 def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     outcomes, outcome_names = part.codes("outcome")
-    columns = {name: part.ints(name) for name in KINDS["sends"] if name not in ("topic", "outcome", "end")}
+    columns = {name: part.ints(name) for name in KINDS["sends"] if name not in ("topic", "outcome", "end", "txn")}
+    columns["txn"] = part.ints("txn") if facts.transactions else np.full(part.rows, NONE, np.int64)
     columns["topic"] = topic_numbers(part, facts)
     columns["outcome"] = np.array([OUTCOMES.get(name, UNKNOWN) for name in outcome_names], np.int64)[outcomes]
     columns["end"], last_us = _transaction_ends(part, codes, producers, facts)

@@ -103,10 +103,10 @@ class ProducerBlock:
         for topic, of_topic in self.by_topic(self.sends, rows):
             tally.report_undetermined(check, topic, len(of_topic), reason)
 
-    def of_ended(self, sends: Ints) -> Mask:
-        """Return which sends reached a topic that was deleted: what it held is gone by order."""
+    def of_ended(self, sends: Ints, side: Columns | None = None) -> Mask:
+        """Return which sends reached a topic that was deleted: what it held is gone by order. side: all of them."""
         ended = [self.facts.topic_ids[label] for label in self.facts.lives.ended if label in self.facts.topic_ids]
-        return np.isin(self.sends["topic"][sends], ended)
+        return np.isin((side or self.sends)["topic"][sends], ended)
 
     def in_compacted(self, sends: Ints) -> Mask:
         """Return which sends are to compacted topics, where a record may be absent because a later one has its key."""

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Columns, Mask
+from checks.audit.arrays import NONE, Columns, Ints, Mask
 from checks.audit.engine.blocks import OK, UNKNOWN
 from checks.audit.engine.counters import TRANSACTION_WRITERS
-from checks.audit.engine.tally import Tally, total
+from checks.audit.engine.group import dense, sections
+from checks.audit.engine.tally import Aggregate, Tally, collection, total, union
 from checks.audit.facts.observed import Span, joined
-from checks.audit.facts.run_facts import ABORTED, COMMITTED
-from checks.audit.findings import Finding
+from checks.audit.facts.run_facts import ABORTED, COMMITTED, UNDECIDED
+from checks.audit.findings import CAP, Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, no_transactions, present
 from checks.audit.undecided import OPEN, Reason
 
+ABSENT = -2
+"""In place of whether a record is visible: it is not in the log."""
+PART_HIDDEN = "of unknown end and is seen in part: other records of it are seen, and this one is hidden,"
+PART_ABSENT = "of unknown end and is seen in part: other records of it are seen, and this one is absent,"
 HANGS_US = 10_000_000
 """Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
 IN_TRANSACTIONS = total("in_transactions")
-"""Records sent in transactions of known end that `torn_transaction` judges, by topic."""
+"""Records of transactions that `torn_transaction` judges, by topic."""
+VISIBLE_PART = union("visible_part")
+"""(producer, incarnation, transaction) of unknown end at the border of a block of seqs, with a visible record there."""
+HIDDEN_PART: Aggregate[list[tuple[str, int, list[dict[str, Any]], Reason | None]]] = collection("hidden_part")
+"""By producer, incarnation and transaction of unknown end without a visible record in a block of seqs: topic, number of
+acknowledged records that are not visible, some of them, and why it is unknown whether they should be."""
 STABLE_OFFSETS = total("stable_offsets")
 """Observed changes of last stable offsets, by topic."""
 
@@ -34,9 +45,10 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     absent and not evicted), and those of an aborted one that they see. A record of an aborted transaction is judged
     without an acknowledgement too: its request may arrive after the abort, in the next transaction (KIP-890).
     Undetermined if their visibility is unknown. If the client never learned the end of a transaction, either side is
-    right. In a compacted topic, `lost_key` judges absent records.
+    right, but all acknowledged records are on the same one. In a compacted topic, `lost_key` judges absent records.
     """
     _count_transactional(b, tally)
+    _half_visible(b, tally)
     s = b.sends
     inside = np.flatnonzero(_judged(s))
     inside = inside[~b.of_ended(inside)]
@@ -54,6 +66,90 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     b.report(
         "torn_transaction", s, inside[np.array([isinstance(w, str) and bool(w) for w in whys], np.bool_)], shown, tally
     )
+
+
+def _half_visible(b: ProducerBlock, tally: Tally) -> None:
+    """Report the acknowledged records that are not visible of a transaction of unknown end with a visible record.
+
+    A transaction may continue in the next block of seqs: the first and the last one of an incarnation in this block are
+    decided by `half_visible_elsewhere` if this block does not decide them.
+    """
+    s, c = b.all_sends, b.all_copies
+    rows = np.flatnonzero((s["outcome"] == OK) & (s["end"] == UNDECIDED))
+    rows = rows[~b.of_ended(rows, s)]
+    if not len(rows):
+        return
+    seen = _visibility(s, c, rows)
+    txn, life = s["txn"][rows], s["incarnation"][rows]
+    transactions, _ = dense([life, txn])
+    has_visible = np.isin(transactions, transactions[seen == 1])
+    edge = np.zeros(len(rows), np.bool_)
+    for (_,), of_life in sections(life):
+        numbers = of_life.ints(txn)
+        edge[of_life.index] = (numbers == numbers.min()) | (numbers == numbers.max())
+    for (number, transaction), _ in sections(life[has_visible & edge], txn[has_visible & edge]):
+        tally.add(VISIBLE_PART, value={(b.producer, number, transaction)})
+    torn = np.flatnonzero((seen != 1) & (has_visible | edge))
+    if len(torn):
+        _report_half(b, rows[torn], seen[torn], has_visible[torn], tally)
+
+
+def _visibility(sends: Columns, copies: Columns, rows: Ints) -> Ints:
+    """Return of some sends whether read_committed readers see the record: 1, 0, NONE if unknown, `ABSENT` without one.
+
+    Of several copies of a record, the one at the acknowledged position counts. If none is there, any copy does, unless
+    the record was sent again.
+    """
+    seqs = sends["seq"][rows]
+    near, again = (np.flatnonzero(np.isin(side["seq"], seqs)) for side in (copies, sends))
+    found = np.full(len(rows), ABSENT, np.int64)
+    for names in (("seq", "incarnation"), ("seq", "incarnation", "topic", "partition", "offset")):
+        keys, count = dense([np.concatenate([sends[n][rows], copies[n][near], sends[n][again]]) for n in names])
+        own, of_copies, of_sends = np.split(keys, [len(rows), len(rows) + len(near)])
+        best = np.full(count, ABSENT, np.int64)
+        for value in (0, NONE, 1):  # the most visible copy counts
+            best[of_copies[copies["committed"][near] == value]] = value
+        if len(names) == 2:
+            best[np.bincount(of_sends, minlength=count) > 1] = ABSENT
+        found = np.where(best[own] != ABSENT, best[own], found)
+    return found
+
+
+def _report_half(b: ProducerBlock, rows: Ints, seen: Ints, decided: Mask, tally: Tally) -> None:
+    """Report sends that are not visible. decided: whether a record of the transaction is visible in this block."""
+    block, s = copy(b), b.all_sends
+    block.sends = s
+    evicted, unsure = block.absent(rows)
+    absent = (seen == ABSENT) & ~evicted & ~block.in_compacted(rows)
+    why = dict(zip(rows.tolist(), np.where(seen == 0, PART_HIDDEN, PART_ABSENT).tolist(), strict=True))
+
+    def shown(i: int) -> dict[str, Any]:
+        return block.send(i, why=why[i], invoked_us=int(s["invoked_us"][i]))
+
+    parts: list[tuple[Reason | None, Mask]] = [(OPEN, seen == NONE)]
+    parts += [(reason, mask & absent) for reason, mask in unsure.items()]
+    parts.append((None, (seen == 0) | (absent & ~np.any([*unsure.values()], axis=0))))
+    for reason, mask in parts:
+        if reason:
+            block.report_undetermined("torn_transaction", rows[mask & decided], reason, tally)
+        else:
+            block.report("torn_transaction", s, rows[mask & decided], shown, tally)
+        elsewhere = rows[mask & ~decided]
+        for (life, txn), section in sections(s["incarnation"][elsewhere], s["txn"][elsewhere]):
+            for topic, some in block.by_topic(s, section.ints(elsewhere)):
+                part = topic, len(some), [] if reason else [shown(i) for i in some[:CAP].tolist()], reason
+                tally.add(HIDDEN_PART, b.producer, life, txn, value=[part])
+
+
+def half_visible_elsewhere(run: RunData, tally: Tally) -> None:
+    """Report the hidden records of `_half_visible` of transactions with a visible record in another block of seqs."""
+    visible = tally.members(VISIBLE_PART)
+    for transaction, found in list(tally.each(HIDDEN_PART)):
+        for topic, count, rows, reason in found if transaction in visible else ():
+            if reason:
+                tally.report_undetermined("torn_transaction", topic, count, reason)
+            else:
+                tally.report("torn_transaction", topic, count, rows)
 
 
 def _judged(sends: Columns) -> Mask:
@@ -93,7 +189,8 @@ def _count_transactional(b: ProducerBlock, tally: Tally) -> None:
     if not b.facts.transactions:
         return
     s = b.all_sends
-    for topic, rows in b.by_topic(s, np.flatnonzero(_judged(s))):
+    undecided = (s["outcome"] == OK) & (s["end"] == UNDECIDED)
+    for topic, rows in b.by_topic(s, np.flatnonzero(_judged(s) | undecided)):
         tally.add(IN_TRANSACTIONS, topic, value=len(rows))
 
 
@@ -155,6 +252,7 @@ RULES = {
         explain="its transaction was {why} by read_committed readers of the final log",
         inapplicable=no_transactional_client,
         writes=torn_transaction,
+        run=half_visible_elsewhere,
     ),
     "hanging_transaction": Rule(
         examines=(STABLE_OFFSETS,),

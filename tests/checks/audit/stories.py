@@ -1552,6 +1552,76 @@ def a_transaction_of_unknown_end_is_seen(s: Story) -> None:
     s.in_transaction(1, "unknown", 0, seen=True).in_transaction(2, "unknown", 1, seen=False)
 
 
+def _cut_off(s: Story, *seen: bool | None, outcomes: str = "ok ok ok") -> Story:
+    """Records at offset 0 of partitions 0, 1 and so on, in a transaction of a producer that was killed before its end.
+
+    seen: by read_committed readers; None: the record is absent.
+    """
+    s.partitions = len(seen)
+    s.life(s.producer, "started")
+    for seq, (visible, outcome) in enumerate(zip(seen, outcomes.split(), strict=False)):
+        s.send(seq, 0 if outcome == "ok" else None, outcome, txn=1, partition=seq)
+        if visible is not None:
+            s.log(0, seq, committed=visible, partition=seq)
+    return s.life(s.producer, "crashed")
+
+
+@story(torn_transaction=1)
+def half_of_a_transaction_that_a_crash_cut_off_is_hidden(s: Story) -> None:
+    _cut_off(s, True, False)
+
+
+@story(torn_transaction=2)
+def half_of_a_transaction_that_a_crash_cut_off_is_absent(s: Story) -> None:
+    _cut_off(s, None, True, None)
+
+
+@story(torn_transaction=1)
+def half_of_a_transaction_of_unknown_end_is_hidden(s: Story) -> None:
+    s.in_transaction(1, "unknown", 0, seen=True).wrote(1, txn=1).rows["log"][-1]["committed"] = False
+
+
+@story()
+def all_of_a_transaction_that_a_crash_cut_off_is_seen_but_what_was_not_acknowledged(s: Story) -> None:
+    _cut_off(s, True, None, False, outcomes="ok unknown unknown")
+
+
+@story()
+def only_what_was_not_acknowledged_of_a_transaction_that_a_crash_cut_off_is_seen(s: Story) -> None:
+    """Its request may have come after the abort, in the next transaction (KIP-890)."""
+    _cut_off(s, True, False, outcomes="unknown ok")
+
+
+@story()
+def nothing_of_a_transaction_that_a_crash_cut_off_is_seen(s: Story) -> None:
+    _cut_off(s, False, None, False)
+
+
+@story()
+def half_of_a_transaction_that_a_crash_cut_off_is_evicted(s: Story) -> None:
+    s.life(s.producer, "started").send(0, 0, txn=1).wrote(1, txn=1).evicted(1).life(s.producer, "crashed")
+
+
+@story()
+def half_of_a_transaction_that_a_crash_cut_off_is_compacted_away(s: Story) -> None:
+    s.life(s.producer, "started").compacted().send(0, 0, key="k1", txn=1).wrote(1, key="k1", txn=1)
+    s.life(s.producer, "crashed")
+
+
+@story(torn_transaction__undetermined=1)
+def half_of_a_transaction_that_a_crash_cut_off_is_seen_by_nobody_knows_whom(s: Story) -> None:
+    s.life(s.producer, "started").wrote(0, txn=1).send(1, 1, txn=1).log(1, 1, committed=None)
+    s.life(s.producer, "crashed")
+
+
+@story()
+def sent_again_after_a_transaction_that_a_crash_cut_off(s: Story) -> None:
+    """Seq 0 is seen where the second transaction put it; of the first one, nothing is."""
+    s.send(0, 0, txn=1).log(0, 0, committed=False).send(1, 1, txn=1).log(1, 1, committed=False)
+    s.transaction(1, "unknown", s.now - 4_000)
+    s.send(0, 2, txn=2).log(2, 0).transaction(2, "committed", s.now - 2_000)
+
+
 @story(torn_transaction__undetermined=1)
 def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
     s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None

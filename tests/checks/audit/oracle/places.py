@@ -18,6 +18,9 @@ def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
         if _may_be_torn(case, send):
             verdict.looked_at.append(("torn_transaction", send["topic"]))
             _torn(case, send, verdict)
+        elif send["outcome"] == "ok" and case.fate(send) == "unknown":
+            verdict.looked_at.append(("torn_transaction", send["topic"]))
+            _half_visible(case, send, verdict)
     for scope in places(case, reading):
         _evicted(case, scope, reading, verdict)
         if not case.facts(scope[0]).sees_uncommitted:
@@ -74,18 +77,36 @@ def _may_be_torn(case: Case, send: Row) -> bool:
     return send["outcome"] == "ok" and case.fate(send) in ("committed", "aborted")
 
 
-def _torn(case: Case, send: Row, verdict: Judgement) -> None:
+def _half_visible(case: Case, send: Row, verdict: Judgement) -> None:
+    """torn_transaction: nobody learned the end, another acknowledged record of it is visible, and this one is not."""
+    whole = [s for s in case.rows["sends"] if all(s[n] == send[n] for n in ("producer", "incarnation", "txn"))]
+    acked = [s for s in whole if s["outcome"] == "ok" and s["topic"] not in case.lives.ended]
+    if any(True in _seen(case, s) for s in acked) and True not in _seen(case, send):
+        _torn(case, send, verdict, committed=True)
+
+
+def _seen(case: Case, send: Row) -> set[bool | None]:
+    """Whether its copies are visible: the one at its place; any, if none is there and it was sent once."""
+    again = [s for s in case.rows["sends"] if _identity(s) == _identity(send)]
+    copies = _copies(case, send)
+    here = [r for r in copies if all(r[n] == send[n] for n in ("topic", "partition", "offset"))]
+    return {r["committed"] for r in here or (copies if len(again) == 1 else [])}
+
+
+def _torn(case: Case, send: Row, verdict: Judgement, committed: bool = False) -> None:
     """torn_transaction: visible though aborted; hidden, or gone without having been evicted, though committed."""
     if send["topic"] in case.lives.ended:
         return
     place = send["topic"], send["partition"], send["offset"]
     copies = _copies(case, send)
     copies = [r for r in copies if (r["topic"], r["partition"], r["offset"]) == place] or copies
+    if committed and not _seen(case, send):
+        copies = []
     visible = {r["committed"] for r in copies}
     start = case.whole_from(send["topic"], send["partition"])
     if None in visible and True not in visible:
         wrong = None
-    elif case.fate(send) == "aborted":
+    elif case.fate(send) == "aborted" and not committed:
         wrong = True in visible
     elif copies:
         wrong = True not in visible
