@@ -162,7 +162,9 @@ class Sender(ABC, Generic[Spec]):
             self._serve(TICK_S)
         self._log.write(now=True)
         planned: End = "aborted" if spec.abort_every and self._number % spec.abort_every == 0 else "committed"
-        ended = self._call_end(planned if not self._must_abort() and add_offsets() else "aborted")
+        end = planned if not self._must_abort() and add_offsets() else "aborted"
+        requested_us = now_us()
+        ended = self._call_end(end)
         self._open = False
         self._ends.append_rows(
             [
@@ -173,6 +175,7 @@ class Sender(ABC, Generic[Spec]):
                     "outcome": ended,
                     "began_us": self._began_us,
                     "ended_us": now_us(),
+                    "requested_us": requested_us,
                 }
             ]
         )

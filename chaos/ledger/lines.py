@@ -1,6 +1,6 @@
 """Batch lines: a ledger file of JSON lines, for clients in languages where Arrow is heavy.
 
-    {"schema": 4, "table": "deliveries"}
+    {"schema": 5, "table": "deliveries"}
     {"consumer": "billing/1", "incarnation": 1, ..., "partition": 0, "offset": [17, 18, 19], "polled_us": 1763697600000}
 
 The first line names the version of the schema and the table. Each further line is one batch: a key is a column, its

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_VERSION = 2
 """The oldest version that this Aftershock reads."""
 READABLE = f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}"
@@ -84,8 +84,17 @@ TABLES: dict[str, pa.Schema] = {
         completed_us=_i64,
         **_INPUT,
     ),
-    # One row per transaction end; outcome is committed, aborted or unknown.
-    "transactions": _table(producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64),
+    # One row per transaction end; outcome is committed, aborted or unknown. `requested_us` is the time directly before
+    # the first call that ends the transaction, after its offsets were added; null if the client does not know it.
+    "transactions": _table(
+        producer=_str,
+        incarnation=_i32,
+        txn=_i64,
+        outcome=_str,
+        began_us=_i64,
+        ended_us=_i64,
+        requested_us=_since(5, _i64),
+    ),
     # One row per processed record. `assignment` is the running number of the assignment of the partition (see
     # `assignments`), `ordinal` the running number of the delivery within the incarnation. `group` is null for an
     # assign-mode consumer without a group id. `producer`, `seq` and `sent_us` (time of the send call) are null if the

@@ -31,6 +31,10 @@ NO_PLACE = Reason(
     "use acks other than 0",
 )
 NO_END = Reason("their producer did not learn the end of a transaction that may concern them")
+NO_REQUEST = Reason(
+    "the ledger does not say when the end of their transaction was requested",
+    "run the scenario again: clients record it now",
+)
 OPEN = Reason(
     "a transaction was open when the log was read back, so whether readers see its records is unknown",
     "set a transaction.timeout.ms that ends it before the run does",

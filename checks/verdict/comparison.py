@@ -21,7 +21,7 @@ from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
 from checks.expectations.rebalances import count_rebalances
 
-_NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
+_NOT_COMPARED = frozenset({"title", "description", "expect", "promised_differs", "schedule", "variants"})
 ALPHA = 0.05
 Sides = Mapping[str, list[Result]]
 """The results of each variant."""

@@ -28,7 +28,7 @@ from checks.audit.engine.parts import Part
 from checks.audit.engine.pieces import Piece, by_offset, piece, sender_numbers, topic_numbers
 from checks.audit.engine.survey import COLUMNS
 from checks.audit.facts.readers import entry_of
-from checks.audit.facts.run_facts import RunFacts
+from checks.audit.facts.run_facts import NO_TXN, TXN_TIMES, RunFacts
 
 _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
@@ -75,11 +75,12 @@ def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     columns["txn"] = part.ints("txn") if facts.transactions else np.full(part.rows, NONE, np.int64)
     columns["topic"] = topic_numbers(part, facts)
     columns["outcome"] = np.array([OUTCOMES.get(name, UNKNOWN) for name in outcome_names], np.int64)[outcomes]
-    columns["end"], last_us = _transaction_ends(part, codes, producers, facts)
+    transactions = _transactions(part, codes, producers, facts)
+    columns["end"] = transactions.pop("end")
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
         yield piece(block_name("write", producers[code], block), "sends", columns, rows)
     if facts.contested or facts.compacted:
-        columns |= {"last_us": last_us, "sender": sender_numbers(codes, producers, columns["incarnation"], facts)}
+        columns |= transactions | {"sender": sender_numbers(codes, producers, columns["incarnation"], facts)}
         yield from _acks(columns, facts)
     if facts.compacted:
         columns["tombstone"] = _tombstones(codes, producers, columns["seq"], facts)
@@ -94,17 +95,19 @@ def _tombstones(codes: Ints, producers: list[str], seq: Ints, facts: RunFacts) -
     return np.where(of_row > 0, (seq + 1) % np.maximum(of_row, 1) == 0, False).astype(np.int64)
 
 
-def _transaction_ends(part: Part, codes: Ints, producers: list[str], facts: RunFacts) -> tuple[Ints, Ints]:
-    """Return the end of each send's transaction and when its last send was invoked."""
-    ends, last_us = np.zeros(part.rows, np.int64), np.full(part.rows, NONE, np.int64)
+def _transactions(part: Part, codes: Ints, producers: list[str], facts: RunFacts) -> Columns:
+    """Return the end of each send's transaction, and the times of `run_facts.Transactions`."""
+    columns = {name: np.full(part.rows, NONE, np.int64) for name in TXN_TIMES}
+    columns["end"] = np.full(part.rows, NO_TXN, np.int64)
     if not facts.transactions:
-        return ends, last_us
+        return columns
     txn = part.ints("txn")
     inside = np.flatnonzero(txn != NONE)
     for (code, life), section in sections(codes[inside], part.ints("incarnation")[inside]):
         rows = section.ints(inside)
-        ends[rows], last_us[rows] = facts.transactions[producers[code], life].at(txn[rows].astype(np.int64))
-    return ends, last_us
+        for name, values in facts.transactions[producers[code], life].at(txn[rows].astype(np.int64)).items():
+            columns[name][rows] = values
+    return columns
 
 
 def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Ints
+from checks.audit.arrays import NEVER_US, NONE, Ints
 from checks.audit.engine import counters
 from checks.audit.engine.segments import Segment
 from checks.audit.engine.tally import Tally
@@ -31,7 +32,10 @@ def later_offsets(survey: Tally) -> dict[tuple[str, int, str, int], tuple[Ints, 
 def transactions(survey: Tally, rows: list[Row]) -> dict[Sender, Transactions]:
     """Return the transactions with sends. rows: table `transactions`; one without a row was cut off by a crash."""
     ends: dict[Sender, dict[int, int]] = {}
+    times: dict[Sender, dict[int, list[tuple[int | None, int]]]] = {}
     for row in rows:
+        seen = times.setdefault((row["producer"], row["incarnation"]), {}).setdefault(row["txn"], [])
+        seen.append((row["requested_us"], row["ended_us"] if row["ended_us"] is not None else NEVER_US))
         by_number = ends.setdefault((row["producer"], row["incarnation"]), {})
         end = TXN_ENDS.get(row["outcome"], UNDECIDED)
         by_number[row["txn"]] = end if by_number.get(row["txn"], end) == end else UNDECIDED
@@ -39,8 +43,18 @@ def transactions(survey: Tally, rows: list[Row]) -> dict[Sender, Transactions]:
     for (producer, incarnation), (numbers, last_us) in survey.each(counters.LAST_INVOKED):
         by_number = ends.get((producer, incarnation), {})
         codes = np.array([by_number.get(n, UNDECIDED) for n in numbers.tolist()], np.int64)
-        found[producer, incarnation] = Transactions(numbers, codes, last_us)
+        requested = [_requested(times.get((producer, incarnation), {}).get(n, ())) for n in numbers.tolist()]
+        requested_us, unsure_us = np.array(requested, np.int64).reshape(-1, 2).T
+        found[producer, incarnation] = Transactions(numbers, codes, last_us, requested_us, unsure_us)
     return found
+
+
+def _requested(seen: Sequence[tuple[int | None, int]]) -> tuple[int, int]:
+    """Return `requested_us` and `unsure_us` of a transaction (see `Transactions`) from these times of its rows."""
+    requested = [at_us for at_us, _ in seen if at_us is not None]
+    if len(requested) < len(seen):
+        return NONE, max(ended_us for _, ended_us in seen)
+    return min(requested, default=NONE), NONE
 
 
 def contested(survey: Tally) -> frozenset[tuple[str, int, int]]:

@@ -33,7 +33,10 @@ BY_DRIVE = ("crashed", "usage")
 LIFE_COLUMNS = ("client", "incarnation", "event", "detail", "at_us")
 """The columns of table `lifecycle` that `machine_clocks` reads."""
 
-SMALL = {"assignments": ("consumer", ("at_us",)), "transactions": ("producer", ("began_us", "ended_us"))}
+SMALL = {
+    "assignments": ("consumer", ("at_us",)),
+    "transactions": ("producer", ("began_us", "ended_us", "requested_us")),
+}
 LARGE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "sends": (("producer", ("invoked_us", "completed_us")),),
     "deliveries": (("consumer", ("polled_us", "processed_us")), ("producer", ("sent_us",))),

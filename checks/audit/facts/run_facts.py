@@ -24,22 +24,30 @@ Sender = tuple[str | None, int]
 
 NO_TXN, COMMITTED, ABORTED, UNDECIDED = 0, 1, 2, 3
 """The end of the transaction of a record. Undecided: its producer did not learn the end."""
+TXN_TIMES = ("last_us", "requested_us", "unsure_us")
 TXN_ENDS = {"committed": COMMITTED, "aborted": ABORTED}
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """The transactions of one producer incarnation. numbers ascend; last_us: when the last send was invoked."""
+    """The transactions of one producer incarnation.
+
+    numbers ascend. last_us: when the last send was invoked. requested_us: when the end was requested, NONE if unknown.
+    unsure_us: NONE, or when the client learned the end, if its row does not say when it was requested.
+    """
 
     numbers: Ints
     ends: Ints
     last_us: Ints
+    requested_us: Ints
+    unsure_us: Ints
 
-    def at(self, txn: Ints) -> tuple[Ints, Ints]:
-        """Return end and last send of the transactions of some sends, given by number; NONE is no transaction."""
+    def at(self, txn: Ints) -> dict[str, Ints]:
+        """Return the columns of the transactions of some sends, given by number; NONE is no transaction."""
         index = np.minimum(np.searchsorted(self.numbers, txn), len(self.numbers) - 1)
         inside = txn != NONE
-        return np.where(inside, self.ends[index], NO_TXN), np.where(inside, self.last_us[index], NONE)
+        found = {name: np.where(inside, getattr(self, name)[index], NONE) for name in TXN_TIMES}
+        return found | {"end": np.where(inside, self.ends[index], NO_TXN)}
 
 
 @dataclass(frozen=True)

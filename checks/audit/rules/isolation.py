@@ -16,12 +16,15 @@ from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import BY_ROW, Evidence, Rule, RunData, no_transactional_client, readers_with
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import NEAR_IN_TIME
+from checks.audit.undecided import NEAR_IN_TIME, NO_REQUEST
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
 ACQUIRED_COMMITTED = total("acquired_committed")
 """Acquisitions of share groups that read committed records only, by group."""
+
+
+_SHOWN = {"still_sent_us": "last_us", "end_requested_us": "requested_us"}
 
 
 def isolation(r: ReaderBlock, tally: Tally) -> None:
@@ -66,31 +69,37 @@ def _explain_aborted(f: Finding, e: Evidence, c: RunData) -> str:
 
 
 def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) -> None:
-    """Report records polled before the last send of their transaction was invoked, so before its commit was requested.
+    """Report records polled before the end of their transaction was requested, or before its last send was invoked.
 
-    A poll between that send and the client's learning of the end is correct, because brokers know the end first. A
-    record of an aborted transaction is an aborted_read.
+    A poll between the request and the client's learning of the end is correct, because brokers know the end first.
+    Undetermined between the last send and the end if the ledger does not have the time of the request. A record of an
+    aborted transaction is an aborted_read.
     """
     acks, polled_us = r.block.acks, r.rows["polled_us"]
     if not len(acks["offset"]):
         return
     judged = (ack >= 0) & (polled_us != NONE) & ~hidden & (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
     slack_us = r.facts.clocks.slack_us
-    early = judged & (polled_us < acks["last_us"][ack] - slack_us)
-    if slack_us:
-        near = judged & ~early & (polled_us < acks["last_us"][ack] + slack_us)
-        tally.report_undetermined("precommitted_read", r.name, int(near.sum()), NEAR_IN_TIME)
+    possible_us = np.maximum(acks["last_us"], acks["requested_us"])[ack]
+    early = judged & (polled_us < possible_us - slack_us)
+    near = judged & ~early & (polled_us < possible_us + slack_us) if slack_us else np.zeros_like(judged)
+    unsure = judged & ~early & ~near & (polled_us < acks["unsure_us"][ack])
+    tally.report_undetermined("precommitted_read", r.name, int(near.sum()), NEAR_IN_TIME)
+    tally.report_undetermined("precommitted_read", r.name, int(unsure.sum()), NO_REQUEST)
 
     def shown(i: int) -> dict[str, Any]:
-        still_sent_us, assignment = int(acks["last_us"][ack[i]]), r.epoch(i).assignment
-        return r.delivery(i, polled_us=nullable(polled_us[i]), still_sent_us=still_sent_us, assignment=assignment)
+        times = {name: nullable(acks[column][ack[i]]) for name, column in _SHOWN.items()}
+        return r.delivery(i, polled_us=nullable(polled_us[i]), **times, assignment=r.epoch(i).assignment)
 
     r.report("precommitted_read", np.flatnonzero(early), shown, tally)
 
 
 def _explain_precommitted(f: Finding, e: Evidence, c: RunData) -> str:
-    early_ms = (e["still_sent_us"] - e["polled_us"]) / 1e3
-    return f"{f['consumer']} polled it {early_ms:.1f} ms before the last send to its transaction"
+    requested_us = e.get("end_requested_us", 0)
+    early_ms = (max(e["still_sent_us"], requested_us) - e["polled_us"]) / 1e3
+    late = requested_us > e["still_sent_us"]
+    event = "the end of its transaction was requested" if late else "the last send to its transaction"
+    return f"{f['consumer']} polled it {early_ms:.1f} ms before {event}"
 
 
 def _acknowledgements(r: ReaderBlock) -> Ints:

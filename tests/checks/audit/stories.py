@@ -1641,8 +1641,44 @@ def delivered_before_the_producer_knew_of_its_commit(s: Story) -> None:
     epoch = s.assigned()
     s.send(0, 0, txn=1).log(0, 0)
     epoch.got(0, polled_us=s.now)
-    s.transaction(1, "committed", s.now - 5_000)
+    s.transaction(1, "committed", s.now - 5_000, requested_us=s.now - 1_000)
     epoch.commit(1)
+
+
+def _polled_before_the_end_was_learned(s: Story, outcome: str, requested: int | None) -> None:
+    """requested: when the end was requested, in us before the poll; None for a ledger that does not say it."""
+    epoch = s.assigned()
+    s.send(0, 0, txn=1).log(0, 0).tick(5_000)
+    epoch.got(0, polled_us=s.now)
+    requested_us = None if requested is None else s.now - 1_000 - requested
+    s.transaction(1, outcome, s.now - 9_000, requested_us=requested_us)
+    epoch.commit(1)
+
+
+@story(precommitted_read=1)
+def delivered_before_the_end_of_the_transaction_was_requested(s: Story) -> None:
+    """All its sends had been invoked: the offsets of the transaction were being added."""
+    _polled_before_the_end_was_learned(s, "committed", -1)
+
+
+@story(precommitted_read=1)
+def delivered_before_the_end_of_a_transaction_of_unknown_end_was_requested(s: Story) -> None:
+    _polled_before_the_end_was_learned(s, "unknown", -500)
+
+
+@story()
+def delivered_when_the_end_of_the_transaction_had_been_requested(s: Story) -> None:
+    _polled_before_the_end_was_learned(s, "committed", 0)
+
+
+@story(precommitted_read__undetermined=1)
+def delivered_before_an_end_of_which_the_ledger_has_no_request(s: Story) -> None:
+    _polled_before_the_end_was_learned(s, "committed", None)
+
+
+@story()
+def delivered_after_an_end_of_which_the_ledger_has_no_request(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).assigned().got(0).commit(1)
 
 
 @story(hanging_transaction=1)

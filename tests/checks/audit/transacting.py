@@ -36,6 +36,8 @@ def transact(rng: random.Random, rows: Rows, hide: bool) -> None:
                         hidden |= set() if seen else {(record["partition"], record["offset"])}
             times = {"began_us": together[0]["invoked_us"] - 1}
             times["ended_us"] = max(s["completed_us"] for s in together) + rng.randint(1, 500)
+            first = max(s["invoked_us"] for s in together)
+            times["requested_us"] = rng.choice([None, first, rng.randint(first, times["ended_us"]), times["ended_us"]])
             row = {"producer": producer, "incarnation": incarnation, "txn": number, "outcome": outcome}
             if outcome != "cut off":
                 rows["transactions"].append(row | times)

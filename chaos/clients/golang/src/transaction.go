@@ -90,7 +90,9 @@ func (t *transaction) end() {
 	t.log.write(true)
 	every := t.spec.Transactions.AbortEvery
 	planned := every > 0 && t.number%every == 0
-	outcome := t.callEnd(!planned && !t.mustAbort() && t.log.inFlight() == 0)
+	commit := !planned && !t.mustAbort() && t.log.inFlight() == 0
+	requestedUs := nowUs()
+	outcome := t.callEnd(commit)
 	t.open = false
 	t.log.write(true)
 	t.table.write(newBatch().
@@ -99,7 +101,8 @@ func (t *transaction) end() {
 		int("txn", t.number).
 		put("outcome", outcome).
 		int("began_us", t.beganUs).
-		int("ended_us", nowUs()))
+		int("ended_us", nowUs()).
+		int("requested_us", requestedUs))
 }
 
 // callEnd returns how the transaction ended. The library repeats a request that a coordinator did not answer, and after

@@ -179,5 +179,13 @@ def _isolated(case: Case, scope: Scope, row: Row, verdict: Judgement) -> None:
     elif send and fate:
         key = "producer", "incarnation", "txn"
         same = [s for s in case.rows["sends"] if all(s[k] == send[k] for k in key)]
-        if row["polled_us"] < max(s["invoked_us"] for s in same):
+        ends = [t for t in case.rows["transactions"] if all(t[k] == send[k] for k in key)]
+        known = [t["requested_us"] for t in ends if t.get("requested_us") is not None]
+        possible = max(s["invoked_us"] for s in same)
+        if len(known) == len(ends):
+            possible = max(possible, min(known, default=0))
+        if row["polled_us"] >= possible:
+            unsure = len(known) < len(ends) and row["polled_us"] < max(t["ended_us"] for t in ends)
+            verdict.undetermined["precommitted_read", reader] += unsure
+        else:
             verdict.findings[Finding("precommitted_read", "", reader, *place, *identity, row["consumer"])] += 1

@@ -186,6 +186,7 @@ abstract class Sender implements Client {
         log.write(true);
         boolean planned = transactions.has("abort_every") && ends.number() % transactions.number("abort_every") == 0;
         boolean commit = !planned && !mustAbort() && offsets.add();
+        ends.requested();
         String ended = callEnd(commit);
         open = false;
         log.write(true);

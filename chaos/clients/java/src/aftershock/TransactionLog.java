@@ -8,6 +8,7 @@ final class TransactionLog {
     private final Table table;
     private long number;
     private long beganUs;
+    private long requestedUs;
 
     TransactionLog(Spec spec) throws IOException {
         this.spec = spec;
@@ -17,6 +18,7 @@ final class TransactionLog {
     /** Begins the next transaction. Returns its number. */
     long begin() {
         beganUs = Clock.nowUs();
+        requestedUs = Longs.MISSING;
         return ++number;
     }
 
@@ -25,14 +27,25 @@ final class TransactionLog {
         return number;
     }
 
+    /** Notes that the end is requested now; the first request counts. */
+    void requested() {
+        if (requestedUs == Longs.MISSING) {
+            requestedUs = Clock.nowUs();
+        }
+    }
+
     /** Writes how the transaction ended: committed, aborted or unknown. */
     void end(String outcome) {
-        table.write(new Batch()
+        Batch batch = new Batch()
                 .put("producer", spec.client())
                 .put("incarnation", spec.incarnation())
                 .put("txn", number)
                 .put("outcome", outcome)
                 .put("began_us", beganUs)
-                .put("ended_us", Clock.nowUs()));
+                .put("ended_us", Clock.nowUs());
+        if (requestedUs != Longs.MISSING) {
+            batch.put("requested_us", requestedUs);
+        }
+        table.write(batch);
     }
 }

@@ -68,6 +68,7 @@ final class RecordingProducer extends KafkaProducer<byte[], byte[]> {
     @Override
     public void commitTransaction() {
         member().beforeCommit();
+        member().endRequested();
         super.commitTransaction(); // an error leaves it open: it is aborted, or the producer is closed
         ended("committed");
     }

@@ -200,6 +200,10 @@ final class StreamThreadLog implements Client {
         offsets = null;
     }
 
+    void endRequested() {
+        transactions.requested();
+    }
+
     /** Writes all rows that wait. Returns the time. */
     long beforeCommit() {
         write();
