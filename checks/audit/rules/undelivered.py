@@ -91,25 +91,48 @@ def _turns(f: Finding, c: RunData) -> list[Epoch]:
 
 
 def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
-    offset, reached = f["offset"], None
+    offset = f["offset"]
     turns = _turns(f, c)
     if "partition_seen_us" in e and turns and turns[0].start is not None and turns[0].start > offset:
         return _explain_newcomer(f, e, turns[0])
     for epoch in turns:
-        if epoch.low is not None and epoch.high is not None and epoch.low <= offset <= epoch.high:
-            return f"{epoch.consumer} left it out within one assignment (it delivered {epoch.low} to {epoch.high})"
-        if epoch.start is not None and epoch.start > offset and reached is not None:
-            e |= present(epoch_start=epoch.start, reached_before=reached, start_why=epoch.why)
-            return f"{epoch.consumer} began at {epoch.start} ({epoch.why}), though only {reached} had been reached"
-        if epoch.start is not None and epoch.start > offset and "topic_was_deleted" in e:
-            e |= present(epoch_start=epoch.start)
-            again = f"{f['topic']} was deleted and created again"
-            return f"{again}, and {epoch.consumer} began at {epoch.start} of the new topic ({epoch.why})"
-        if epoch.high is not None and epoch.high < offset:
-            reached = max(reached or 0, epoch.high + 1)
-        elif epoch.start is not None and reached is None and epoch.start <= offset:
-            reached = epoch.start
-    return ""
+        if (begun := _begun(epoch)) is not None and epoch.high is not None and begun <= offset <= epoch.high:
+            inside = epoch.low is not None and epoch.low <= offset
+            how = (
+                f"delivered {epoch.low} to {epoch.high}"
+                if inside
+                else f"began at {begun} and delivered {epoch.low} first"
+            )
+            return f"{epoch.consumer} left it out within one assignment (it {how})"
+    return _explain_begin(f, e, turns)
+
+
+def _begun(epoch: Epoch) -> int | None:
+    """Return the position at which an epoch began, or its lowest delivery if that is lower, or the position unknown."""
+    return min((at for at in (epoch.start, epoch.low) if at is not None), default=None)
+
+
+def _explain_begin(f: Finding, e: Evidence, turns: list[Epoch]) -> str:
+    """Return which epoch began above a record: the first one after the last that began at or below it."""
+    offset = f["offset"]
+    begins = [_begun(epoch) for epoch in turns]
+    near = max((i for i, at in enumerate(begins) if at is not None and at <= offset), default=-1)
+    beyond = next((i for i, at in enumerate(begins) if i > near and at is not None), None)
+    if beyond is None:
+        return ""
+    epoch, earlier = turns[beyond], turns[:beyond]
+    came = [at for t in earlier for at in (t.start, t.passed, None if t.high is None else t.high + 1)]
+    reached = max((at for at in came if at is not None and at <= offset), default=None)
+    e |= present(epoch_start=epoch.start, reached_before=reached)
+    began = f"{epoch.consumer} began at {epoch.start} ({epoch.why})"
+    if epoch.start is None:
+        began = f"{epoch.consumer} delivered {epoch.low} first, and where it began is unknown"
+    if reached is not None:
+        e |= present(start_why=epoch.why or None)
+        return f"{began}, though only {reached} had been reached"
+    if "topic_was_deleted" in e:
+        return f"{f['topic']} was deleted and created again, and {began.replace(' (', ' of the new topic (', 1)}"
+    return f"{began}, though {f['scope']} has to read from {e['range_start']}"
 
 
 def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:

@@ -601,6 +601,36 @@ def sought_beyond_a_record_and_nothing_came_after(s: Story) -> None:
     s.assigned(position=2, source="seek")
 
 
+@story(skipped_delivery=1)
+def sought_ahead_and_back_and_ahead_again(s: Story) -> None:
+    """The begin at 6 left nothing out in the end: the one at 7 did, when 5 had been reached."""
+    s.wrote(*range(8)).assigned().got(0, 1, 2)
+    s.assigned(position=6, source="seek").got(6)
+    s.assigned(position=3, source="seek").got(3, 4)
+    s.assigned(position=7, source="seek").got(7)
+
+
+@story(skipped_delivery=2)
+def sought_ahead_twice_and_delivered_nothing_in_between(s: Story) -> None:
+    s.wrote(*range(7)).assigned().got(0, 1, 2)
+    s.assigned(position=5, source="seek").got(5)
+    s.assigned(position=4, source="seek")
+    s.assigned(position=6, source="seek").got(6)
+
+
+@story(skipped_delivery=2)
+def rewound_by_an_aborted_transaction_and_gone_on_beyond(s: Story) -> None:
+    """What was polled in a transaction that was aborted counts as not delivered; the next poll went on above it."""
+    s.wrote(*range(4)).assigned().got(0)
+    s.assigned(position=1, source="seek")
+    s.assigned(position=3, source="seek").got(3)
+
+
+@story(skipped_delivery=2)
+def begun_above_the_first_record_of_its_range(s: Story) -> None:
+    s.wrote(*range(4)).assigned(position=None, source="reset").got(2, 3)
+
+
 @story(stalled_delivery=1)
 def sought_to_a_record_that_nobody_delivered(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0)

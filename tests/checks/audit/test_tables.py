@@ -166,6 +166,22 @@ def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_nam
             "skipped_delivery",
             "began at 2 (the given start), though only 1 had been reached",
         ),
+        (
+            "sought_ahead_and_back_and_ahead_again",
+            "skipped_delivery",
+            "began at 7 (a seek), though only 5 had been reached",
+        ),
+        (
+            "sought_ahead_twice_and_delivered_nothing_in_between",
+            "skipped_delivery",
+            "began at 5 (a seek), though only 3 had been reached",
+        ),
+        (
+            "rewound_by_an_aborted_transaction_and_gone_on_beyond",
+            "skipped_delivery",
+            "began at 3 (a seek), though only 1 had been reached",
+        ),
+        ("begun_above_the_first_record_of_its_range", "skipped_delivery", "has to read from 0"),
         ("written_again_after_a_restart", "duplicate_write", "again by incarnation 2 after the restart"),
     ],
 )
