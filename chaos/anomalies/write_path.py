@@ -54,6 +54,16 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} written out of order",
     ),
+    "backdated_write": _write(
+        "in a partition, at a lower offset than a record of another producer that had been acknowledged before its "
+        "send was called; or delivered before its send was called",
+        "nothing a setting can do: report it as a bug of the broker or the client",
+        "BackdatedWrites",
+        "No record is before one that was there when it was sent",
+        "Records are before others that were there when they were sent",
+        "acknowledgements and deliveries",
+        "{n} {records} {were} before others that were there when they were sent",
+    ),
     "misplaced_write": _write(
         "acknowledged at one partition and offset, found at another",
         "nothing a setting can do: report it as a bug of the broker or the client",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,7 +12,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
-from chaos.run.events import DRIVING, UNDRAINED, notes, read_events, stages_broken_off
+from chaos.run.events import DRIVING, UNDRAINED, Event, notes, read_events, stages_broken_off
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
@@ -29,6 +30,12 @@ LEAST_FETCHES = 5
 REPORTED = " reported: "
 """What stands between a client and its last error, in the reason of a condition."""
 NO_CLIENTS = "the ledger has no client; see the stages of the drive in events.jsonl"
+
+
+OF_DRIVE = ("progress", "fault")
+"""Kinds of events that only the drive writes."""
+SET_BACK_US = 100_000
+"""Time between events in the wrong order above which the clock was set back; threads may write out of order."""
 
 
 class Conditions:
@@ -250,7 +257,10 @@ class Conditions:
         steps = self._counts.get("clock_backwards", {})
         rows = listed([f"{n:,} rows of {scope}" for scope, n in sorted(steps.items())])
         remedy = "prevent changes of the clock during a run"
-        return f"a clock ran backwards ({rows} end before they begin): {remedy}" if rows else ""
+        if rows:
+            return f"a clock ran backwards ({rows} end before they begin): {remedy}"
+        back_us = _set_back_us(self._events)
+        return f"the clock of the machine was set back by {back_us / 1e6:.2f} s: {remedy}" if back_us else ""
 
     def log_times(self) -> str:
         """Return which records have times of a clock that a fault changed; empty if none do."""
@@ -322,3 +332,15 @@ def _own_error(crash: dict[str, Any]) -> str:
 
 def _each(counts: dict[str, int], names: list[str]) -> str:
     return listed([f"{name}: {counts.get(name, 0):,}" for name in names])
+
+
+def _set_back_us(events: Iterable[Event]) -> int:
+    """Return by how much the clock of the machine was set back during the drive, 0 if it was not.
+
+    The drive appends its events in order; those of several threads may be some milliseconds apart.
+    """
+    latest = most = 0
+    for event in events:
+        if event["kind"] in OF_DRIVE or (event["kind"] == "stage" and event["stage"] in DRIVING):
+            most, latest = max(most, latest - event["at_us"]), max(latest, event["at_us"])
+    return most if most > SET_BACK_US else 0

@@ -28,7 +28,8 @@ KINDS = {
     "log": ("seq", "incarnation", "topic", "partition", "offset", "timestamp", "committed"),
     "records": ("offset", "sender", "seq", "timestamp", "committed"),
     "deliveries": ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us"),
-    "acks": ("offset", "sender", "seq", "end", "last_us", "requested_us", "unsure_us", "completed_us"),
+    "acks": ("offset", "sender", "seq", "end", "last_us", "requested_us", "unsure_us", "invoked_us", "completed_us"),
+    "ack_runs": ("offset", "length", "sender", "seq", "invoked_us", "completed_us"),
     "outputs": ("offset", "sender", "topic", "output_partition", "output_offset", "timestamp", "committed"),
     "acquisitions": ("member", "ordinal", "offset", "count", "sender", "seq", "sent_us", "acquired_us"),
     "acknowledgements": ("member", "ordinal", "offset", "type", "outcome", "requested_us", "completed_us"),
@@ -52,11 +53,12 @@ KINDS = {
 }
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
-`txn` is the number of the transaction, `end` its end (`run_facts.NO_TXN`, …), `last_us`, `requested_us` and `unsure_us`
-its times (`run_facts.Transactions`), `committed` 1, 0 or NONE if unknown, `polled` 1 for a gap of records that were
-polled and never done, `reached` the highest offset + 1, `offset` of an output that of its input, `member` an index into
-those of the share groups, `count` the delivery count, `by_log` 1 for a commit that the log of offset commits decides,
-`done_us` when a commit had been carried out at the latest.
+`ack_runs` are acknowledgements with neighbouring offsets and seqs and equal times, of blocks of offsets in which the
+log is what was acknowledged. `txn` is the number of the transaction, `end` its end (`run_facts.NO_TXN`, …), `last_us`,
+`requested_us` and `unsure_us` its times (`run_facts.Transactions`), `committed` 1, 0 or NONE if unknown, `polled` 1
+for a gap of records that were polled and never done, `reached` the highest offset + 1, `offset` of an output that of
+its input, `member` an index into those of the share groups, `count` the delivery count, `by_log` 1 for a commit that
+the log of offset commits decides, `done_us` when a commit had been carried out at the latest.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""

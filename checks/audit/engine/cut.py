@@ -79,8 +79,10 @@ def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     columns["end"] = transactions.pop("end")
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
         yield piece(block_name("write", producers[code], block), "sends", columns, rows)
+    columns["sender"] = sender_numbers(codes, producers, columns["incarnation"], facts)
+    yield from _ack_runs(columns, facts)
     if facts.contested or facts.compacted:
-        columns |= transactions | {"sender": sender_numbers(codes, producers, columns["incarnation"], facts)}
+        columns |= transactions
         yield from _acks(columns, facts)
     if facts.compacted:
         columns["tombstone"] = _tombstones(codes, producers, columns["seq"], facts)
@@ -108,6 +110,21 @@ def _transactions(part: Part, codes: Ints, producers: list[str], facts: RunFacts
         for name, values in facts.transactions[producers[code], life].at(txn[rows].astype(np.int64)).items():
             columns[name][rows] = values
     return columns
+
+
+def _ack_runs(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
+    """Yield the acknowledged positions in the other blocks of offsets, as runs."""
+    located = (columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE)
+    names = ("topic", "partition", "sender", "offset", "seq", "invoked_us", "completed_us")
+    kept = {n: columns[n] if located.all() else columns[n][located] for n in names}
+    nth = np.arange(len(kept["seq"]))
+    together = kept["offset"] - nth, kept["seq"] - nth, kept["offset"] >> BLOCK_BITS
+    starts = runs(*(kept[n] for n in ("topic", "partition", "sender", "completed_us", "invoked_us")), *together)
+    found = {n: c[starts].astype(np.int64, copy=False) for n, c in kept.items()}
+    found["length"] = np.diff(starts, append=len(nth))
+    for (topic, partition, block), rows in sections(found["topic"], found["partition"], found["offset"] >> BLOCK_BITS):
+        if (facts.topics[topic], partition, block) not in facts.contested:
+            yield piece(block_name("read", facts.topics[topic], partition, block), "ack_runs", found, rows)
 
 
 def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:

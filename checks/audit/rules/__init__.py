@@ -3,7 +3,7 @@
 | module | anomalies |
 |---|---|
 | `write_outcomes` | lost_write, unnoticed_failure, resurrected_write |
-| `write_positions` | misplaced_write, misrouted_write, offset_reuse |
+| `write_positions` | misplaced_write, misrouted_write, offset_reuse, backdated_write |
 | `records` | phantom_write, corrupt_record, returned_record, duplicate_write, reordered_write |
 | `transactions` | torn_transaction, hanging_transaction |
 | `isolation` | aborted_read, precommitted_read, aborted_share |

@@ -30,7 +30,7 @@ class PartitionBlock:
     def __init__(self, topic: str, partition: int, facts: RunFacts, rows: Rows) -> None:
         self.topic, self.partition, self.facts = topic, partition, facts
         self.log, self.deliveries, self.gaps, self.acks = (rows[n] for n in ("records", "deliveries", "gaps", "acks"))
-        self.outputs = rows["outputs"]
+        self.outputs, self.ack_runs = rows["outputs"], rows["ack_runs"]
         located = (self.log, self.deliveries, self.acks, self.outputs, rows["acquisitions"])
         offsets = [c["offset"] for c in located if len(c["offset"])]
         self.base = min((int(o.min()) for o in offsets), default=0)

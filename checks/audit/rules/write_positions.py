@@ -1,26 +1,30 @@
-"""Positions of records: misplaced_write, misrouted_write, offset_reuse."""
+"""Positions of records: misplaced_write, misrouted_write, offset_reuse, backdated_write."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from chaos.scenario.clients import settings_of
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import NONE, Ints, Mask
-from checks.audit.engine.blocks import OK
+from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask
+from checks.audit.engine.blocks import BLOCK_BITS, OK
 from checks.audit.engine.counters import DELIVERED_FROM, LOCATED
-from checks.audit.engine.group import dense
+from checks.audit.engine.group import dense, sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
-from checks.audit.engine.tally import Tally, total
+from checks.audit.engine.tally import Aggregate, Tally, collection, total
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.routes import routes
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.partition_block import PartitionBlock
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
+from checks.audit.rules.rule import BY_ROW, Evidence, Rule, RunData, present, unless
+from checks.audit.undecided import NEAR_IN_TIME
 
 ROUTED = total("routed")
 """Acknowledged records with a promised partition, by topic."""
@@ -109,6 +113,17 @@ def _explain_misrouted(f: Finding, e: Evidence, c: RunData) -> str:
     return f"acked in {f['topic']}/{f['partition']}, though {subject} belongs to partition {places} by {e['by']}"
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A run of acknowledged records: offset, identity and times of the first one, and their number."""
+
+    offset: int
+    length: int
+    identity: dict[str, Any]
+    invoked_us: int
+    completed_us: int
+
+
 SIGHTS = ("acknowledged", "delivered", "in the log")
 RECORDS_SHOWN = 4
 """Records in the evidence of one reused offset."""
@@ -188,7 +203,164 @@ def _explain_reuse(f: Finding, e: Evidence, c: RunData) -> str:
     return f"{both}; {elected}" + (f", after fault {fault}" if fault else "")
 
 
+EDGE_ACKED: Aggregate[list[tuple[int, list[Seen]]]] = collection("edge_acked")
+"""By topic and partition: block of offsets, and its acknowledgements of two producers that came first."""
+EDGE_SENT: Aggregate[list[tuple[int, list[Seen]]]] = collection("edge_sent")
+"""By topic and partition: block of offsets, and those of its records that were sent last."""
+EDGE = 20
+"""Records of a block that are compared with those of later blocks, of each kind."""
+
+
+def backdated_write(block: PartitionBlock, tally: Tally) -> None:
+    """Report records at a lower offset than one of another producer that was acknowledged before their send was called.
+
+    Both are in the final log at the acknowledged offsets, so that no lost record explains it. The order of the records
+    of one producer is that of `reordered_write`. Undetermined if the times are from clocks of several machines and
+    closer together than these are known.
+    """
+    if block.topic in block.facts.lives.mixed or block.topic in block.facts.lives.ended:
+        return
+    acked = _acked_in_log(block)
+    if not len(acked["offset"]):
+        return
+    sender, invoked_us, slack_us = acked["sender"], acked["invoked_us"], block.facts.clocks.slack_us
+    before_us = np.full(len(sender), NEVER_US)
+    suspects = invoked_us > _earliest_after(acked["completed_us"])
+    for number in np.unique(sender[suspects]).tolist():
+        of_others = _earliest_after(np.where(sender == number, NEVER_US, acked["completed_us"]))
+        before_us = np.where(suspects & (sender == number), of_others, before_us)
+    wrong = np.flatnonzero(invoked_us > before_us + slack_us)
+    near = np.flatnonzero((invoked_us > before_us) & (invoked_us <= before_us + slack_us))
+    tally.report_undetermined("backdated_write", block.topic, int(acked["length"][near].sum()), NEAR_IN_TIME)
+
+    def shown(i: int) -> Iterator[dict[str, Any]]:
+        others = (acked["completed_us"] == before_us[i]) & (sender != sender[i])
+        after = i + 1 + int(np.argmax(others[i + 1 :]))
+        return _backdated(block.topic, block.partition, _seen(block, acked, i), _seen(block, acked, after))
+
+    rows = chain.from_iterable(map(shown, wrong[:CAP].tolist()))
+    tally.report("backdated_write", block.topic, int(acked["length"][wrong].sum()), islice(rows, CAP))
+    _add_edges(block, acked, np.setdiff1d(np.arange(len(sender)), np.concatenate([wrong, near])), tally)
+
+
+def _acked_in_log(block: PartitionBlock) -> Columns:
+    """Return the acknowledgements of records that are in the log at the acknowledged offset, as runs, by offset."""
+    names = ("offset", "sender", "seq", "invoked_us", "completed_us")
+    acks = {n: block.acks[n] for n in names} | {"length": np.ones(len(block.acks["offset"]), np.int64)}
+    if len(acks["offset"]):
+        there = np.flatnonzero(block.agree(block.row[acks["offset"] - block.base], acks))
+        acks = {n: c[there] for n, c in acks.items()}
+    joined = {n: np.concatenate([block.ack_runs[n], c]) for n, c in acks.items()}
+    order = np.argsort(joined["offset"], kind="stable")
+    return {n: c[order] for n, c in joined.items()}
+
+
+def _earliest_after(at_us: Ints) -> Ints:
+    """Return for each row the lowest time in the rows after it."""
+    found = np.full(len(at_us), NEVER_US)
+    found[:-1] = np.minimum.accumulate(at_us[:0:-1])[::-1]
+    return found
+
+
+def _seen(block: PartitionBlock, acked: Columns, i: int) -> Seen:
+    length, invoked_us, completed_us = (int(acked[n][i]) for n in ("length", "invoked_us", "completed_us"))
+    identity = block.identity(int(acked["sender"][i]), acked["seq"][i])
+    return Seen(int(acked["offset"][i]), length, identity, invoked_us, completed_us)
+
+
+def _backdated(topic: str, partition: int, records: Seen, before: Seen) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of the findings of some records. before: what had been acknowledged."""
+    evidence = {
+        "how": "acknowledged",
+        "acked_producer": before.identity["producer"],
+        "acked_seq": before.identity["seq"],
+        "acked_offset": before.offset,
+        "acked_us": before.completed_us,
+        "invoked_us": records.invoked_us,
+    }
+    for nth in range(records.length):
+        position = {"topic": topic, "partition": partition, "offset": records.offset + nth}
+        record = records.identity | {"seq": records.identity["seq"] + nth, "at_us": records.completed_us}
+        yield position | record | {"evidence": evidence}
+
+
+def _add_edges(block: PartitionBlock, acked: Columns, left: Ints, tally: Tally) -> None:
+    """Add what decides whether records of this block are before ones of later blocks. left: rows without a finding."""
+    number, place = int(acked["offset"][0]) >> BLOCK_BITS, (block.topic, block.partition)
+    latest = left[np.argsort(acked["invoked_us"][left], kind="stable")[-EDGE:]]
+    tally.add(EDGE_SENT, *place, value=[(number, [_seen(block, acked, i) for i in latest.tolist()])])
+    in_time = np.argsort(acked["completed_us"], kind="stable")
+    firsts = in_time[np.sort(np.unique(acked["sender"][in_time], return_index=True)[1])[:2]]
+    tally.add(EDGE_ACKED, *place, value=[(number, [_seen(block, acked, i) for i in firsts.tolist()])])
+
+
+def backdated_over_blocks(run: RunData, tally: Tally) -> None:
+    """Report the records that `backdated_write` compares with those of later blocks."""
+    acknowledged, slack_us = dict(tally.each(EDGE_ACKED)), run.facts.clocks.slack_us
+    for (topic, partition), blocks in list(tally.each(EDGE_SENT)):
+        for number, records in blocks if len(blocks) > 1 else ():
+            later = [seen for other, some in acknowledged[topic, partition] if other > number for seen in some]
+            for record in records:
+                others = [seen for seen in later if _sender(seen) != _sender(record)]
+                first = min(others, key=lambda seen: (seen.completed_us, seen.offset), default=None)
+                if first is None or record.invoked_us <= first.completed_us:
+                    continue
+                if record.invoked_us <= first.completed_us + slack_us:
+                    tally.report_undetermined("backdated_write", topic, record.length, NEAR_IN_TIME)
+                else:
+                    shown = islice(_backdated(topic, partition, record, first), CAP)
+                    tally.report("backdated_write", topic, record.length, shown)
+
+
+def _sender(seen: Seen) -> tuple[Any, Any]:
+    return seen.identity["producer"], seen.identity["incarnation"]
+
+
+def delivered_before_sent(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Report deliveries of records before their send was called, as backdated_write."""
+    sent_us, polled_us = part.ints("sent_us"), part.ints("polled_us")
+    seen_us = np.where(polled_us != NONE, polled_us, part.ints("processed_us"))
+    early = np.flatnonzero((sent_us != NONE) & (seen_us < sent_us) & (part.codes("producer")[0] != NONE))
+    if not len(early):
+        return
+    topics, names = part.codes("topic")
+    certain = seen_us[early] < sent_us[early] - plan.clocks.slack_us
+    for (code,), rows in sections(topics[early]):
+        wrong = early[rows.index[certain[rows.index]]]
+        tally.report_undetermined("backdated_write", names[code], len(rows) - len(wrong), NEAR_IN_TIME)
+        shown = (_early(row) for row in part.take(wrong[:CAP]))
+        tally.report("backdated_write", names[code], len(wrong), shown)
+
+
+def _early(row: dict[str, Any]) -> dict[str, Any]:
+    evidence = {"how": "delivered", "invoked_us": row["sent_us"], "polled_us": row["polled_us"]}
+    record = {name: row[name] for name in ("topic", "partition", "offset", "producer", "seq", "consumer")}
+    return record | {"incarnation": row["producer_incarnation"], "at_us": row["processed_us"], "evidence": evidence}
+
+
+def _explain_backdated(f: Finding, e: Evidence, c: RunData) -> str:
+    if e["how"] == "delivered":
+        early_ms = (e["invoked_us"] - e.get("polled_us", f["at_us"])) / 1e3
+        return f"{f['consumer']} got it {early_ms:.1f} ms before {f['producer']} sent it"
+    late_ms = (e["invoked_us"] - e["acked_us"]) / 1e3
+    other = f"seq {e['acked_seq']} of {e['acked_producer']} at offset {e['acked_offset']}"
+    return f"sent {late_ms:.1f} ms after {other} had been acknowledged, and yet it is at offset {f['offset']}"
+
+
 RULES = {
+    "backdated_write": Rule(
+        examines=(LOCATED, DELIVERED_FROM),
+        explain=_explain_backdated,
+        inapplicable=unless(
+            lambda s: bool(s.readers) or _learns_offsets(s),
+            f"{_NO_OFFSETS}, and there is no reader",
+        ),
+        needs_clock=True,
+        across=BY_ROW,
+        rows=RowRule("deliveries", delivered_before_sent, columns=("sent_us",)),
+        reads=backdated_write,
+        run=backdated_over_blocks,
+    ),
     "misplaced_write": Rule(
         examines=(LOCATED,),
         explain="acked at {topic}/{partition} offset {acked_offset}, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.checks.audit.mutations import FAR, Rows
+from tests.checks.audit.mutations import FAR, LATE_US, Rows
 from tests.checks.audit.oracle import Row
 
 ILLEGAL = "duplicate_delivery.illegal"
@@ -397,6 +397,14 @@ def always(*checks: str) -> Must:
     return lambda row, clean: set(checks)
 
 
+def _polled_before_it_was_sent(row: Row, clean: CleanHistory) -> set[str]:
+    return _polled_early(row, clean) | when(row["sent_us"] is not None and row["sent_us"] > 0, "backdated_write")
+
+
+def _sent_later(row: Row, clean: CleanHistory) -> set[str]:
+    return when(row["polled_us"] < row["sent_us"] + LATE_US, "backdated_write")
+
+
 NOTHING = always()
 EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: left out": (_unsent, frozenset()),
@@ -436,7 +444,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
         frozenset(),
     ),
     "sends: ok made fail": (_failed, frozenset()),
-    "sends: later": (NOTHING, frozenset({"precommitted_read"})),
+    "sends: later": (NOTHING, frozenset({"precommitted_read", "backdated_write"})),
     "log: not committed": (_hidden, frozenset({"aborted_share"})),
     "log: made committed": (_shown, MISSING),
     "log: committed or not is not known": (
@@ -455,7 +463,9 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "acknowledgements: late": (lambda row, clean: when(row["type"] == "release", "lock_overrun"), frozenset()),
     "transactions: committed made aborted": (_aborted_after_all, frozenset()),
     "transactions: aborted made committed": (always("torn_transaction"), frozenset()),
-    "deliveries: polled before everything": (_polled_early, frozenset()),
+    "deliveries: polled before everything": (_polled_before_it_was_sent, frozenset()),
+    "deliveries: polled early": (NOTHING, frozenset({"backdated_write", "precommitted_read"})),
+    "deliveries: sent later than delivered": (_sent_later, frozenset()),
     "cluster: committed made null": (_gone_after_an_interruption, frozenset()),
     "cluster: last stable offset - 1": (NOTHING, HANGS),
     "cluster: left out": (NOTHING, HANGS),

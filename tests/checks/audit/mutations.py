@@ -203,6 +203,7 @@ CHANGES: list[Change] = [
     Change("deliveries", "under no assignment", put(assignment=None)),
     Change("deliveries", "by another incarnation", plus(FAR, "incarnation")),
     Change("deliveries", "by another consumer", _by_another),
+    Change("deliveries", "sent later than delivered", plus(LATE_US, "sent_us"), has(sent_us=...)),
     Change("deliveries", "another leader epoch and send time", put(leader_epoch=7, sent_us=7)),
     Change("commits", "offset + 1", plus(1, "offset")),
     Change("commits", "offset + 3", plus(3, "offset")),

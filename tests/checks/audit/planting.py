@@ -84,6 +84,17 @@ def reordered_write(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def backdated_write(rng: random.Random, rows: Rows) -> None:
+    """A record is sent again later than another one was acknowledged, or later than it was delivered."""
+    if (row := _one(rng, rows, "deliveries")) and rng.random() < 0.4:
+        row["sent_us"] = (row["polled_us"] or row["processed_us"]) + rng.choice([-1, 0, 1, 9_000])
+    elif (send := _one(rng, rows, "sends", outcome="ok")) and (other := _one(rng, rows, "sends", outcome="ok")):
+        late_us = other["completed_us"] + rng.choice([-1, 0, 1, 9_000]) - send["invoked_us"]
+        for time in ("invoked_us", "completed_us"):
+            send[time] += late_us
+
+
+@planted
 def misplaced_write(rng: random.Random, rows: Rows) -> None:
     send = _one(rng, rows, "sends", outcome="ok")
     if send and send["offset"] is not None:

@@ -1382,11 +1382,95 @@ def resumed_at_its_own_commit_of_unknown_outcome(s: Story) -> None:
     s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
 
 
-@story()
+@story(backdated_write=1)
 def the_clock_stepped_back(s: Story) -> None:
+    """The verdict is inconclusive: events of the drive, or requests in flight, show it."""
     s.wrote(0)
     s.now -= 500_000
     s.wrote(1).assigned().got(0, 1).commit(2)
+
+
+# --- the order of the records of several producers in time
+
+
+def _from_another(s: Story, seq: int, offset: int, **times: int) -> None:
+    """Acknowledged to the second incarnation of the producer, one millisecond after it was sent."""
+    s.send(seq, offset, incarnation=2, **times).log(offset, seq, incarnation=2)
+
+
+@story(backdated_write=1)
+def sent_after_another_was_acknowledged_and_before_it(s: Story) -> None:
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 5).log(5, 0).tick(1)
+    _from_another(s, 1, 3)
+
+
+@story(backdated_write=2)
+def sent_after_another_was_acknowledged_and_before_it_in_a_batch(s: Story) -> None:
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 5).log(5, 0).tick(1)
+    now = s.now
+    for seq, offset in ((1, 3), (2, 4), (3, 6)):
+        _from_another(s, seq, offset, invoked_us=now, completed_us=now + 500)
+
+
+@story()
+def sent_while_another_was_acknowledged_and_before_it(s: Story) -> None:
+    """It may have been appended first."""
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 5).log(5, 0)
+    _from_another(s, 1, 3)
+
+
+@story()
+def sent_after_another_was_acknowledged_and_after_it(s: Story) -> None:
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 3).log(3, 0).tick(1)
+    _from_another(s, 1, 5)
+
+
+@story()
+def sent_after_another_was_acknowledged_in_another_partition(s: Story) -> None:
+    s.partitions = 2
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 5, partition=1).log(5, 0, partition=1).tick(1)
+    _from_another(s, 1, 3)
+
+
+@story(lost_write=1)
+def sent_after_another_was_lost_and_where_the_next_leader_had_its_end(s: Story) -> None:
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 5).tick(1)
+    _from_another(s, 1, 3)
+
+
+@story(reordered_write=1)
+def sent_by_the_same_producer_and_in_another_order(s: Story) -> None:
+    s.send(0, 5).log(5, 0).send(1, 3).log(3, 1)
+
+
+@story(backdated_write=1)
+def sent_over_the_border_of_a_block_of_offsets(s: Story) -> None:
+    border = 1 << 20
+    s.log_start = border - 1
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, border).log(border, 0).tick(1)
+    _from_another(s, 1, border - 1)
+
+
+@story(backdated_write=1)
+def delivered_before_it_was_sent(s: Story) -> None:
+    s.wrote(0).assigned().got(0, sent_us=s.now + 1, polled_us=s.now).commit(1)
+
+
+@story()
+def delivered_when_it_was_sent(s: Story) -> None:
+    s.wrote(0).assigned().got(0, sent_us=s.now, polled_us=s.now).commit(1)
+
+
+@story()
+def delivered_without_the_time_of_its_send(s: Story) -> None:
+    s.wrote(0).assigned().got(0, sent_us=None).commit(1)
 
 
 # --- offsets that were given away twice, or evicted

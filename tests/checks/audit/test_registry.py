@@ -17,7 +17,7 @@ READERS = [
 BARE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders}]\n"
 ALWAYS_APPLICABLE = {
     *("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "phantom_write", "corrupt_record"),
-    *("resurrected_write", "offset_reuse"),
+    *("resurrected_write", "offset_reuse", "backdated_write"),
 }
 
 
@@ -58,7 +58,7 @@ def test_a_scenario_without_readers_and_transactions_gives_most_rules_nothing(ch
 def test_the_checks_that_compare_times() -> None:
     assert {
         *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
-        *("zombie_commit", "precommitted_read", "hanging_transaction"),
+        *("zombie_commit", "precommitted_read", "backdated_write", "hanging_transaction"),
         *("returned_record", "expired_commit", "lost_commit"),
         *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers"),
     } == NEED_CLOCK

@@ -12,6 +12,7 @@ from tests.checks.audit.oracle.reading import Scope, came_later, delivered_ident
 def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
     """The checks that ask which record was where, and who might see it."""
     _reuse(case, verdict)
+    _backdated(case, verdict)
     for send in case.rows["sends"]:
         if send["outcome"] == "fail":
             _resurrected(case, send, verdict)
@@ -48,6 +49,30 @@ def _reuse(case: Case, verdict: Judgement) -> None:
     for (topic, partition, offset), records in seen.items():
         if len(records) > 1 and topic not in case.lives.mixed:
             verdict.findings[Finding("offset_reuse", "", topic, topic, partition, offset)] += 1
+
+
+def _backdated(case: Case, verdict: Judgement) -> None:
+    """backdated_write: below one of another producer that was acknowledged before its send; delivered before that."""
+    there = [s for s in case.rows["sends"] if s["outcome"] == "ok" and _is_there(case, s)]
+    for send in there:
+        place = send["topic"], send["partition"], send["offset"]
+        above = [o for o in there if (o["topic"], o["partition"]) == place[:2] and o["offset"] > send["offset"]]
+        others = [o for o in above if _identity(o)[:2] != _identity(send)[:2]]
+        if any(send["invoked_us"] > o["completed_us"] for o in others):
+            verdict.findings[Finding("backdated_write", "", send["topic"], *place, *_identity(send))] += 1
+    for row in case.rows["deliveries"]:
+        seen_us = row["processed_us"] if row["polled_us"] is None else row["polled_us"]
+        if delivered_identity(row) is not None and row["sent_us"] is not None and seen_us < row["sent_us"]:
+            place = row["topic"], row["partition"], row["offset"]
+            who = row["producer"], row["producer_incarnation"], row["seq"], row["consumer"]
+            verdict.findings[Finding("backdated_write", "", row["topic"], *place, *who)] += 1
+
+
+def _is_there(case: Case, send: Row) -> bool:
+    """Whether the log has the record where it was acknowledged, in a topic that still exists."""
+    if send["offset"] is None or send["partition"] is None or send["topic"] in case.lives.mixed | case.lives.ended:
+        return False
+    return any(all(r[n] == send[n] for n in ("topic", "partition", "offset")) for r in _copies(case, send))
 
 
 def _copies(case: Case, send: Row) -> list[Row]:

@@ -272,7 +272,8 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
                 looked["lost_key", send["topic"]] += 1
                 looked["resurrected_key", send["topic"]] += case.is_tombstone(send)
             looked["misplaced_write", send["topic"]] += send["offset"] is not None
-            looked["offset_reuse", send["topic"]] += send["offset"] is not None
+            for check in ("offset_reuse", "backdated_write"):
+                looked[check, send["topic"]] += send["offset"] is not None
     for record in case.rows["log"]:
         for check in ("phantom_write", "returned_record"):
             looked[check, record["topic"]] += 1
@@ -281,6 +282,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             looked[check, record["topic"]] += case.is_own(record)
     for row in case.rows["deliveries"]:
         looked["offset_reuse", row["topic"]] += 1
+        looked["backdated_write", row["topic"]] += 1
         for check in ("duplicate_delivery", "nonmonotonic_poll", "poll_skip", "dirty_read"):
             looked[check, reader_name(row)] += 1
     for row in case.rows["commits"]:

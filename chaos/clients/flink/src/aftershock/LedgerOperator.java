@@ -27,7 +27,8 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
 
     private transient Map<TopicPartition, Long> ends;
     private transient List<ConsumerRecord<byte[], byte[]>> waiting;
-    private transient long polledUs;
+    private transient long polledUs; // of the last record that waits: none of them arrived later
+    private transient long waitingSinceUs;
     private transient Object lock;
     private transient FlinkJob job;
     private transient Attempt attempt;
@@ -51,10 +52,11 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
         work();
         synchronized (lock) {
             if (waiting.isEmpty()) {
-                polledUs = arrivedUs;
+                waitingSinceUs = arrivedUs;
             }
+            polledUs = arrivedUs;
             waiting.add(record);
-            if (waiting.size() >= ROWS || Clock.nowUs() - polledUs >= WRITE_EVERY_US) {
+            if (waiting.size() >= ROWS || Clock.nowUs() - waitingSinceUs >= WRITE_EVERY_US) {
                 flush();
             }
         }
