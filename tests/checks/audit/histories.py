@@ -19,7 +19,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit import audit
 from tests.checks.audit.oracle import Finding, Judgement, Row, judge
-from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, write_ledger
+from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, with_assignors, write_ledger
 
 NAMES = ("topic", "input_topic", "producer", "client", "consumer", "group")
 TOPIC, OUT = "t", "o"
@@ -127,7 +127,7 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
                 processor |= {"state": "count", "client": "streams"} if h.counts else {}
                 processors.append(names | processor | {"topics": [topic]})
             else:
-                consumers.append(entry | names | {"topics": [topic]})
+                consumers.append(with_assignors(entry | names | {"topics": [topic]}))
     return Scenario.model_validate(
         {"title": "histories", "topics": topics, "producers": producers, "consumers": consumers}
         | {"processors": processors}

@@ -1940,7 +1940,7 @@ def spread_over_members_with_different_topics(s: Story) -> None:
 
 @story(unbalanced_assignment__undetermined=1)
 def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
-    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "my-own"}
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "mine"}
     _settled(s, "012", "3")
 
 

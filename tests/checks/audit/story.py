@@ -27,6 +27,12 @@ SHARE_SETTINGS: dict[str, Any] = {
     "share.record.lock.duration.ms": 60_000,
     "share.delivery.count.limit": 10,
 }
+STRATEGY = "partition.assignment.strategy"
+CLASSES = {
+    "mine": "org.example.Mine",
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+}
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -433,7 +439,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             "cluster": {"config": {"offsets.retention.minutes": 1}},
             "topics": topics,
             "producers": producers,
-            "consumers": consumers,
+            "consumers": [with_assignors(entry) for entry in consumers],
             "processors": processors,
         }
     )
@@ -442,6 +448,16 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
 def _consumer(s: Story) -> dict[str, Any]:
     entry = {"mode": s.mode, "name": f"c{s.number}", "members": s.members, "topics": [s.name]}
     return entry | {"config": s.consumer_config} | s.consumer
+
+
+def with_assignors(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry with an assignor of the application's own runs the Java client, which knows assignors by their class."""
+    config = entry.get("config", {})
+    names = str(config.get(STRATEGY, "")).split(",")
+    if "mine" not in names:
+        return entry
+    config = {"isolation.level": "read_committed"} | config | {STRATEGY: ",".join(map(CLASSES.__getitem__, names))}
+    return entry | {"client": "java", "config": config}
 
 
 def _share(s: Story) -> dict[str, Any]:

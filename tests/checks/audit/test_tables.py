@@ -81,6 +81,10 @@ NARRATED: list[Callable[[Story], None]] = [
             "committed_then_died",
             "an_evicted_member_went_on_with_its_batch",
             "left_out_between_two_owners",
+            "sought_ahead_and_back_and_ahead_again",
+            "sought_ahead_twice_and_delivered_nothing_in_between",
+            "rewound_by_an_aborted_transaction_and_gone_on_beyond",
+            "begun_above_the_first_record_of_its_range",
             "moved_by_another_job",
             "written_again_after_a_restart",
         )
@@ -181,7 +185,7 @@ def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_nam
             "skipped_delivery",
             "began at 3 (a seek), though only 1 had been reached",
         ),
-        ("begun_above_the_first_record_of_its_range", "skipped_delivery", "has to read from 0"),
+        ("begun_above_the_first_record_of_its_range", "skipped_delivery", "(it began at 0 and delivered 2 first)"),
         ("written_again_after_a_restart", "duplicate_write", "again by incarnation 2 after the restart"),
     ],
 )

@@ -241,7 +241,8 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
         by_library = "earliest" if c.client.runtime == "franz-go" else "latest"
         earliest = str(c.config.get("auto.offset.reset", by_library)).lower() in ("earliest", "smallest", "beginning")
         uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
-        assignors = tuple(str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(","))
+        names = str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(",")
+        assignors = tuple(one.rpartition(".")[2].removesuffix("Assignor").lower() for one in names)
         if c.config.get("group.protocol") == "consumer":
             assignors = (str(c.config.get("group.remote.assignor", "uniform")),)
         if c.client.runtime == "streams":
