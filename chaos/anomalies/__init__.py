@@ -5,7 +5,7 @@ A contract is closed: an anomaly that a scenario's `expect` does not name must n
 """
 
 from chaos.anomalies.groups import GROUPS
-from chaos.anomalies.metrics import METRICS
+from chaos.anomalies.metrics import METRICS, STOPPED_US, UNAVAILABILITY
 from chaos.anomalies.model import Anomaly, Metric, Path, Phrases
 from chaos.anomalies.quorum import QUORUM
 from chaos.anomalies.read_path import READ_PATH
@@ -19,4 +19,4 @@ PHRASES: dict[tuple[str, str], Phrases] = {
 }
 """The phrases by (check, split); the split is empty for an anomaly that is counted as a whole."""
 
-__all__ = ["ANOMALIES", "METRICS", "PHRASES", "Anomaly", "Metric", "Path", "Phrases"]
+__all__ = ["ANOMALIES", "METRICS", "PHRASES", "STOPPED_US", "UNAVAILABILITY", "Anomaly", "Metric", "Path", "Phrases"]

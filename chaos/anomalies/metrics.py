@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from chaos.anomalies.model import Metric
 
+UNAVAILABILITY = ("produce_unavailability", "consume_unavailability")
+STOPPED_US = 1_000_000
+"""A partition without writes or reads for this long after a fault stood still: a sentence names it."""
+
 METRICS: dict[str, Metric] = {
     "produce_unavailability": Metric(
         "from a fault to the first success of a send invoked after it, less the usual gap between successes",

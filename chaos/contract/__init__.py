@@ -13,6 +13,6 @@ depends on times that no setting bounds, or on settings that are not known. An a
 inconclusive, so it is never green by mistake.
 """
 
-from chaos.contract.derive import Contract, Line, contract, differences
+from chaos.contract.derive import Contract, Line, contract, differences, unpromised
 
-__all__ = ["Contract", "Line", "contract", "differences"]
+__all__ = ["Contract", "Line", "contract", "differences", "unpromised"]

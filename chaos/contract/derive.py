@@ -16,6 +16,9 @@ from chaos.scenario.model import Scenario
 
 SHOWN = 3
 """Maximum number of clients, settings or faults in a reason."""
+LOST = ("lost_write", "")
+NO_SETTING = ("nothing a setting", "report it", "look at", "find what", "more members")
+"""How a prevention begins that names no setting."""
 NO_RULE = "no rule says what settings promise about it"
 _ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
 
@@ -24,7 +27,8 @@ _ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
 class Line:
     """One line of a contract: an anomaly or a part of it, whether it may appear, and why.
 
-    state: `given` if the scenario states the bound itself.
+    state: `given` if the scenario states the bound itself. settings, whys: what decides it, such as
+    `acks=1`, and the reason without the clients, settings and faults behind it.
     """
 
     kind: str
@@ -32,6 +36,8 @@ class Line:
     state: State | str
     bound: Bound
     reason: str
+    settings: tuple[str, ...] = ()
+    whys: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,12 +121,43 @@ def differences(scenario: Scenario) -> list[Line]:
     return [] if scenario.expect.promised else [line for line in derive(scenario, Problems()) if differs(line)]
 
 
+def unpromised(scenario: Scenario) -> dict[tuple[str, str], str]:
+    """Return why the settings do not promise a zero that a pass shows, by (kind, split), and what would promise it.
+
+    Such a zero is one that the scenario demands, or that of lost records, and the settings allow the anomaly under the
+    faults of the scenario. Zeros with a reason in `promised_differs` are left out.
+    """
+    stated = scenario.expect.counts()
+    shown = {key for key, bound in stated.items() if bound.max == 0 and _states(scenario, key[0])} | {LOST}
+    return {
+        (line.kind, line.split): _not_promised(line)
+        for line in derive(scenario, Problems())
+        if line.state == "allowed"
+        and (line.kind, line.split) in shown
+        and not {line.kind, line.name} & scenario.promised_differs.keys()
+    }
+
+
+def _states(scenario: Scenario, kind: str) -> bool:
+    return not scenario.expect.promised or kind in scenario.expect.model_fields_set
+
+
+def _not_promised(line: Line) -> str:
+    by = "the settings do" if not line.settings else f"{' with '.join(line.settings[:SHOWN])} does"
+    prevents = ANOMALIES[line.kind].prevents
+    remedy = "" if prevents.startswith(NO_SETTING) else f"; {prevents} would"
+    return f"held here, but {by} not promise it: {'; '.join(line.whys)}{remedy}"
+
+
 def _line(key: tuple[str, str], line: LineRules, situations: Iterable[Situation]) -> Line:
     outcomes = [(s.who, outcome) for s in situations if (outcome := judge(line, s.facts)) is not None]
     if not outcomes:
         return Line(*key, "forbidden", ZERO, "nothing in the scenario can show it")
     state = next(state for state in _ORDER if any(o.state == state for _, o in outcomes))
-    return Line(*key, state, ANY if state == "allowed" else ZERO, _reason([p for p in outcomes if p[1].state == state]))
+    found = [p for p in outcomes if p[1].state == state]
+    settings = tuple(dict.fromkeys(text.partition(" (")[0] for _, outcome in found for text in outcome.settings))
+    whys = tuple(dict.fromkeys(outcome.why for _, outcome in found))
+    return Line(*key, state, ANY if state == "allowed" else ZERO, _reason(found), settings, whys)
 
 
 def _reason(outcomes: list[tuple[str, Outcome]]) -> str:

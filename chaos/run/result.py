@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel
 
@@ -17,6 +17,8 @@ from chaos.run.directory import Run, read_model
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
+NOT_APPLICABLE: Final = "not applicable"
+"""In place of a verdict: an expectation about what the scenario does not contain. It counts nowhere."""
 EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 
 
@@ -66,6 +68,7 @@ def count_anomalies(totals: Iterable[AnomalyCount]) -> dict[str, int]:
 class Expectation(BaseModel):
     """One expectation: the expected value, the observed value (`seen`), and the verdict.
 
+    An expectation that had nothing to examine has no verdict but is not applicable, with the reason in `why`.
     check is an anomaly kind, a metric, `groups`, or a check of the platform (`fault_proof`, `ledger_complete`,
     `clients_lived`, `log_read_back`, `something_happened`); split and scope narrow it.
     """
@@ -76,8 +79,27 @@ class Expectation(BaseModel):
     scope: str = ""
     expected: str
     seen: str
-    verdict: Verdict
+    verdict: Verdict | Literal["not applicable"]
     why: str = ""
+
+    @property
+    def applies(self) -> bool:
+        """Whether it counts."""
+        return self.verdict != NOT_APPLICABLE
+
+
+def applicable(expectations: Iterable[Expectation]) -> tuple[list[Expectation], list[Expectation]]:
+    """Return the expectations that count, the worst first, and those that are not applicable."""
+    each = list(expectations)
+    counting = [(WORST_FIRST.index(e.verdict), e) for e in each if e.verdict != NOT_APPLICABLE]
+    return [e for _, e in sorted(counting, key=lambda pair: pair[0])], [e for e in each if not e.applies]
+
+
+def count_held(expectations: Iterable[Expectation]) -> str:
+    """Return `30 of 30 expectations held, 20 not applicable`."""
+    counting, others = applicable(expectations)
+    held = sum(e.verdict == "pass" for e in counting)
+    return f"{held} of {len(counting)} expectations held" + (f", {len(others)} not applicable" if others else "")
 
 
 class FaultOutcome(BaseModel):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos.anomalies import METRICS, PHRASES
-from chaos.contract import contract
+from chaos.contract import contract, unpromised
 from chaos.scenario.expect import Bound
 from chaos.scenario.faults.raw import RECORDS
 from chaos.scenario.model import Scenario
@@ -26,7 +26,8 @@ class Term:
     """One value of the contract: its column in the summary row, and its bounds.
 
     rule: stem of the name of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the
-    bounds as text; undecided: why the settings do not say whether the value is legal where it is out of its bounds.
+    bounds as text; undecided: why the settings do not say whether the value is legal where it is out of its bounds;
+    unpromised: why the settings do not promise the zero that is demanded.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class Term:
     at_most: int | None = None
     condition: bool = False
     undecided: str = ""
+    unpromised: str = ""
 
 
 def terms(resolved: Resolved) -> list[Term]:
@@ -70,12 +72,15 @@ def readers(s: Scenario) -> dict[str, str]:
 
 
 def _counts(s: Scenario) -> Iterator[Term]:
+    open_zeros = unpromised(s)
     for line in contract(s).lines:
         kind, split = line.kind, line.split
         phrases = PHRASES[kind, split]
         name = phrases.absent if line.bound.max == 0 else phrases.present
         term = Term(phrases.rule, f"{kind}_{split}" if split else kind, name, kind, split=split)
-        yield from _bounded(line.bound, replace(term, undecided=line.reason if line.state == "not decided" else ""))
+        undecided = line.reason if line.state == "not decided" else ""
+        term = replace(term, undecided=undecided, unpromised=open_zeros.get((kind, split), ""))
+        yield from _bounded(line.bound, term)
 
 
 def _times(s: Scenario) -> Iterator[Term]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
-from chaos.run.result import Expectation, Verdict
+from chaos.run.result import NOT_APPLICABLE, Expectation, Verdict
 from checks.expectations.contract import Term
 
 LIVED, COMPLETED = "clients_lived", "drive_completed"
@@ -23,13 +24,20 @@ class Observation:
 
     value: None if nothing was observed. text: the value for people. reason: the evidence behind the value, shown if
     the bounds do not hold; without a value, what is missing and what to change. proven: whether the evidence shows that
-    the case did not occur in which the settings would allow the anomaly; see `Term.undecided`.
+    the case did not occur in which the settings would allow the anomaly; see `Term.undecided`. applies: whether the
+    scenario has anything to examine; GX does not see the term if not.
     """
 
     value: int | None
     text: str
     reason: str = ""
     proven: bool = False
+    applies: bool = True
+
+    @classmethod
+    def nothing(cls, reason: str) -> Observation:
+        """Return the observation of a term about what the scenario does not contain."""
+        return cls(None, "nothing to examine", reason, applies=False)
 
     @classmethod
     def missing(cls, text: str, reason: str) -> Observation:
@@ -50,8 +58,9 @@ def judge(evaluated: list[tuple[Term, Observation, Outcome]]) -> list[Expectatio
     """Return the expectation of each term, with its verdict.
 
     A rule that GX could not evaluate is inconclusive, never a violation. So is a condition of the platform that does
-    not hold. A demanded anomaly that did not appear fails the run only if all conditions hold: if a fault had no
-    effect, there was nothing to expect.
+    not hold. A term that does not apply has no verdict. A demanded anomaly that did not appear fails the run only if
+    all conditions hold: if a fault had no effect, there was nothing to expect. A pass that the settings do not promise
+    says so.
     """
     unmet = [term.name for term, _, outcome in evaluated if term.condition and not outcome.success]
     expectations = []
@@ -93,8 +102,12 @@ def _fold(expectations: list[Expectation]) -> list[Expectation]:
     return expectations
 
 
-def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list[str]) -> tuple[Verdict, str]:
+def _verdict(
+    term: Term, observation: Observation, outcome: Outcome, unmet: list[str]
+) -> tuple[Verdict | Literal["not applicable"], str]:
     value, reason = observation.value, observation.reason
+    if not observation.applies:
+        return NOT_APPLICABLE, reason
     if value is None:
         return "inconclusive", reason
     if outcome.exception or outcome.observed is None:
@@ -103,7 +116,7 @@ def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list
     if outcome.observed != value:
         return "inconclusive", f"Great Expectations compared {outcome.observed}, not {value}: report this as a bug"
     if outcome.success:
-        return "pass", ""
+        return "pass", term.unpromised
     if term.condition:
         return "inconclusive", reason
     if value < term.at_least and unmet:

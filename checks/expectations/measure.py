@@ -74,7 +74,7 @@ class Measure:
             return Observation.missing("not counted", reason)
         version, since = self._conditions.ledger_version(), RULES[term.check].since
         if version < since and term.at_least == 0:
-            return Observation(0, f"nothing to examine: ledgers of version {version} do not contain it")
+            return Observation.nothing(f"ledgers of version {version} do not contain it")
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
@@ -136,10 +136,13 @@ class Measure:
         return self._conditions.undrained() if waits else ""
 
     def _nothing_examined(self, term: Term) -> Observation:
-        """Return 0 if the scenario gives the check nothing to examine, else an observation without a value."""
+        """Return an observation without a value: not applicable if the scenario gives the check nothing to examine.
+
+        What the contract demands applies in any case.
+        """
         reason = nothing_to_examine(self._scenario, term.check)
         if reason and term.at_least == 0:
-            return Observation(0, f"nothing to examine: {reason}")
+            return Observation.nothing(reason)
         text = f"0 of 0 {PHRASES[term.check, term.split].examined}"
         if left_out := self._left_out(term.check):
             unknown = f"the check saw nothing: it left out {left_out}{self._undecided(COMMITS)}"

@@ -61,18 +61,23 @@ CLASSES: dict[str, Any] = {
 """The GX classes by `Term.rule`: one for each kind of term, so that a suite and its Data Docs read as the contract."""
 
 
-def suite_for(resolved: Resolved) -> gx.ExpectationSuite:
-    """Return the contract of a scenario as a GX suite, with one expectation for each term."""
-    return gx.ExpectationSuite(name=SUITE, expectations=[_rule(term) for term in terms(resolved)])
+def suite_of(contract: Iterable[Term]) -> gx.ExpectationSuite:
+    """Return terms of a contract as a GX suite, with one expectation for each."""
+    return gx.ExpectationSuite(name=SUITE, expectations=[_rule(term) for term in contract])
 
 
 def validate(spark: Any, run: Run, resolved: Resolved) -> list[Expectation]:
-    """Evaluate the suite on the observed values, write the GX project with its Data Docs, and judge each term."""
+    """Evaluate the suite on the observed values, write the GX project with its Data Docs, and judge each term.
+
+    Terms that are not applicable are no part of the suite, so that no page counts them; the Data Docs list them.
+    """
     measure = Measure(run, resolved)
     observed = [(term, measure.observe(term)) for term in terms(resolved)]
-    frame = _one_row(spark, observed)
+    applying = [(term, value) for term, value in observed if value.applies]
+    frame = _one_row(spark, applying)
     with tuned(spark):
-        outcomes = _run_suite(run, suite_for(resolved), frame)
+        outcomes = _run_suite(run, suite_of(term for term, _ in applying), frame)
+    make_self_contained(run.gx, {term.name: value.reason for term, value in observed if not value.applies})
     missing = Outcome(success=False, observed=None, exception="GX returned no result for it")
     return judge([(term, value, outcomes.get(term.column, missing)) for term, value in observed])
 
@@ -114,7 +119,6 @@ def _run_suite(run: Run, suite: gx.ExpectationSuite, frame: Any) -> dict[str, Ou
     result = context.checkpoints.add(checkpoint).run(
         batch_parameters={"dataframe": frame}, run_id=gx.RunIdentifier(run_name=run.run_id)
     )
-    make_self_contained(run.gx)
     (validation,) = result.run_results.values()
     return {r.expectation_config.kwargs["column"]: _outcome(r) for r in validation.results}
 

@@ -16,7 +16,7 @@ from chaos.errors import RunDirError
 from chaos.ledger.seal import read_seal
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import list_stages, now_us, read_events
-from chaos.run.result import WORST_FIRST, Expectation, Result
+from chaos.run.result import Expectation, Result, applicable, count_held
 from chaos.scenario.resolve import Resolved
 from checks.report.mechanisms import Mechanism, mechanisms
 from checks.report.pages import render_page
@@ -43,6 +43,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
     moments, more_moments = storyline(tables, picture, places(workers))
     undecided = [e for e in result.expectations if e.verdict == "inconclusive"]
     mentioned = {e.why for e in undecided}
+    counting, left_out = applicable(result.expectations)
     return render_page(
         "report.html.j2",
         Clock(result.began_us),
@@ -57,7 +58,9 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         more_groups=more_groups,
         workers=workers,
         settings=settings_that_mattered(result, resolved),
-        expectations=sorted(result.expectations, key=lambda e: WORST_FIRST.index(e.verdict)),
+        expectations=counting,
+        left_out=left_out,
+        counted=count_held(result.expectations),
         times=_times(result),
         stage_texts={s.name: s.text for s in list_stages(read_events(run), now_us())},
         link=lambda e: _evidence_link(e, result, groups, picture),

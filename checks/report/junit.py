@@ -1,6 +1,7 @@
 """JUnit XML for CI servers: of a run, one test case for its verdict, each expectation and each fault.
 
-Inconclusive is an error, never a skip, because CI servers show skipped tests as green.
+Inconclusive is an error, never a skip, because CI servers show skipped tests as green. Expectations that are not
+applicable are no test cases, so that no server counts them; a property lists them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from chaos.run.result import Result, Verdict
+from chaos.run.result import NOT_APPLICABLE, Result, Verdict
 from checks.evidence import proof_text, shortcoming
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -31,6 +32,8 @@ class JunitCase:
 def junit(result: Result) -> str:
     """Return the XML text of a run."""
     properties = {"seed": str(result.seed), "command": result.command, **result.versions}
+    if left_out := [f"{e.name} ({e.why})" for e in result.expectations if not e.applies]:
+        properties[NOT_APPLICABLE] = "; ".join(left_out)
     seconds = max(0, result.ended_us - result.began_us) / 1_000_000
     return to_xml([junit_suite(f"aftershock.{result.scenario}", seconds, properties, _cases(result, seconds))])
 
@@ -66,6 +69,8 @@ def to_xml(suites: Iterable[ET.Element]) -> str:
 def _cases(result: Result, seconds: float) -> Iterator[JunitCase]:
     yield JunitCase("verdict", result.title, result.verdict, result.sentence, seconds)
     for e in result.expectations:
+        if e.verdict == NOT_APPLICABLE:
+            continue
         name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
         yield JunitCase("expectations", name, e.verdict, f"expected {e.expected}, seen {e.seen}. {e.why}".strip())
     for fault in result.faults:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.run.result import WORST_FIRST, Counts, Expectation, FaultOutcome, Result, Verdict
+from chaos.run.result import NOT_APPLICABLE, Counts, Expectation, FaultOutcome, Result, Verdict, applicable, count_held
 from checks.evidence import proof_text, shortcoming
 from checks.expectations.contract import duration
 
@@ -28,6 +28,7 @@ def render(result: Result, console: Console) -> None:
     if result.expectations:
         page.line(Text())
         console.print(_expectations(page, result.expectations))
+        page.line(page.text(count_held(result.expectations), "dim"))
     if result.faults:
         page.line(Text())
         console.print(_faults(page, result.faults))
@@ -88,8 +89,10 @@ def table(*columns: str) -> Table:
 def _expectations(page: Page, expectations: list[Expectation]) -> Table:
     """Return the expectations, the worst first; passed bounds of zero share one row."""
     rows = table("verdict", "expectation", "expected", "observed")
-    quiet = [e for e in expectations if e.verdict == "pass" and e.expected == "0"]
-    for e in sorted((e for e in expectations if e not in quiet), key=lambda e: WORST_FIRST.index(e.verdict)):
+    counting, _ = applicable(expectations)
+    quiet = [e for e in counting if e.verdict == "pass" and e.expected == "0" and not e.why]
+    for e in (e for e in counting if e not in quiet):
+        assert e.verdict != NOT_APPLICABLE
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.anomalies import ANOMALIES
+from chaos.contract import unpromised
 from chaos.ledger.seal import SEAL, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
+    NOT_APPLICABLE,
     Count,
     Counts,
     Expectation,
@@ -29,7 +32,11 @@ from checks.expectations.conditions import REPORTED
 from checks.expectations.contract import readers
 from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, PLATFORM, listed
 from checks.verdict.load import measure_load
-from checks.verdict.sentence import sentence, tolerated
+from checks.verdict.sentence import NOTHING, longest_outages, sentence, tolerated
+
+NOTHING_APPLIES = (
+    "no expectation about records is applicable, so nothing was examined: add clients, or expectations about these ones"
+)
 
 
 @dataclass(frozen=True)
@@ -48,14 +55,16 @@ def decide(
     findings: Sequence[Finding] = (),
     problems: Sequence[str] = (),
     counts: Counts | None = None,
+    unpromised: Mapping[tuple[str, str], str] = NOTHING,
+    outages: Sequence[str] = (),
 ) -> Decision:
     """Return the verdict: fail > inconclusive > pass.
 
     A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
-    a problem (a failed stage) make it inconclusive. So does the absence of expectations. Of the reasons, the last words
-    of clients with a death that ended the drive come first, and what follows from it comes last, in one line; a drive
-    that broke off otherwise, and readers without a record that reported an error, come before faults that were not
-    injected or not healed for that.
+    a problem (a failed stage) make it inconclusive. So does the absence of expectations about records that apply.
+    Of the reasons, the last words of clients with a death that ended the drive come first, and what follows from it
+    comes last, in one line; a drive that broke off otherwise, and readers without a record that reported an error, come
+    before faults that were not injected or not healed for that.
     """
     unmet = [e for e in expectations if e.verdict == "inconclusive"]
     follows = [e.name for e in unmet if e.why.startswith(FOLLOWS)]
@@ -64,11 +73,13 @@ def decide(
     died = [why for why, check in undecided.items() if follows and check == LIVED]
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
     starved = [why for why, check in undecided.items() if check == "something_happened" and REPORTED in why]
-    reasons = list(dict.fromkeys([*died, *problems, *broken_off, *starved, *unproven, *undecided]))
-    verdict = merge([e.verdict for e in expectations])
+    of_records = [e for e in expectations if e.check in ANOMALIES]
+    nothing = [NOTHING_APPLIES] if of_records and not any(e.applies for e in of_records) else []
+    reasons = list(dict.fromkeys([*died, *problems, *broken_off, *starved, *unproven, *undecided, *nothing]))
+    verdict = merge([e.verdict for e in expectations if e.verdict != NOT_APPLICABLE])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
-    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons, counts)
+    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons, counts, unpromised, outages)
     return Decision(verdict, text, [*reasons, *_consequences([e for e in unmet if e.name in follows])])
 
 
@@ -99,7 +110,22 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     findings = [] if lacking else _findings(run)
     problems = _problems(run, events, expectations, faults)
     counts = _counts(run, resolved)
-    decision = decide(expectations, faults, totals, findings, problems, None if lacking else counts)
+    metrics = [
+        Metric(metric=r["metric"], scope=r["scope"], fault=r["fault"] or "", stat=r["stat"], value_us=r["value_us"])
+        for r in audit_rows(run, "metrics")
+        if r["value_us"] is not None
+    ]
+    outages = [] if lacking else _outages(run, faults, metrics)
+    decision = decide(
+        expectations,
+        faults,
+        totals,
+        findings,
+        problems,
+        None if lacking else counts,
+        unpromised(resolved.scenario),
+        outages,
+    )
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -118,11 +144,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         faults=faults,
         totals=totals,
         findings=findings,
-        metrics=[
-            Metric(metric=r["metric"], scope=r["scope"], fault=r["fault"] or "", stat=r["stat"], value_us=r["value_us"])
-            for r in audit_rows(run, "metrics")
-            if r["value_us"] is not None
-        ],
+        metrics=metrics,
         load=measure_load(run, resolved, counts),
         tolerated=[] if lacking else tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else decision.reasons,
@@ -151,6 +173,14 @@ def _problems(
     if not killed and "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
     return problems
+
+
+def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> list[str]:
+    """Return the longest times without writes and reads as sentences; none if a clock ran backwards."""
+    counts = audit_rows(run, "counts")
+    if any(r["name"] == "clock_backwards" and r["value"] for r in counts):
+        return []
+    return longest_outages(faults, metrics, {(r["name"], r["scope"]): r["value"] for r in counts})
 
 
 def _lacks_rows(run: Run) -> bool:

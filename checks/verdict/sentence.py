@@ -4,15 +4,23 @@ that break nothing, each with its reason. No other module tolerates a finding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from chaos.anomalies import PHRASES
+from chaos.anomalies import PHRASES, STOPPED_US, UNAVAILABILITY
 from chaos.contract import contract
-from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Verdict
+from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
 from chaos.scenario.model import Scenario
 from checks.evidence import is_late
+from checks.expectations.contract import duration
 
 MOST = 3
+NOUNS = frozenset({"kill", "pause", "stop", "crash", "leave", "cut", "jump", "skew", "drift", "upgrade", "downgrade"})
+"""Kinds of faults with a last part that is a noun."""
+Partitions = Mapping[tuple[str, str], int]
+NOTHING: Mapping[tuple[str, str], str] = MappingProxyType({})
+LOST = ("lost_write", "")
 REASONS = {
     ("duplicate_delivery", "legal"): "a group resumes at its committed offset, a job at its checkpoint, so later "
     "records are delivered again (at least once)",
@@ -33,8 +41,14 @@ def sentence(
     findings: list[Finding],
     reasons: list[str],
     counts: Counts | None = None,
+    unpromised: Mapping[tuple[str, str], str] = NOTHING,
+    outages: Sequence[str] = (),
 ) -> str:
-    """Return the sentence. reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted."""
+    """Return the sentence.
+
+    reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted. unpromised: see
+    `chaos.contract.unpromised`. outages: the longest times without writes or reads, as sentences.
+    """
     sums = _sums(totals)
     parts: list[str] = []
     failed = [e for e in expectations if e.verdict == "fail"]
@@ -47,8 +61,10 @@ def sentence(
         reason = " ".join(reasons[0].split()) if reasons else "nothing was validated"  # it may have several lines
         parts.append(f"No verdict: {reason}{more}.")
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
-    if ("lost_write", "") in passed and sums.get(("lost_write", ""), 0) == 0:
-        parts.append(PHRASES["lost_write", ""].describe(0) + ".")
+    if LOST in passed and sums.get(LOST, 0) == 0:
+        parts.append(PHRASES[LOST].describe(0) + ".")
+    if verdict == "pass":
+        parts += _unpromised(unpromised, passed, totals)
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
@@ -56,6 +72,7 @@ def sentence(
         unhealed = [f.name for f in faults if f.heal_error and f.healed_us is None]
         parts += [f"{', '.join(late)} healed late."] if late else []
         parts += [f"{', '.join(unhealed)} did not heal."] if unhealed else []
+    parts += outages
     parts += _unacknowledged(counts) if counts else []
     reported = {(e.check, e.split) for e in failed}
     parts += [
@@ -64,6 +81,66 @@ def sentence(
         if count and (kind, split) not in reported
     ]
     return " ".join(parts)
+
+
+def longest_outages(faults: Sequence[FaultOutcome], metrics: Sequence[Metric], partitions: Partitions) -> list[str]:
+    """Return the longest time without writes, and that without reads, after a fault that took effect, as a sentence.
+
+    partitions: the counts of `checks.audit.output.metrics.statistics`. Times below `STOPPED_US` are left out.
+    """
+    proven = {f.name: f for f in faults if f.proven_us is not None}
+    found = []
+    for metric, what in zip(UNAVAILABILITY, ("writes to", "reads of"), strict=True):
+        of_metric = [m for m in metrics if m.metric == metric and m.fault.partition(":")[0] in proven]
+        stopped = [m for m in of_metric if m.stat == "max" and m.value_us >= STOPPED_US]
+        if not stopped:
+            continue
+        worst = max(stopped, key=lambda m: m.value_us)
+        key = f"{worst.fault}:{worst.scope}"
+        total = sum(m.value_us for m in of_metric if (m.stat, m.fault, m.scope) == ("count", worst.fault, worst.scope))
+        number = partitions.get((f"{metric}_stopped", key), 0)
+        which = f"{number} of {total} partitions" if number else "the partitions"
+        where = f"{what} {which} of {worst.scope}" if what == "writes to" else f"{what} {worst.scope} from {which}"
+        open_ended = ", until the drive ended," if partitions.get((f"{metric}_unrecovered", key)) else ""
+        name, _, step = worst.fault.partition(": ")
+        after = _fault(proven[name]) + (f", at broker {step}" if step else "")
+        found.append((where, f"for {duration(worst.value_us)}{open_ended}", f" after {after}"))
+    if len(found) == 2 and found[0][2] == found[1][2]:
+        (where, time, after), (other, other_time, _) = found
+        found = [(where, f"{time} and {other} {other_time}", after)]
+    return [f"{where[0].upper()}{where[1:]} stood still {time}{after}." for where, time, after in found]
+
+
+def _fault(fault: FaultOutcome) -> str:
+    """Return a fault as text, such as `the kill of broker 2`, or `certificate.rotate of all brokers`."""
+    verb = fault.kind.rpartition(".")[2]
+    name = f"the {verb}" if verb in NOUNS else fault.kind
+    return f"{name} of {fault.resolved or fault.target}"
+
+
+def _unpromised(
+    unpromised: Mapping[tuple[str, str], str],
+    passed: Mapping[tuple[str, str], Expectation],
+    totals: Iterable[Count],
+) -> list[str]:
+    """Return that a zero is due to the course of this run, for one kind in full; empty if the settings promise all."""
+    counts = Counter[tuple[str, str]]()
+    for total in totals:
+        if total.examined:
+            counts[total.check, total.split] += total.count
+    shown = [key for key in unpromised if counts.get(key) == 0 and (key in passed or key == LOST)]
+    if not shown:
+        return []
+    first, *others = shown
+    if first == LOST and first in passed:
+        parts = [f"That {unpromised[first]}."]
+    else:
+        parts = [f"{PHRASES[first].absent}: that {unpromised[first]}."]
+    if others:
+        named = [PHRASES[key].absent[0].lower() + PHRASES[key].absent[1:] for key in others[:MOST]]
+        more = f", and {len(others) - MOST} more" if len(others) > MOST else ""
+        parts.append(f"Not promised either: {', '.join(named)}{more}.")
+    return parts
 
 
 def _unacknowledged(counts: Counts) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chaos.anomalies import METRICS
+from chaos.anomalies import METRICS, STOPPED_US, UNAVAILABILITY
 from checks.audit.engine import counters
 from checks.audit.engine.counters import CONSUMED, LATENCIES, PRODUCED, Successes
 from checks.audit.engine.sparse import Sparse, histogram, quantile
@@ -90,13 +90,19 @@ def _outage(
 def statistics(
     measurements: list[Measurement], distributions: dict[MetricKey, Sparse]
 ) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int]]:
-    """Return the rows of table `metrics`, and the partitions that did not recover by (name, "fault:scope")."""
+    """Return the rows of table `metrics`, and numbers of partitions by (name, "fault:scope").
+
+    The names are `<metric>_unrecovered` (partitions that did not recover) and, of a time without writes or reads,
+    `<metric>_stopped` (partitions that stood still for `STOPPED_US` or longer).
+    """
     values: dict[MetricKey, list[int]] = defaultdict(list)
-    unrecovered: dict[tuple[str, str], int] = defaultdict(int)
+    partitions: dict[tuple[str, str], int] = defaultdict(int)
     for row in measurements:
         values[row["metric"], row["scope"], row["fault"]].append(row["value_us"])
         if not row.get("recovered", True):
-            unrecovered[f"{row['metric']}_unrecovered", f"{row['fault']}:{row['scope']}"] += 1
+            partitions[f"{row['metric']}_unrecovered", f"{row['fault']}:{row['scope']}"] += 1
+        if row["metric"] in UNAVAILABILITY and row["value_us"] >= STOPPED_US:
+            partitions[f"{row['metric']}_stopped", f"{row['fault']}:{row['scope']}"] += 1
     measured = {key: histogram(np.array(v, np.int64), np.ones(len(v), np.int64)) for key, v in values.items()}
     rows = []
     for (metric, scope, fault), sparse in (distributions | measured).items():
@@ -104,7 +110,7 @@ def statistics(
         stats |= {"p99": quantile(sparse, 0.99), "max": int(sparse[0][-1])}
         for stat, value in stats.items():
             rows.append({"metric": metric, "scope": scope, "fault": fault, "stat": stat, "value_us": value})
-    return rows, dict(unrecovered)
+    return rows, dict(partitions)
 
 
 def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]) -> list[Measurement]:

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from chaos.anomalies import ANOMALIES
-from chaos.contract import contract, differences
+from chaos.contract import contract, differences, unpromised
 from chaos.contract.faults import classes
 from chaos.contract.table import FAMILIES, rules
 from chaos.errors import ScenarioError
 from chaos.incident.subject import raw_of
 from chaos.scenario.faults import SPECS
-from chaos.scenario.load import load, parse
+from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
 
@@ -386,3 +386,21 @@ def test_a_clock_with_which_brokers_forget_producers_has_no_derived_contract() -
     few = {"cluster": {"config": {"producer.id.expiration.ms": 60_000}}}
     with pytest.raises(ScenarioError, match="may be 60 s ahead"):
         parse(yaml.safe_dump(values | few | {"faults": [fault("clock.jump", by="+1m")], "expect": "promised"}), "x")
+
+
+def test_a_zero_is_promised_or_named_with_the_settings_that_do_not_promise_it():
+    """What a pass shows by chance: demanded, allowed by the settings under these faults, without a stated reason."""
+    kept = load(find("leader-kill"))
+    assert unpromised(kept) == {}
+    risky = unpromised(load(find("leader-kill"), ["producers.0.config.acks=1"]))
+    assert {"lost_write", "offset_reuse", "duplicate_write"} <= {kind for kind, _ in risky}
+    text = risky["lost_write", ""]
+    assert text.startswith("held here, but acks=1 with replication factor=3 does not promise it: the leader alone")
+    assert "acks=all with min.insync.replicas=2 or more" in text
+    without_fault = load(find("clean-run"), ["producers.0.config.acks=1"])
+    assert ("lost_write", "") not in unpromised(without_fault), "no fault of this scenario takes the leader"
+    derived = load(find("leader-kill"), ["producers.0.config.acks=1", "expect=promised"])
+    assert set(unpromised(derived)) == {("lost_write", "")}, "a derived contract demands no zero that it allows"
+    explained = load(find("acks1-leader-kill"), variant="acks-1")
+    assert "duplicate_write" in explained.promised_differs
+    assert "duplicate_write" not in {kind for kind, _ in unpromised(explained)}

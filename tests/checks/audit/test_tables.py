@@ -240,6 +240,8 @@ def test_an_outage_is_measured_per_partition(tables: Tables, by_name: dict[str, 
     assert gone["count"] == 2 and gone["max"] >= end - injected - 10 * MS
     assert gone["p50"] in range(480 * MS, 501 * MS)
     assert counts(tables, f"{fault}:an_outage")["produce_unavailability_unrecovered"] == 1
+    stood_still = counts(tables, f"{fault}:an_outage").get("produce_unavailability_stopped", 0)
+    assert stood_still == (gone["max"] >= 1_000 * MS), "not the partition that was back within half a second"
     assert metric(tables, "ack_latency", "an_outage")["max"] == 500 * MS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import socket
 
@@ -12,7 +13,7 @@ from tests.support.fake_runs import SCENARIO
 
 
 def verdicts(found):
-    return {key: e.verdict for key, e in found.items() if e.verdict != "pass"}
+    return {key: e.verdict for key, e in found.items() if e.verdict not in ("pass", "not applicable")}
 
 
 def test_a_sound_run_passes_offline_and_leaves_data_docs(fake, validated, monkeypatch):
@@ -32,6 +33,12 @@ def test_a_sound_run_passes_offline_and_leaves_data_docs(fake, validated, monkey
     (page,) = site.glob("validations/**/*.html")
     text = page.read_text()
     assert "No acknowledged record is lost" in text
+    left_out = [e.name for e in found.values() if not e.applies]
+    assert left_out and not any(html.escape(name) in text for name in left_out), "GX counts no rule without rows"
+    counted = re.search(r"Evaluated Expectations.*?(\d+)", text, re.DOTALL)
+    assert counted and int(counted[1]) == len(found) - len(left_out)
+    index = (site / "index.html").read_text()
+    assert f"<summary>{len(left_out)} not applicable" in index and all(html.escape(n) in index for n in left_out)
     for file in [*site.rglob("*.html"), *site.rglob("*.css")]:
         assert not re.search(
             r"(src|href)=[\"']https?://(?!greatexpectations)|url\([\"']?https?:|<script", file.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,7 +14,7 @@ from checks.report.html import render as render_page
 from checks.report.junit import junit
 from checks.report.terminal import render
 from checks.verdict.decision import collect
-from tests.support.fake_runs import FakeRun
+from tests.support.fake_runs import SCENARIO, FakeRun
 
 HOSTILE = "a<b>&\"'\x00\x1b[31m\ud800]]>[bold]\n‮é😀"
 
@@ -27,7 +28,7 @@ def result_of(run: FakeRun, *verdicts: str, name: str = "No record is lost") -> 
             expected="max ≤ 15 s",
             seen="0 of 9",
             verdict=v,
-            why="" if v == "pass" else f"why {name}",
+            why="" if v == "pass" else "no consumer commits" if v == "not applicable" else f"why {name}",
         )
         for v in verdicts
     ]
@@ -44,6 +45,45 @@ def test_junit_has_a_case_for_the_verdict_each_expectation_and_each_fault(fake):
     assert tags == [["failure"], ["system-out"], ["failure"], ["error"], ["system-out"]]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "2", "1")
     assert "why No record is lost" in suite.find(".//error").get("message")
+
+
+def test_what_is_not_applicable_is_in_no_count(fake):
+    run = fake()
+    result = result_of(run, "pass", "not applicable", "pass", "not applicable", "not applicable")
+    assert result.verdict == "pass"
+    suite = ET.fromstring(junit(result)).find("testsuite")
+    assert len(suite.findall("testcase")) == int(suite.get("tests")) == 1 + 2 + 1 and suite.get("skipped") is None
+    left_out = suite.find("properties/property[@name='not applicable']").get("value")
+    assert left_out == "; ".join(["No record is lost (no consumer commits)"] * 3)
+    text = shown(result, width=160)
+    assert "2 of 2 expectations held, 3 not applicable" in text and text.count("No record is lost") == 2
+    page = render_page(run.run, result, run.resolved)
+    table, _, rest = page.partition('<details class="box left-out">')
+    assert "2 of 2 expectations held, 3 not applicable." in table and "no consumer commits" not in table
+    assert rest.split("</details>")[0].count("no consumer commits") == 3
+    assert [e["verdict"] for e in json.loads(result.model_dump_json())["expectations"]].count("not applicable") == 3
+
+
+def test_a_run_to_which_nothing_applies_is_no_pass(fake):
+    result = result_of(fake(), "not applicable", "not applicable")
+    assert result.verdict == "inconclusive" and "nothing was examined" in result.sentence
+    assert cases(junit(result))["The leader dies"] == ["error"]
+
+
+def test_a_pass_that_the_settings_do_not_promise_says_so_everywhere(fake):
+    run = fake(SCENARIO.replace("records: 1000}", "records: 1000, config: {acks: 1, enable.idempotence: false}}"))
+    result = result_of(run, "pass")
+    says = "No acknowledged record was lost. That held here, but acks=1"
+    assert (
+        result.verdict == "pass" and result.sentence.startswith(says) and "acks=all with min.insync" in result.sentence
+    )
+    (first, *_) = ET.fromstring(junit(result)).iter("testcase")
+    for text in (shown(result, width=400), first.findtext("system-out"), render_page(run.run, result, run.resolved)):
+        assert "does not promise it" in text
+
+
+def test_a_pass_that_the_settings_promise_has_no_reservation(fake):
+    assert "promise" not in result_of(fake(), "pass").sentence
 
 
 def test_junit_is_red_when_the_run_is_inconclusive_without_any_expectation(fake):

@@ -7,9 +7,10 @@ import pytest
 from chaos.ledger.seal import SEAL, read_seal
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import EventLog
-from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding
+from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
 from checks.evidence import shortcoming
 from checks.verdict.decision import collect, decide
+from checks.verdict.sentence import longest_outages
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
 
 LOSS = "37 records acked by broker 2 in leader epoch 3 were cut off"
@@ -18,7 +19,7 @@ LOSS = "37 records acked by broker 2 in leader epoch 3 were cut off"
 def expectation(
     verdict: str, check: str = "lost_write", split: str = "", expected: str = "0", seen: str = "0"
 ) -> Expectation:
-    why = {"pass": "", "fail": "it broke", "inconclusive": "nothing was seen; look again"}[verdict]
+    why = {"pass": "", "fail": "it broke", "inconclusive": "nothing was seen; look again"}.get(verdict, "no commits")
     return Expectation(name=check, check=check, split=split, expected=expected, seen=seen, verdict=verdict, why=why)
 
 
@@ -38,6 +39,9 @@ def total(check: str, count: int, split: str = "") -> Count:
     [
         (["pass"], [], [], "pass"),
         (["pass", "pass"], [True], [], "pass"),
+        (["pass", "not applicable"], [True], [], "pass"),
+        (["not applicable", "not applicable"], [True], [], "inconclusive"),
+        (["fail", "not applicable"], [True], [], "fail"),
         (["pass", "fail"], [True], [], "fail"),
         (["pass", "inconclusive"], [True], [], "inconclusive"),
         (["fail", "inconclusive"], [True], [], "fail"),
@@ -158,6 +162,84 @@ def test_a_redelivery_is_said_to_be_from_where_the_readers_began(whys, origin):
     met = expectation("pass", "duplicate_delivery", "legal", "at least 0", "5")
     decision = decide([met], [], [total("duplicate_delivery", 5, "legal")], again)
     assert decision.sentence.startswith(f"5 records were delivered again, from {origin}")
+
+
+def outage(value_us: int, fault: str = "kill", metric: str = "produce_unavailability", scope: str = "orders"):
+    rows = {"max": value_us, "count": 6}
+    return [Metric(metric=metric, scope=scope, fault=fault, stat=stat, value_us=v) for stat, v in rows.items()]
+
+
+STOPPED = {("produce_unavailability_stopped", "kill:orders"): 2, ("consume_unavailability_stopped", "kill:billing"): 3}
+LONG = "Writes to 2 of 6 partitions of orders stood still for 8.2 s after the kill of broker 2."
+
+
+@pytest.mark.parametrize(
+    ("metrics", "proven", "said"),
+    [
+        (outage(8_200_000), True, [LONG]),
+        (outage(8_200_000), False, []),  # a fault that took no effect caused nothing
+        (outage(999_999), True, []),
+        (outage(0), True, []),
+        ([], True, []),
+        (outage(8_200_000) + outage(3_000_000, scope="bills"), True, [LONG]),
+        (
+            outage(8_200_000) + outage(9_000_000, metric="consume_unavailability", scope="billing"),
+            True,
+            [
+                "Writes to 2 of 6 partitions of orders stood still for 8.2 s and reads of billing from 3 of 6 "
+                "partitions for 9 s after the kill of broker 2."
+            ],
+        ),
+        (
+            outage(2_000_000, "kill: 3"),
+            True,
+            ["Writes to the partitions of orders stood still for 2 s after the kill of broker 2, at broker 3."],
+        ),
+    ],
+)
+def test_the_longest_time_without_writes_or_reads_is_named_with_its_fault(metrics, proven, said):
+    killed = fault(proven=proven).model_copy(update={"resolved": "broker 2"})
+    assert longest_outages([killed], metrics, STOPPED) == said
+    if said:
+        text = decide([expectation("pass")], [killed], [total("lost_write", 0)], outages=said).sentence
+        assert text == f"No acknowledged record was lost. 1 of 1 fault took effect. {said[0]}"
+
+
+def test_an_outage_that_did_not_end_says_so():
+    open_ended = STOPPED | {("produce_unavailability_unrecovered", "kill:orders"): 1}
+    (text,) = longest_outages([fault()], outage(8_200_000), open_ended)
+    assert "stood still for 8.2 s, until the drive ended, after the kill of x." in text
+
+
+ZERO = {
+    ("lost_write", ""): "held here, but acks=1 does not promise it: why; acks=all would",
+    ("duplicate_write", ""): "b",
+}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "totals", "said"),
+    [
+        ("pass", [total("lost_write", 0)], f"No acknowledged record was lost. That {ZERO['lost_write', '']}."),
+        (
+            "pass",
+            [total("lost_write", 0), total("duplicate_write", 0)],
+            "Not promised either: no record is written twice.",
+        ),
+        ("pass", [], ""),  # nothing was examined
+        ("fail", [total("lost_write", 0)], ""),
+        ("inconclusive", [total("lost_write", 0)], ""),
+    ],
+)
+def test_a_zero_that_nothing_promises_is_said_to_be_due_to_this_run(verdict, totals, said):
+    found = [expectation("pass"), expectation("pass", "duplicate_write"), expectation(verdict, "poll_skip")]
+    text = decide(found, [], totals, unpromised=ZERO).sentence
+    assert (said in text) if said else "promise" not in text
+
+
+def test_a_loss_that_the_contract_allows_and_that_did_not_happen_is_named_too():
+    text = decide([expectation("pass", "poll_skip")], [], [total("lost_write", 0)], unpromised=ZERO).sentence
+    assert text == f"No acknowledged record is lost: that {ZERO['lost_write', '']}."
 
 
 def test_two_mechanisms_are_not_reported_as_one():
