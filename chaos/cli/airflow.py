@@ -26,11 +26,13 @@ from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import read_events
 from chaos.run.outcome import RunOutcome
+from chaos.units import parse_duration
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
 POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
-READY_S = 300.0
+LOOK_S = 300.0
+"""Seconds after which a start that goes on is a problem that the user should look at; it is not ended."""
 END_S = 30.0
 DATABASE_TIMEOUT_S = 120
 EVENTS_POLL_S = 0.2
@@ -76,7 +78,7 @@ def dag(
     env = airflow_environment()
     log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
     with View() as view:
-        create_database(env, view.say)
+        create_database(env, view.doing)
         view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
         _test_dag(f"resilience.{scenario}", params, env, log, run, view)
     if load(find(scenario)).variants and run.result.exists():
@@ -94,6 +96,8 @@ def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Pat
     conf = json.dumps({name: value for name, value in params.items() if value is not None})
     child = _start_airflow(env, log, "dags", "test", dag_id, "--conf", conf)
     shown = 0
+    view.doing("Airflow reads the DAG")
+    view.between = "Airflow starts the next task"
     try:
         while True:
             ended = child.poll() is not None
@@ -138,6 +142,14 @@ def ui(
         Path | None,
         typer.Option(file_okay=False, envvar="AFTERSHOCK_SCENARIOS", help="A folder with your own scenarios."),
     ] = None,
+    start_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Time for the start, such as 10m. At its end, a terminal asks whether to wait on; elsewhere, the start is ended. "
+            "No limit if left out: a slow machine takes its time.",
+        ),
+    ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Start Airflow with a DAG for each scenario, for this machine only, until Ctrl-C ends all of it.
@@ -146,6 +158,7 @@ def ui(
     """
     from chaos.scenario.shipped import scenarios_in
 
+    limit_s = _limit(start_limit)
     if scenarios is not None:
         scenarios_in(scenarios)
     if not is_free(port):
@@ -153,14 +166,16 @@ def ui(
     env = _environment(port, clusters, scenarios, runs_dir)
     home = Path(env["AIRFLOW_HOME"])
     with View() as view:
-        create_database(env, view.say)
+        create_database(env, view.doing)
         text = "clusters at once; a slot for each task that uses one"
+        view.doing("setting the number of clusters at once")
         run_airflow(env, "pools", "set", POOL, str(clusters), text)
         view.say("starting Airflow (half a minute; two on a busy machine)")
         log = home / "standalone.log"
         child = _start_airflow(env, log, "standalone")
         try:
-            _wait_ready(child, port, log)
+            _wait_ready(child, port, log, view, limit_s)
+            view.doing("")
             view.say_markup(f"[bold]http://{HOST}:{port}[/]  {_login(home)}")
             view.say(f"clusters at once: {clusters} · Airflow's log: {log} · Ctrl-C ends everything")
             while child.poll() is None:
@@ -168,6 +183,7 @@ def ui(
             raise ClusterError(f"Airflow ended unexpectedly with exit code {child.returncode}; its log is {log}")
         finally:
             view.say("ending Airflow and its runs")
+            view.doing("ending Airflow and its runs")
             _end(child)
 
 
@@ -202,26 +218,52 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
     return env
 
 
-def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the web page answers and the scheduler is healthy. Raises `ClusterError`."""
-    deadline = time.monotonic() + READY_S
-    while not _healthy(port):
+def _limit(text: str | None) -> float | None:
+    """Return a limit in seconds. Raises `UsageError`."""
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as e:
+        raise UsageError(f"--start-limit: {e}") from None
+
+
+def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path, view: View, limit_s: float | None) -> None:
+    """Wait until the web page answers and all parts are healthy, as long as Airflow lives.
+
+    Raises `ClusterError` if it ends, or after the limit, unless the user at the terminal wants to wait on.
+    """
+    since, starting = time.monotonic(), [""]
+    while missing := _unhealthy(port):
         if child.poll() is not None:
             raise ClusterError(f"Airflow did not start (exit code {child.returncode}); its log is {log}")
-        if time.monotonic() > deadline:
-            raise ClusterError(f"Airflow did not answer on port {port} within {READY_S:.0f} s; its log is {log}")
+        if missing != starting:
+            starting = missing
+            view.doing(f"starting Airflow, {' and '.join(missing)} not ready yet")
+        if time.monotonic() - since > (limit_s or LOOK_S):
+            state = f"still starting after {limit_s or LOOK_S:g} s: {', '.join(missing)}; Airflow's log is {log}"
+            if limit_s and not _wants_to_wait(view, state):
+                raise ClusterError(f"{state}; raise --start-limit, or leave it out")
+            view.problem(f"{state}; it goes on, Ctrl-C ends it")
+            since = time.monotonic()
         time.sleep(POLL_S)
 
 
-def _healthy(port: int) -> bool:
+def _wants_to_wait(view: View, state: str) -> bool:
+    """Ask the user at the terminal whether to wait on; nobody wants to where there is no terminal."""
+    if not sys.stdin.isatty():
+        return False
+    with view.paused():
+        return typer.confirm(f"{state}. Wait on?", default=True, err=True)
+
+
+def _unhealthy(port: int) -> list[str]:
+    """Return the parts of Airflow that are not ready; empty if all are."""
     try:
         with urllib.request.urlopen(f"http://{HOST}:{port}/api/v2/monitor/health", timeout=5) as answer:
             parts = json.load(answer)
     except (OSError, ValueError):
-        return False
-    return all(
-        parts.get(part, {}).get("status") == "healthy" for part in ("metadatabase", "scheduler", "dag_processor")
-    )
+        return ["the web page"]
+    names = {"metadatabase": "the database", "scheduler": "the scheduler", "dag_processor": "the DAG processor"}
+    return [text for part, text in names.items() if (parts.get(part) or {}).get("status") != "healthy"]
 
 
 def _login(home: Path) -> str:

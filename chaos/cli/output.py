@@ -34,22 +34,38 @@ def plain_table(*columns: str, right: tuple[str, ...] = (), fixed: tuple[str, ..
 
 def print_result(run: Run, as_json: bool) -> None:
     """Print the result of a run; print nothing if there is none."""
-    from chaos.processes.python_module import run_module
-
     if not run.result.exists():
         return
     if as_json:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
     else:
-        run_module("checks.report", "run", str(run.path), capture=False)
+        sys.stdout.write(_page("run", run))
+
+
+def _page(name: str, run: Run) -> str:
+    """Return a page for the terminal, as text, with the wait for it shown."""
+    from chaos.cli.view import View
+    from chaos.processes.python_module import run_module
+
+    terminal, variables = Console(), dict[str, str]()
+    if terminal.is_terminal:
+        variables = {"FORCE_COLOR": "1", "COLUMNS": str(terminal.width)}
+    with View() as view:
+        view.doing("printing the result")
+        done = run_module("checks.report", name, str(run.path), variables=variables)
+    sys.stderr.write(done.stderr)
+    return done.stdout
 
 
 def print_comparison(run: Run, as_json: bool) -> int:
     """Compare the variants of an A/B run, print the comparison, and return the exit code of its verdict."""
-    from chaos.lab.lab import compare
+    from chaos.run.comparison import Comparison
     from chaos.run.result import EXIT_CODES
 
-    comparison = compare(run, show=not as_json)
+    text = _page("compare", run)
+    comparison = Comparison.read(run)
     if as_json:
         print_result(run, as_json)
+    else:
+        sys.stdout.write(text)
     return EXIT_CODES[comparison.verdict]

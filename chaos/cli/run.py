@@ -13,6 +13,7 @@ from chaos.cli import options as opt
 from chaos.cli.output import print_comparison, print_result
 from chaos.cli.view import View
 
+RECORDING = "adding the run to the history"
 EXAMPLES = {
     "run": "run leader-kill --kafka 3.9.2 --seed 7 --json",
     "audit": "audit runs/leader-kill-20261121-040000-1a2b",
@@ -40,11 +41,13 @@ def run(
     A scenario with variants runs for each of them, with the same seed, and ends with their comparison. It says that a
     setting caused a difference only with enough runs of each (--repeat).
     """
-    from chaos.drive import stages, variants
-    from chaos.errors import UsageError
-    from chaos.history.recording import check_metrics
-    from chaos.lab.judge import check_master
-    from chaos.lab.lab import drive_and_judge, recorded, run_variants
+    with View() as view:
+        view.doing("loading")
+        from chaos.drive import stages, variants
+        from chaos.errors import UsageError
+        from chaos.history.recording import check_metrics
+        from chaos.lab.judge import check_master
+        from chaos.lab.lab import drive_and_judge, recorded, run_variants
 
     check_master(spark_master)
     check_metrics(metrics)
@@ -57,6 +60,7 @@ def run(
             view.say(f"run directory: {whole.run.path}")
             with recorded(whole.runs, runs_dir, view.problem, metrics):
                 run_variants(whole, view, lambda name: view.say(f"variant {name}"), spark_master)
+                view.doing(RECORDING)
         raise typer.Exit(print_comparison(whole.run, as_json))
     if repeat > 1:
         raise UsageError(f"--repeat is for a scenario with variants; here: python -m chaos repeat {scenario} {repeat}")
@@ -65,6 +69,7 @@ def run(
         view.say(f"run directory: {prepared.path}")
         with recorded([prepared], runs_dir, view.problem, metrics):
             code = drive_and_judge(prepared, view, spark_master)
+            view.doing(RECORDING)
     print_result(prepared, as_json)
     raise typer.Exit(code)
 
@@ -91,6 +96,7 @@ def audit(
             audited = Run.open(Path(run_dir))
             read(audited)
         with View() as view:
+            view.doing("starting the audit")
             code = audit_once(audited, view, spark_master, uri)
         print_result(audited, as_json)
     raise typer.Exit(code)

@@ -1,9 +1,15 @@
-"""Live views of runs on standard error: one line for each event, and the current progress."""
+"""Live views of runs on standard error: one line for each event, and the current progress.
+
+Where nothing else is shown for `PLAIN_EVERY_S`, the view says what goes on and for how long.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from typing import Self
 
 from rich.console import Console
@@ -11,10 +17,12 @@ from rich.markup import escape
 from rich.status import Status
 
 from chaos.lab.progress import ProgressListener
-from chaos.run.events import STAGE_TEXTS, Event
+from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
 
 PLAIN_EVERY_S = 2.0
 """Seconds between lines of progress where there is no terminal to redraw."""
+LOOK_S = 0.2
+"""Seconds between two looks at whether something was shown."""
 
 _PHASES = {
     "injected": "[yellow]✗ injected[/]",
@@ -31,15 +39,24 @@ class View(ProgressListener):
         self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._status: Status | None = None
         self._started = time.monotonic()
-        self._progress_at = 0.0
+        self._shown_at = self._doing_at = self._started
+        self._doing = ""
+        self.between = ""
+        """What goes on between two stages."""
+        self._stages: list[Event] = []
+        self._ended = threading.Event()
+        self._pulse = threading.Thread(target=self._fill_silence, name="view", daemon=True)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._status = self.console.status("")
             self._status.start()
+        self._pulse.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._pulse.join()
         if self._status:
             self._status.stop()
 
@@ -53,9 +70,27 @@ class View(ProgressListener):
         """Print a line of plain text with the seconds since the start."""
         self.say_markup(escape(message))
 
+    def doing(self, message: str) -> None:
+        """Take a text for what goes on from now, outside of stages; empty if the view has nothing to wait for."""
+        self._doing, self._doing_at = message, time.monotonic()
+
     def say_markup(self, markup: str) -> None:
         """Print a line of Rich markup with the seconds since the start."""
+        self._shown_at = time.monotonic()
         self.console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/]  {markup}")
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Show nothing while the user is asked."""
+        doing, self._doing = self._doing, ""
+        if self._status:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status:
+                self._status.start()
+            self._doing = doing
 
     def problem(self, message: str) -> None:
         """Print a problem that does not end the run."""
@@ -65,25 +100,47 @@ class View(ProgressListener):
         """Show an event of a run."""
         self(event)
 
+    def _fill_silence(self) -> None:
+        """Show what goes on while nothing else is shown."""
+        while not self._ended.wait(LOOK_S):
+            text, seconds = self._activity()
+            if text and time.monotonic() - self._shown_at >= PLAIN_EVERY_S:
+                self._show_progress_text(f"{escape(text)}: {seconds:.0f} s so far")
+
+    def _activity(self) -> tuple[str, float]:
+        """Return what goes on, and since how many seconds: the innermost stage, or a later step of it."""
+        doing, doing_s = self._doing, time.monotonic() - self._doing_at
+        stages = self._stages.copy()
+        going = [s for s in list_stages(stages, now_us()) if s.state == "begin" and s.name in STAGE_TEXTS]
+        if not going:
+            return doing or self.between, doing_s
+        seconds = (now_us() - max(e["at_us"] for e in stages if e["stage"] == going[-1].name)) / 1e6
+        return (doing, doing_s) if doing and doing_s < seconds else (going[-1].text, seconds)
+
     def _show_progress_text(self, text: str) -> None:
         if self._status:
+            self._shown_at = time.monotonic()
             self._status.update(text)
-        elif time.monotonic() - self._progress_at >= PLAIN_EVERY_S:
-            self._progress_at = time.monotonic()
+        elif time.monotonic() - self._shown_at >= PLAIN_EVERY_S:
             self.say_markup(text)
 
     def _show_stage(self, event: Event) -> None:
-        if event["stage"] not in STAGE_TEXTS:
+        self._stages.append(event)
+        self.doing("")
+        if (name := event["stage"]) not in STAGE_TEXTS:
             return
         text = event.get("words") or STAGE_TEXTS[event["stage"]]
         if event["state"] == "begin":
             if self._status:
                 self._status.update(text)
             else:
-                self.say(text)
+                self.say_markup(text)
         elif event["state"] == "end":
+            # without the nested stages, which have lines of their own; each wait for Spark is a line
+            own = next(s.seconds for s in list_stages(self._stages, now_us()) if s.name == name)
+            seconds = event["seconds"] if name == WAIT else own
             if self._status or event["seconds"] >= 1:
-                self.say_markup(f"[dim]{text}: {event['seconds']:.1f} s[/]")
+                self.say_markup(f"[dim]{text}: {seconds:.1f} s[/]")
         else:
             self.say_markup(f"[bold red]{text}: failed[/] {escape(str(event.get('detail', '')))}")
 
@@ -93,6 +150,7 @@ class View(ProgressListener):
 
     def _show_note(self, event: Event) -> None:
         self.say(event["words"])
+        self.doing(event["words"])
 
     def _show_problem(self, event: Event) -> None:
         self.problem(event["words"])
@@ -108,11 +166,12 @@ class View(ProgressListener):
 
 
 class RunsView(View):
-    """A view of many runs: a line when one starts, and the current stage of each where that is a terminal."""
+    """A view of many runs: a line when one starts, and the current stage of each in the line of progress."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._stages: dict[str, str] = {}
+        self._going: dict[str, tuple[str, float]] = {}
+        """What each run does, and since when."""
 
     def run_started(self, name: str) -> None:
         """Show that a run starts."""
@@ -123,19 +182,25 @@ class RunsView(View):
     def run_event(self, name: str, event: Event) -> None:
         """Show the current stage or fault, notes and problems."""
         if event["kind"] == "stage" and event["state"] == "begin":
-            self._set_stage(name, event["stage"])
+            self._set_stage(name, STAGE_TEXTS.get(event["stage"]) or event["stage"])
         elif event["kind"] == "fault":
             self._set_stage(name, f"{event['fault']} {event['phase']}")
         elif event["kind"] in ("note", "problem"):
             self(event)
 
     def run_driven(self, name: str) -> None:
-        """Remove the run from the status line."""
-        self._stages.pop(name, None)
+        """Remove the run from the line of progress."""
+        self._going.pop(name, None)
         self._update_status()
 
+    def _activity(self) -> tuple[str, float]:
+        going = self._going.copy()
+        if not going:
+            return super()._activity()
+        return self._status_text(), time.monotonic() - max(since for _, since in going.values())
+
     def _set_stage(self, name: str, stage: str) -> None:
-        self._stages[name] = stage
+        self._going[name] = stage, time.monotonic()
         self._update_status()
 
     def _update_status(self) -> None:
@@ -143,4 +208,4 @@ class RunsView(View):
             self._status.update(escape(self._status_text()))
 
     def _status_text(self) -> str:
-        return ", ".join(f"{name} {stage}" for name, stage in sorted(self._stages.items()))
+        return ", ".join(f"{name} {stage}".rstrip() for name, (stage, _) in sorted(self._going.copy().items()))

@@ -44,6 +44,10 @@ class Cluster(ABC):
         self.state = state
         self._lock = threading.RLock()  # protects the state and its file; never held during a wait
 
+    @classmethod  # noqa: B027 - a default
+    def install(cls, spec: ClusterSpec, on_progress: Progress) -> None:
+        """Bring the release of Kafka onto this machine if `deploy` needs it there; nothing by default."""
+
     @classmethod
     @abstractmethod
     def deploy(

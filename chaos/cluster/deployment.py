@@ -20,7 +20,7 @@ from chaos.cluster import state
 from chaos.cluster.api import Cluster
 from chaos.cluster.brokers import startup, voters
 from chaos.cluster.brokers.jvm import Release, log_of
-from chaos.cluster.brokers.release import new_id
+from chaos.cluster.brokers.release import new_id, prepare_jars
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
 from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints
 from chaos.cluster.secured import credentials, issuer_process, users
@@ -85,6 +85,12 @@ def deploying(
 
 class StartedCluster(Cluster):
     """A cluster whose brokers are started for one run. Subclasses define `_prepare` and `_start`."""
+
+    @classmethod
+    def install(cls, spec: ClusterSpec, on_progress: Progress = silent) -> None:
+        """Bring the jars of the release onto this machine. Raises `UsageError`, `ResolveError` or `MachineError`."""
+        spec.check()
+        prepare_jars(spec.kafka, on_progress)
 
     @classmethod
     def deploy(

@@ -145,7 +145,7 @@ def _states(scenario: Scenario, kind: str) -> bool:
 def _not_promised(line: Line) -> str:
     by = "the settings do" if not line.settings else f"{' with '.join(line.settings[:SHOWN])} does"
     prevents = ANOMALIES[line.kind].prevents
-    remedy = "" if prevents.startswith(NO_SETTING) else f"; {prevents} would"
+    remedy = "" if prevents.startswith(NO_SETTING) else f"; {prevents} would promise it"
     return f"held here, but {by} not promise it: {'; '.join(line.whys)}{remedy}"
 
 

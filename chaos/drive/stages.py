@@ -112,10 +112,13 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
-        for client in scenario.client_libraries:
-            prepare_client(client, events.note)
+        driver = driver_of(scenario.cluster.driver)
+        with events.stage("install"):
+            for client in scenario.client_libraries:
+                prepare_client(client, events.note)
+            if lender is None:
+                driver.install(cluster_spec(resolved), events.note)
         if lender is None:
-            driver = driver_of(scenario.cluster.driver)
             spec, deadline = cluster_spec(resolved), deadline_s(resolved)
             cluster = driver.deploy(run, spec, owner=owner, deadline_s=deadline, on_progress=events.note)
         else:
@@ -128,7 +131,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             for release in scenario.migrated_releases:
                 able(cluster, Migrate).prepare_migration(release, events.note)
             access = cluster.state.access()
-            _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+            with events.stage("topics"):
+                _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if scenario.attached:
                 scenario = _ask_settings(run, resolved, cluster, events)
             rights.grant(cluster, scenario)

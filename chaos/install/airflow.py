@@ -59,8 +59,8 @@ def run_airflow(env: Mapping[str, str], *arguments: str) -> None:
         raise ClusterError(f"airflow {' '.join(arguments[:2])} failed: {last}")
 
 
-def create_database(env: Mapping[str, str], say: Callable[[str], None]) -> None:
+def create_database(env: Mapping[str, str], doing: Callable[[str], None]) -> None:
     """Create Airflow's database if it does not exist. Raises `ClusterError`."""
     if not (Path(env["AIRFLOW_HOME"]) / "airflow.db").exists():
-        say("creating Airflow's database (once)")
+        doing("creating Airflow's database (once)")
         run_airflow(env, "db", "migrate")

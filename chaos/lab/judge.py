@@ -130,15 +130,19 @@ class Judge:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if kind is None:  # the end of its input ends it gracefully
-            assert self._child.stdin is not None
-            with contextlib.suppress(OSError):
-                self._child.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(END_TIMEOUT_S)
+        if kind is None:
+            self.close()
         _kill(self._child)
         # Spark's JVM and workers are children of the judge that would end some time later
         process_table.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
+
+    def close(self) -> None:
+        """End the process gracefully, by the end of its input. Returns if it is still there after `END_TIMEOUT_S`."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(END_TIMEOUT_S)
 
     def wait_ready(self) -> None:
         """Wait until Spark is up, so that its start does not disturb a measurement. Returns also if it died."""

@@ -171,6 +171,7 @@ class Lab:
         """Return the judge once Spark is up; the first call starts it."""
         with self._lock:
             if self._judge is None:
+                self.listener.doing("starting Spark")
                 self._judge = Judge(Run.create_numbered(self.folder, "judge-"))
         self._judge.wait_ready()
         return self._judge
@@ -210,7 +211,10 @@ def drive_and_judge(
             judgement.log_read.wait()
             if judgement.read_back:
                 stages.end_brokers(run, events)
-            return judge.wait(judgement)
+            code = judge.wait(judgement)
+            with events.stage("spark"):
+                judge.close()
+            return code
     finally:
         stages.destroy(run, events)
 
@@ -228,12 +232,9 @@ def run_variants(
             drive_and_judge(side, listener, spark_master)
 
 
-def compare(run: Run, *, show: bool = False) -> Comparison:
-    """Write the comparison of all variants and return it. show: print it as a table, too.
-
-    Raises `RunDirError` if a variant has no result.
-    """
-    run_module("checks.report", "compare", str(run.path), capture=not show)
+def compare(run: Run) -> Comparison:
+    """Write the comparison of all variants and return it. Raises `RunDirError` if a variant has no result."""
+    run_module("checks.report", "compare", str(run.path))
     return Comparison.read(run)
 
 

@@ -13,6 +13,9 @@ class ProgressListener:
     def say(self, message: str) -> None:
         """Show a line of plain text."""
 
+    def doing(self, message: str) -> None:
+        """Take a text for what goes on from now, outside of a run."""
+
     def run_started(self, name: str) -> None:
         """Show that a run starts."""
 

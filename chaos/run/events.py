@@ -28,6 +28,8 @@ UNDRAINED = "undrained"
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",
+    "install": "installing Kafka and the client libraries",
+    "topics": "creating the topics",
     "workers": "waiting for the workers",
     "clients": "starting the clients",
     "load": "producing, consuming, breaking",
@@ -41,11 +43,15 @@ STAGE_TEXTS = {
     "validate": "checking the findings against the contract",
     "report": "writing the report",
     "destroy": "ending the brokers",
+    "judge": "waiting for Spark",
+    "spark": "ending Spark",
 }
 """The stages that a view of a run names, and what each does, for people."""
 WAIT = "judge"
 """The wait for Spark: a stage inside of `clients` (before the first record), or of the stage that starts Spark."""
-ALL_STAGE_TEXTS = {"drive": "driving", WAIT: "waiting for Spark", **STAGE_TEXTS}
+NESTED = (WAIT, "install", "topics", "commit_log")
+"""Stages inside of others, which do not count their time."""
+ALL_STAGE_TEXTS = {"drive": "driving", **STAGE_TEXTS}
 """All stages: `drive` is the sum of those from `clients` to `seal`."""
 
 
@@ -153,7 +159,7 @@ def killed_while(events: Iterable[Event]) -> str:
 
 @dataclass
 class StageTime:
-    """The last execution of a stage. seconds: its length so far, or in all, without the waits for Spark inside."""
+    """The last execution of a stage. seconds: its length so far, or in all, without the nested stages inside."""
 
     name: str
     state: StageState
@@ -168,13 +174,13 @@ class StageTime:
 
 
 def list_stages(events: Iterable[Event], now: int) -> list[StageTime]:
-    """Return the stages in the order of their begin; the wait for Spark is the sum of its executions inside of them.
+    """Return the stages in the order of their begin; a nested one is the sum of its executions inside of them.
 
     now: the time until which a stage that goes on is counted, in microseconds.
     """
     stages: dict[str, StageTime] = {}
-    waits: dict[str, float] = {}  # seconds by the innermost stage around each
-    around: list[str] = []
+    inside: dict[str, dict[str, float]] = {}  # seconds by nested stage, by the innermost stage around it
+    around: dict[str, str] = {}
     for e in events:
         name, state, seconds, detail = str(e.get("stage")), e.get("state"), e.get("seconds"), e.get("detail")
         if e.get("kind") != "stage" or state not in ("begin", "end", "failed"):
@@ -183,18 +189,19 @@ def list_stages(events: Iterable[Event], now: int) -> list[StageTime]:
         if state == "begin":
             going = [s.name for s in stages.values() if s.state == "begin" and s.name != name]
             stages.pop(name, None)
-            waits.pop(name, None)
-            around = going if name == WAIT else around
+            inside.pop(name, None)
+            around[name] = going[-1] if going else ""
         words = str(e.get("words") or "")
         stages[name] = StageTime(name, state, length, detail if isinstance(detail, str) else "", words)
-        if name == WAIT:
-            waits[around[-1] if around else ""] = length
-    for name, seconds in waits.items():
+        if name in NESTED:
+            inside.setdefault(around.get(name, ""), {})[name] = length
+    for name, parts in inside.items():
         for one in {name, "drive"} if name == "clients" else {name}:
             if one in stages:
-                stages[one].seconds = max(0.0, stages[one].seconds - seconds)
-    if WAIT in stages:
-        stages[WAIT].seconds = sum(waits.values())
+                stages[one].seconds = max(0.0, stages[one].seconds - sum(parts.values()))
+    for name in NESTED:
+        if name in stages:
+            stages[name].seconds = sum(parts.get(name, 0.0) for parts in inside.values())
     return list(stages.values())
 
 
