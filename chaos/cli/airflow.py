@@ -146,8 +146,8 @@ def ui(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Time for the start, such as 10m. At its end, a terminal asks whether to wait on; elsewhere, the start is ended. "
-            "No limit if left out: a slow machine takes its time.",
+            help="Time for the start, such as 10m. At its end, a terminal asks whether to wait on; elsewhere, the "
+            "start is ended. No limit if left out: a slow machine takes its time.",
         ),
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
