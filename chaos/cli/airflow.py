@@ -176,6 +176,7 @@ def ui(
         try:
             _wait_ready(child, port, log, view, limit_s)
             view.doing("")
+            view.between = ""
             view.say_markup(f"[bold]http://{HOST}:{port}[/]  {_login(home)}")
             view.say(f"clusters at once: {clusters} · Airflow's log: {log} · Ctrl-C ends everything")
             while child.poll() is None:

@@ -45,7 +45,7 @@ def client_check(
     cases = chosen_cases(only or [])
     points = []
     with View() as view:
-        program, missing, lacks_setting = _chosen(command, client, view.say)
+        program, missing, lacks_setting = _chosen(command, client, view.step)
         for point in check(program, cases, runs_dir, view.say, missing, lacks_setting):
             points.append(point)
             mark = "✓" if point.holds else "✗" if point.reached else "-"

@@ -55,7 +55,7 @@ def up(
     spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=metadata, controllers=controllers)
     run = Run.create(runs_dir, new_run_id("up"))
     with View() as view:
-        cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
+        cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.step)
         view.say(f"{spec.describe()}; they end after {for_}, or by: python -m chaos down {run.path}")
         for node in cluster.state.nodes:
             view.say(f"{cluster.state.name(node.id)} at {node.address}{_pid(node.process)}")

@@ -41,8 +41,8 @@ class View(ProgressListener):
         self._started = time.monotonic()
         self._shown_at = self._doing_at = self._started
         self._doing = ""
-        self.between = ""
-        """What goes on between two stages."""
+        self.between = "working"
+        """What goes on between two stages; empty if the command has nothing to wait for."""
         self._stages: list[Event] = []
         self._ended = threading.Event()
         self._pulse = threading.Thread(target=self._fill_silence, name="view", daemon=True)
@@ -71,8 +71,13 @@ class View(ProgressListener):
         self.say_markup(escape(message))
 
     def doing(self, message: str) -> None:
-        """Take a text for what goes on from now, outside of stages; empty if the view has nothing to wait for."""
+        """Take a text for what goes on from now, until the next stage begins or ends."""
         self._doing, self._doing_at = message, time.monotonic()
+
+    def step(self, message: str) -> None:
+        """Print a line of plain text about what goes on from now."""
+        self.say(message)
+        self.doing(message)
 
     def say_markup(self, markup: str) -> None:
         """Print a line of Rich markup with the seconds since the start."""
@@ -82,7 +87,8 @@ class View(ProgressListener):
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Show nothing while the user is asked."""
-        doing, self._doing = self._doing, ""
+        shown = self._doing, self.between
+        self._doing = self.between = ""
         if self._status:
             self._status.stop()
         try:
@@ -90,7 +96,7 @@ class View(ProgressListener):
         finally:
             if self._status:
                 self._status.start()
-            self._doing = doing
+            self._doing, self.between = shown
 
     def problem(self, message: str) -> None:
         """Print a problem that does not end the run."""
@@ -99,6 +105,10 @@ class View(ProgressListener):
     def run_event(self, name: str, event: Event) -> None:
         """Show an event of a run."""
         self(event)
+
+    def run_driven(self, name: str) -> None:
+        """Show that only the verdict of a run is pending."""
+        self.doing(f"auditing {name}")
 
     def _fill_silence(self) -> None:
         """Show what goes on while nothing else is shown."""
@@ -149,8 +159,7 @@ class View(ProgressListener):
         self._show_progress_text(f"{stage}: {event['done']:,} of {event['total']:,} tasks")
 
     def _show_note(self, event: Event) -> None:
-        self.say(event["words"])
-        self.doing(event["words"])
+        self.step(event["words"])
 
     def _show_problem(self, event: Event) -> None:
         self.problem(event["words"])
@@ -190,6 +199,7 @@ class RunsView(View):
 
     def run_driven(self, name: str) -> None:
         """Remove the run from the line of progress."""
+        super().run_driven(name)
         self._going.pop(name, None)
         self._update_status()
 
