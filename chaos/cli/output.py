@@ -51,7 +51,7 @@ def _page(name: str, run: Run) -> str:
     if terminal.is_terminal:
         variables = {"FORCE_COLOR": "1", "COLUMNS": str(terminal.width)}
     with View() as view:
-        view.doing("printing the result")
+        view.doing("comparing the variants" if name == "compare" else "printing the result")
         done = run_module("checks.report", name, str(run.path), variables=variables)
     sys.stderr.write(done.stderr)
     return done.stdout

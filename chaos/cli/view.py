@@ -1,6 +1,6 @@
 """Live views of runs on standard error: one line for each event, and the current progress.
 
-Where nothing else is shown for `PLAIN_EVERY_S`, the view says what goes on and for how long.
+Where nothing else is shown for `SILENT_S`, the view says what goes on and for how long.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
 
 PLAIN_EVERY_S = 2.0
 """Seconds between lines of progress where there is no terminal to redraw."""
+SILENT_S = 2.5
+"""Seconds without a line after which the view says what goes on; longer, so that progress comes first."""
 LOOK_S = 0.2
 """Seconds between two looks at whether something was shown."""
 
@@ -114,7 +116,7 @@ class View(ProgressListener):
         """Show what goes on while nothing else is shown."""
         while not self._ended.wait(LOOK_S):
             text, seconds = self._activity()
-            if text and time.monotonic() - self._shown_at >= PLAIN_EVERY_S:
+            if text and time.monotonic() - self._shown_at >= SILENT_S:
                 self._show_progress_text(f"{escape(text)}: {seconds:.0f} s so far")
 
     def _activity(self) -> tuple[str, float]:

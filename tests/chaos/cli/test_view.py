@@ -20,6 +20,7 @@ from chaos.wait import wait_until
 def plain(monkeypatch):
     """Return a function that makes a view without a terminal, with a short patience, and its output."""
     monkeypatch.setattr("chaos.cli.view.PLAIN_EVERY_S", 0.01)
+    monkeypatch.setattr("chaos.cli.view.SILENT_S", 0.01)
     monkeypatch.setattr("chaos.cli.view.LOOK_S", 0.005)
 
     def make(kind=View):
