@@ -113,7 +113,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
         driver = driver_of(scenario.cluster.driver)
-        with events.stage("install"):
+        with events.stage("install", "installing the client libraries" if scenario.attached else ""):
             for client in scenario.client_libraries:
                 prepare_client(client, events.note)
             if lender is None:

@@ -8,11 +8,11 @@ from chaos.errors import RunDirError
 from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.result import Count, Result
-from chaos.scenario.load import parse
+from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import resolve, save
 from checks.expectations.judge import Observation
 from checks.report.compare import page, write
-from checks.verdict.comparison import compare
+from checks.verdict.comparison import _flat, compare
 
 BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, config: {acks: %s}, records: %d}]"
 
@@ -172,3 +172,15 @@ def test_it_is_written_as_page_json_and_junit(whole):
     text = page(found)
     assert "ab-safe/report.html" in text and "812" in text and "<b>t</b>" not in text
     assert run.junit.read_text().count("<testsuite ") == 2
+
+
+def test_reasons_of_a_contract_are_no_settings_that_differ():
+    """`promised_differs` explains the contract of a variant: it changes nothing of the run."""
+    path, sides = find("acks1-leader-kill"), {}
+    for name in load(path).variants:
+        resolved = resolve(
+            load(path, variant=name), run_id="x", name="x", created_us=1, seed=1, overrides=[], variant=name
+        )
+        sides[name] = _flat(resolved)
+    different = [key for key, value in sides["acks-1"].items() if value != sides["acks-all"].get(key)]
+    assert different == ["producers.shop.config.acks"] and sides["acks-1"].keys() == sides["acks-all"].keys()
