@@ -14,6 +14,8 @@ from typing import IO, Any
 from chaos.processes.process_table import find_marked
 
 ROOT = Path(__file__).parents[2]
+HELD = ("pass", "not applicable")
+"""What an expectation is in `result.json` if nothing is wrong with it."""
 SHORTEST = """
 title: the shortest run
 cluster: {brokers: 1}

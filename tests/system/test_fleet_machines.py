@@ -139,7 +139,11 @@ def on_workers(run: Run, key: str) -> list[Any]:
 
 def unmet(result: dict[str, Any]) -> set[tuple[str, str, str]]:
     """Return what the verdict depends on: each expectation that did not pass, with its verdict."""
-    return {(e["check"], e["split"], e["verdict"]) for e in result["expectations"] if e["verdict"] != "pass"}
+    return {
+        (e["check"], e["split"], e["verdict"])
+        for e in result["expectations"]
+        if e["verdict"] not in ("pass", "not applicable")
+    }
 
 
 def alone(bootstrap: str, folder: Path, variant: str) -> Ended:
