@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -76,11 +78,22 @@ class WriterSpec(ClientSpec):
 
     role = "producer"
     topic: str
+    in_turn: list[str] = Field(
+        [], description="topics that take the records in turn: the one at seq modulo their number; `topic` if empty"
+    )
     first_seq: int = Field(0, ge=0)
     value_size: int = Field(description="bytes of the value, identity included")
     stop_within_s: float = Field(10.0, gt=0, description="longest wait for delivery reports after the order to stop")
     transactions: TransactionSpec | None = Field(None, description="write in transactions")
     steady: list[Steady] = Field([], description="what does not change during the run")
+
+    def topic_of(self, seq: int) -> str:
+        """Return the topic of a record."""
+        return self.in_turn[seq % len(self.in_turn)] if self.in_turn else self.topic
+
+    def topics_from(self, first: int) -> Iterator[str]:
+        """Yield the topics of the records from a seq on, without end."""
+        return map(self.topic_of, itertools.count(first)) if self.in_turn else itertools.repeat(self.topic)
 
 
 class ProducerSpec(WriterSpec):

@@ -115,7 +115,7 @@ class SpecBuilder:
             "restore": incarnation > 1 and entry.checkpoint_interval is not None,
             "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
             "partitioner": application,
-            "partitions": self._scenario.topic(entry.topic).partitions,
+            "partitions": self._scenario.topic(entry.written[0]).partitions,
         }
 
     def _processor(self, entry: Processor, client: str, incarnation: int, rows: WrittenRows) -> dict[str, Any]:
@@ -125,7 +125,6 @@ class SpecBuilder:
             unrecorded = UNRECORDED
         return {
             **self._writer(entry, client),
-            "topic": entry.to,
             # without transactions, outputs of one batch may be in the log without a row: their numbers are not used
             "first_seq": max(map(rows.next_seq_of, mates)) + unrecorded if incarnation > 1 else 0,
             "threads": mates if entry.threads > 1 else [],
@@ -172,9 +171,12 @@ class SpecBuilder:
     def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:
         """Return the fields that producers and processors share."""
         transactional_id = self._resolved.prefix + client.replace("/", "-")
-        topic = entry.topic if isinstance(entry, Producer) else entry.to
+        topics = entry.written if isinstance(entry, Producer) else [entry.to]
+        kept = [steady(self._scenario, topic) for topic in topics]
         return {
-            "steady": steady(self._scenario, topic),
+            "topic": topics[0],
+            "in_turn": topics if len(topics) > 1 else [],
+            "steady": [what for what in kept[0] if all(what in others for others in kept)],
             "stop_within_s": max(0.1, STOP_SHARE * self._scenario.limits.clients),
             "transactions": entry.transactions
             and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},

@@ -20,6 +20,15 @@ class LimitDisk(Protocol):
     def unlimit_disk(self, broker: int) -> None:
         """Remove the limit; do nothing if the broker is gone or has no limit."""
 
+    def fail_folder(self, broker: int, partition: TopicPartition) -> str:
+        """Take the data folder with a partition away from a broker with several, and return its name.
+
+        The broker notices when it writes a file there: a new segment, or a checkpoint, every 5 s.
+        """
+
+    def mend_folders(self, broker: int) -> None:
+        """Give the folders back that were taken away; a broker uses them after a restart."""
+
 
 @runtime_checkable
 class SlowDisk(Protocol):

@@ -24,7 +24,10 @@ _OWNED = {
         ["controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names"],
         "set cluster.controllers for dedicated controllers; without it every broker is a controller too",
     ),
-    **dict.fromkeys(["log.dirs", "log.dir", "metadata.log.dir"], "data lies in the run directory"),
+    **dict.fromkeys(
+        ["log.dir", "metadata.log.dir"],
+        "data lies in the run directory; log.dirs: d1,d2 gives brokers two data folders",
+    ),
     **dict.fromkeys(
         ["advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"],
         f"set listeners to one such as PLAINTEXT://{HOST}:19092",
@@ -47,6 +50,9 @@ SCRAM_SINCE = (3, 5)
 
 ADVERTISED_CONTROLLERS_SINCE = (3, 9)
 """The first release with advertised controller listeners (KIP-853)."""
+
+FOLDERS_SINCE = (3, 7)
+"""The first release with several data folders in KRaft (KIP-858)."""
 
 DYNAMIC_SINCE = (3, 9)
 """The first release with dynamic quorums (KIP-853)."""
@@ -97,6 +103,25 @@ def dynamic_problem(kafka: str, controllers: int, voters: int) -> str | None:
         return "a dynamic quorum needs dedicated controllers; give cluster.controllers, such as 3"
     if voters > controllers:
         return f"{voters} voters do not fit {controllers} controllers; add controllers"
+    return None
+
+
+def data_folders(config: Mapping[str, Scalar]) -> list[str]:
+    """Return the names of the data folders of a broker, if a cluster has several; else none."""
+    return [name.strip() for name in str(config.get("log.dirs", "")).split(",") if name.strip()]
+
+
+def folders_problem(kafka: str, kraft: bool, config: Mapping[str, Scalar]) -> str | None:
+    """Return why brokers cannot have the data folders that log.dirs names; None if they can, or it is not given."""
+    if "log.dirs" not in config:
+        return None
+    names = data_folders(config)
+    if len(set(names)) < 2 or not all(re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) for name in names):
+        return f"log.dirs: data lies in the run directory; name two or more folders there, such as d1,d2, not {names}"
+    if len(set(names)) < len(names):
+        return f"log.dirs: a folder is given twice in {','.join(names)}"
+    if kraft and line_of(kafka) < FOLDERS_SINCE:
+        return f"log.dirs: Kafka {kafka} has one data folder in KRaft (KIP-858); leave it out, or choose 3.7 or later"
     return None
 
 
@@ -196,6 +221,8 @@ class ClusterSpec:
         for key in self.config:
             if key in _OWNED:
                 yield f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}"
+        if problem := folders_problem(self.kafka, not self.zookeeper, self.config):
+            yield f"cluster.config: {problem}"
         try:
             self.fixed_ports()
         except UsageError as e:
@@ -257,6 +284,10 @@ def broker_settings(
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "log.dirs": data,  # relative to the working directory: Kafka would split an absolute path at a comma
     }
+    if folders := data_folders(spec.config):
+        decided["log.dirs"] = ",".join(f"{data}/{name}" for name in folders)
+        if not zookeeper:  # so that no folder is needed for the metadata: a broker ends without it
+            decided["metadata.log.dir"] = data
     decided |= security_settings(spec.security)
     if spec.racks:
         decided["broker.rack"] = spec.racks[(broker - 1) % len(spec.racks)]

@@ -62,10 +62,10 @@ def writing(scenario: Scenario, problems: Problems) -> Iterator[Situation]:
 
 def writing_by(scenario: Scenario, entry: Writer, problems: Problems) -> Iterator[Situation]:
     """Yield the situations of one producer or processor."""
-    name = entry.topic if isinstance(entry, Producer) else entry.to
     of_entry = _writer_facts(scenario, entry, problems)
-    for of_topic in topic_states(scenario, scenario.topic(name)):
-        yield Situation(f"{entry.name} to {name}", of_entry | of_topic)
+    for name in entry.written if isinstance(entry, Producer) else [entry.to]:
+        for of_topic in topic_states(scenario, scenario.topic(name)):
+            yield Situation(f"{entry.name} to {name}", of_entry | of_topic)
 
 
 def _writer_facts(scenario: Scenario, entry: Writer, problems: Problems) -> Facts:
@@ -172,7 +172,7 @@ def run_time_ms(scenario: Scenario) -> int:
 
 
 def _in_transactions(scenario: Scenario, topic: str) -> bool:
-    return any(p.transactions for p in scenario.producers if p.topic == topic) or any(
+    return any(p.transactions for p in scenario.producers if topic in p.written) or any(
         p.transactions for p in scenario.processors if p.to == topic
     )
 

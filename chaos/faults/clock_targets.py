@@ -113,7 +113,7 @@ class ClientClock:
     @property
     def _topics(self) -> list[str]:
         entry, scenario = self.client.rpartition("/")[0], self.world.scenario
-        written = [p.topic for p in scenario.producers if p.name == entry]
+        written = [topic for p in scenario.producers if p.name == entry for topic in p.written]
         return written + [p.to for p in scenario.processors if p.name == entry]
 
     @property

@@ -31,8 +31,9 @@ class ProducerCrash(ClientFault[specs.ProducerCrash], spec=specs.ProducerCrash):
 
     def _leave_unreported(self, world: World, records: int) -> str:
         """Wait until the log has this many records more than the producer has reports for."""
-        topic = next(p.topic for p in world.scenario.producers if p.name == self.spec.client_name())
-        partitions = [TopicPartition(topic, number) for number in range(world.scenario.topic(topic).partitions)]
+        topics = next(p.written for p in world.scenario.producers if p.name == self.spec.client_name())
+        counts = {topic: world.scenario.topic(topic).partitions for topic in topics}
+        partitions = [TopicPartition(topic, number) for topic in topics for number in range(counts[topic])]
         acked = 0
 
         def ignores_reports() -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LogTail, Throttle, Wipe, able
+from pathlib import PurePath
+
+from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LogTail, Stop, Throttle, Wipe, able
 from chaos.cluster.disks import LimitDisk
+from chaos.cluster.settings import data_folders
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import World
 from chaos.faults.brokers import BrokerKill, is_gone
 from chaos.faults.targets import BrokerFault, start_down
+from chaos.kafka.log_dirs import log_dirs
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import resources as specs
@@ -170,25 +174,49 @@ class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
 
 
 class DiskLimit(BrokerFault[specs.DiskLimit], spec=specs.DiskLimit):
-    """A log that cannot grow. Proof: the broker ended at a failed append, and left the partition's ISR."""
+    """A log that cannot grow. Proof: the broker ended at a failed append, and left the partition's ISR.
+
+    Proof with several data folders: the broker itself reports that the folder failed, and left the partition's ISR. It
+    ends with the last folder.
+    """
 
     _partition: TopicPartition
+    _folder = ""
+    """The name of the folder that was lost; empty if the broker has one folder."""
+    _restarted = False
 
     def _inject(self, world: World) -> str:
         self._partition = TopicPartition.parse(self.spec.target.selector[1])
-        disk, self.begun = able(world.cluster, LimitDisk), True
+        disk = able(world.cluster, LimitDisk)
+        if data_folders(world.scenario.cluster.config):
+            self.begun = True
+            self._folder = disk.fail_folder(self.broker, self._partition)
+            return f"took the data folder {self._folder} away from {self.resolved}, which has {self._partition} in it"
+        self.begun = True
         limit = disk.limit_disk(self.broker, self._partition, self.spec.free)
         return f"no file of {self.resolved} can grow beyond {limit} bytes, the log of {self._partition}"
 
     def _effect(self, world: World) -> str | None:
         """Check that the broker ended: Kafka exits when its last log directory has a write error."""
         now = world.observer.partition(self._partition)
-        if now is None or world.cluster.broker_alive(self.broker) or self.broker in (now.leader, *now.isr):
+        if now is None or self.broker in (now.leader, *now.isr):
             return None
         state = f"{self._partition} is led by {now.leader} with ISR {list(now.isr)}"
-        return f"{self.resolved} ended: it could not append to its log; {state}"
+        if not world.cluster.broker_alive(self.broker):
+            return f"{self.resolved} ended: it could not append to its log; {state}"
+        found = (log_dirs(world.kafka, self.broker) or []) if self._folder else []
+        error = next((f.error for f in found if PurePath(f.path).name == self._folder), "")
+        return f"{self.resolved} lives on without its folder {self._folder} ({error}); {state}" if error else None
 
     def _undo(self, world: World) -> str:
-        able(world.cluster, LimitDisk).unlimit_disk(self.broker)
+        disk = able(world.cluster, LimitDisk)
+        if data_folders(world.scenario.cluster.config):
+            disk.mend_folders(self.broker)
+            if not self._restarted and world.cluster.broker_alive(self.broker):
+                able(world.cluster, Stop).stop_broker(self.broker)
+            self._restarted = True
+            start_down([self.broker], world)
+            return f"{self.resolved} started with all its folders"
+        disk.unlimit_disk(self.broker)
         start_down([self.broker], world)
         return f"the files of {self.resolved} can grow again"

@@ -89,7 +89,7 @@ class AclWithdraw(Fault[specs.AclWithdraw], spec=specs.AclWithdraw):
         return [b for b, operations in self._allowed(world).items() if self._operation not in (operations or ())]
 
     def _producers(self, world: World) -> list[ClientState]:
-        names = [p.name for p in world.scenario.producers if p.topic == self.resolved]
+        names = [p.name for p in world.scenario.producers if self.resolved in p.written]
         return [world.fleet.state(client) for name in names for client in world.fleet.present(name)]
 
     def _count_before(self, client: ClientState) -> int:

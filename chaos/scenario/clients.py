@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -34,7 +34,12 @@ class Producer(Strict):
     """`count` producer processes that each send `records` records, numbered by seq from 0."""
 
     name: ClientName
-    topic: TopicName
+    topic: TopicName | None = Field(None, description="the topic that it writes to")
+    topics: list[TopicName] = Field(
+        [],
+        description="or several: records go to them in turn, so each transaction with as many records spans all of "
+        "them, and all its records become visible together or none does",
+    )
     count: int = Field(1, ge=1, le=50)
     records: int = Field(20_000, ge=1, description="records of each process")
     rate: Rate | None = Field(None, description="rate of each process; full speed if left out")
@@ -76,6 +81,29 @@ class Producer(Strict):
     config: Config = Field(
         {"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library"
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.topics) == (self.topic is not None):
+            raise ValueError("give exactly one of topic, topics")
+        if len(set(self.topics)) < len(self.topics):
+            raise ValueError("topics: each is given once")
+        for name, given in (
+            ("tombstone_every", self.tombstone_every),
+            ("partitioner", self.partitioner if self.partitioner in get_args(ApplicationPartitioner) else None),
+        ):
+            if given is not None and len(self.topics) > 1:
+                raise ValueError(f"{name}: counts the records of one topic; give topic in place of topics")
+        if self.transactions and self.transactions.records < len(self.topics):
+            raise ValueError(
+                f"transactions.records: {self.transactions.records} records do not reach {len(self.topics)} topics"
+            )
+        return self
+
+    @property
+    def written(self) -> list[str]:
+        """The topics that it writes to."""
+        return list(self.topics) if self.topic is None else [self.topic]
 
     @property
     def checkpoint_interval(self) -> float | None:

@@ -25,7 +25,7 @@ def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], l
     stamped = stamped_topics(setup, faults)
     found: dict[str, set[str]] = {}
     for fault in clock_faults(faults):
-        written = {p.topic for p in setup.producers if p.name == fault.client}
+        written = {topic for p in setup.producers if p.name == fault.client for topic in p.written}
         written |= {p.to for p in setup.processors if p.name == fault.client}
         found[fault.name] = written if fault.client else set(stamped)
     return sorted(set[str]().union(*found.values())), [name for name, topics in found.items() if topics]

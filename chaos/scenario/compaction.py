@@ -41,10 +41,11 @@ def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Itera
     compacted = compacted_topics(setup, faults)
     why = "is compacted, and brokers refuse a record without a key there (INVALID_RECORD)"
     for i, producer in enumerate(setup.producers):
-        if producer.topic in compacted and producer.keys is None:
-            yield f"producers[{i}].keys: {producer.topic} {why}; set keys, such as keys: 100"
-        if producer.tombstone_every and producer.topic not in compacted:
-            yield f"producers[{i}].tombstone_every: {producer.topic} is not compacted: a tombstone deletes nothing"
+        for topic in producer.written:
+            if topic in compacted and producer.keys is None:
+                yield f"producers[{i}].keys: {topic} {why}; set keys, such as keys: 100"
+            if producer.tombstone_every and topic not in compacted:
+                yield f"producers[{i}].tombstone_every: {topic} is not compacted: a tombstone deletes nothing"
     for i, processor in enumerate(setup.processors):
         if processor.to in compacted:
             yield f"processors[{i}].to: {processor.to} {why}, and a processor writes none"
@@ -55,7 +56,7 @@ def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Itera
             yield f"expect.superseded: transactions leave markers in {topic}, which do not differ from removed records"
         if topic not in compacted | {OFFSETS_TOPIC}:
             yield f"expect.superseded: {topic} is not compacted, so no record of it can be superseded"
-    deleted_from = {producer.topic for producer in setup.producers if producer.tombstone_every}
+    deleted_from = {topic for p in setup.producers if p.tombstone_every for topic in p.written}
     for topic in expect.expired_tombstones:
         if topic not in deleted_from:
             yield f"expect.expired_tombstones: no producer of {topic} has tombstone_every, so there are no tombstones"

@@ -175,7 +175,7 @@ def _state_problems(setup: Setup, where: str, processor: Processor) -> Iterator[
     if not processor.state:
         return
     topic = processor.topics[0]
-    keyless = [f"producer {p.name}" for p in setup.producers if p.topic == topic and p.keys is None]
+    keyless = [f"producer {p.name}" for p in setup.producers if topic in p.written and p.keys is None]
     keyless += [f"processor {p.name}" for p in setup.processors if p.to == topic and not p.state]
     if keyless:
         yield f"{where}.state: counts by key, but {keyless[0]} writes records without a key to {topic}"
@@ -185,7 +185,7 @@ def _state_problems(setup: Setup, where: str, processor: Processor) -> Iterator[
 
 
 def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:
-    yield from setup.topic_problems(f"{where}.topic", [producer.topic])
+    yield from setup.topic_problems(f"{where}.{'topics' if producer.topics else 'topic'}", producer.written)
     yield from _reserved_problems(f"{where}.config", producer.config)
     if producer.outlast_faults and producer.rate is None:
         yield f"{where}.outlast_faults: needs a rate: a load at full speed cannot be prolonged"

@@ -77,11 +77,13 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
     """Yield what the records of an entry's topics ask of it, and what faults do to its topics."""
     if isinstance(entry, Producer):
         return
-    ended = {p.topic for p in setup.producers if p.transactions} | {p.to for p in setup.processors if p.transactions}
+    ended = {topic for p in setup.producers if p.transactions for topic in p.written} | {
+        p.to for p in setup.processors if p.transactions
+    }
     raw = [f for f in faults if isinstance(f, WireProduce) and f.in_transaction]
     ended |= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
     asked: list[tuple[set[str], Ability]] = [
-        ({p.topic for p in setup.producers if p.tombstone_every}, "tombstones"),
+        ({t for p in setup.producers if p.tombstone_every for t in p.written}, "tombstones"),
         (ended, "transaction markers"),
         ({str(f.target.topic) for f in faults if isinstance(f, DeleteTopic | RecreateTopic)}, "deleted topics"),
     ]
@@ -113,6 +115,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "definite_errors", "definite errors"
             if str(entry.config.get("parallelism.default", 1)) != "1":
                 yield "config", "parallel writing"
+            if len(entry.topics) > 1:
+                yield "topics", "several topics"
             if entry.mode != "callback":
                 yield "mode", "waiting for answers"
             if entry.partitioner in get_args(LibraryPartitioner):

@@ -189,7 +189,7 @@ class _Audit:
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
             delete_retention_us={
-                p.topic: scenario.delete_retention_us(p.topic) for p in scenario.producers if p.tombstone_every
+                t: scenario.delete_retention_us(t) for p in scenario.producers if p.tombstone_every for t in p.written
             },
             torn_tombstones=torn_tombstones(self.lives, scenario),
             read_us=self.read_us,

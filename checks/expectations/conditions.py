@@ -122,7 +122,7 @@ class Conditions:
         counts as lost by its identity.
         """
         complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
-        complete -= {p.topic for p in self._scenario.producers if p.transactions}
+        complete -= {topic for p in self._scenario.producers if p.transactions for topic in p.written}
         complete -= {p.to for p in self._scenario.processors if p.transactions}
         raw = [f for f in self._scenario.raw_writes if f.in_transaction]
         complete -= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
@@ -294,7 +294,7 @@ class Conditions:
         acked: dict[str, int] = defaultdict(int)
         for scope, count in self._counts.get("acked", {}).items():
             acked[topic_of(scope)] += count  # also before the topic was created again
-        topics = sorted({p.topic for p in self._scenario.producers})
+        topics = sorted({topic for p in self._scenario.producers for topic in p.written})
         none = [t for t in topics if not acked.get(t)]
         reported = self._reported([p.name for p in self._scenario.producers if p.topic in none])
         reason = f"nothing was acknowledged in {listed(none)}; "

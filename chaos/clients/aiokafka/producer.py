@@ -41,15 +41,15 @@ class Producer(ProducerAdapter):
 
         self._kafka = self._loop.call(start())
 
-    def send(self, topic: str, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
+    def send(self, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
         """Hand records over. The library waits while a partition has no room."""
-        return self._loop.call(self._send_all(topic, records), idle)
+        return self._loop.call(self._send_all(records), idle)
 
-    async def _send_all(self, topic: str, records: Sequence[Outgoing]) -> int:
+    async def _send_all(self, records: Sequence[Outgoing]) -> int:
         for taken, record in enumerate(records):
             try:
                 future = await self._kafka.send(
-                    topic, record.value, record.key, record.partition, headers=record.headers or None
+                    record.topic, record.value, record.key, record.partition, headers=record.headers or None
                 )
             except KafkaTimeoutError:
                 return taken

@@ -81,7 +81,7 @@ class Sender(sender.Sender[Spec]):
         partitions = self._partition(first, count, numbers)
         more = self._arguments(first, made, keys)
         values = iter(made)
-        calls = map(self._kafka.produce, repeat(self._spec.topic), values, keys, partitions, *more)
+        calls = map(self._kafka.produce, self._spec.topics_from(first), values, keys, partitions, *more)
         while True:
             try:
                 deque(calls, maxlen=0)  # makes the calls without Python code for each record

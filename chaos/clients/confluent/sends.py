@@ -44,6 +44,7 @@ class SendLog:
     def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, kept: Kept) -> None:
         self._writer, self._spec, self._keys, self._kept = writer, spec, keys, kept
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
+        self._in_turn = np.array(spec.in_turn)
         self._incarnation = same(spec.incarnation, pa.int32())
         self._reports: list[Message] = []
         self._tombstones: dict[int, bytes] = {}
@@ -120,7 +121,7 @@ class SendLog:
             "producer": self._spec.client,
             "incarnation": self._spec.incarnation,
             "seq": seq,
-            "topic": self._spec.topic,
+            "topic": self._spec.topic_of(seq),
             "partition": None if partition is None or partition < 0 else partition,
             "outcome": outcome,
             "error": error,
@@ -152,7 +153,9 @@ class SendLog:
                 self._client.slice(0, n),
                 self._incarnation.slice(0, n),
                 identities.seq,
-                self._topic.slice(0, n),
+                pa.array(self._in_turn[identities.seq.to_numpy() % len(self._in_turn)], pa.string())
+                if len(self._in_turn)
+                else self._topic.slice(0, n),
                 pa.array(records.partitions.astype(np.int32)),
                 # an idempotent producer has none if the answer to a later batch implied this one
                 nullable(records.offsets, np.int64) if self._has_offsets else pa.nulls(n, pa.int64()),

@@ -51,12 +51,16 @@ class Producer(ProducerAdapter):
         self._kafka = KafkaProducer(**settings)
         self._futures: dict[int, Any] = {}
 
-    def send(self, topic: str, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
+    def send(self, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
         """Hand records over. It blocks while there is no room or no metadata, for at most max_block_ms."""
         for taken, record in enumerate(records):
             try:
                 future = self._kafka.send(
-                    topic, value=record.value, key=record.key, headers=record.headers, partition=record.partition
+                    record.topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    partition=record.partition,
                 )
             except KafkaTimeoutError:
                 return taken

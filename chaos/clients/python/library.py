@@ -23,6 +23,7 @@ class Outgoing(NamedTuple):
     """A record to send. partition: None if the library chooses it."""
 
     seq: int
+    topic: str
     value: bytes | None
     key: bytes | None
     partition: int | None
@@ -133,7 +134,7 @@ class ProducerAdapter(ABC):
         self.reports: deque[Report] = deque()
 
     @abstractmethod
-    def send(self, topic: str, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
+    def send(self, records: Sequence[Outgoing], idle: Callable[[], None]) -> int:
         """Hand records over. Returns the number; fewer than given if the library has no room or no metadata for now.
 
         idle: called now and then while it waits for room.

@@ -69,9 +69,13 @@ class Producer(PacedSender):
             key = self._keys.bytes[numbers[i]] if self._keys and numbers is not None else None
             tombstone = bool(marked) and marked[i]
             headers = [(IDENTITY_HEADER, of_tombstone(value, key))] if tombstone else []
-            records.append(Outgoing(first + i, None if tombstone else value, key, partition, headers))
+            records.append(
+                Outgoing(
+                    first + i, self._spec.topic_of(first + i), None if tombstone else value, key, partition, headers
+                )
+            )
         self._invoked_us.update((record.seq, invoked_us) for record in records)
-        taken = self._kafka.send(self._spec.topic, records, self._serve)
+        taken = self._kafka.send(records, self._serve)
         for record in records[taken:]:  # sent later with a new time
             del self._invoked_us[record.seq]
         self._next = first + taken

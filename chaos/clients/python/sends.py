@@ -50,7 +50,7 @@ class SendLog:
                 "producer": self._spec.client,
                 "incarnation": self._spec.incarnation,
                 "seq": seq,
-                "topic": self._spec.topic,
+                "topic": self._spec.topic_of(seq),
                 "partition": partition,
                 "offset": offset,
                 "outcome": outcome,

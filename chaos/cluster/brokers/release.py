@@ -161,10 +161,18 @@ def format_storage(
     shutil.rmtree(home)
 
 
-def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str, directory_id: str | None = None) -> None:
+def copy_storage(
+    formatted: Path,
+    data: Path,
+    broker: int,
+    cluster_id: str,
+    directory_id: str | None = None,
+    folders: Sequence[str] = (),
+) -> None:
     """Copy formatted storage to `data`, which must not exist, and set the identifiers of a node.
 
-    directory_id: of the new storage; a random one if left out.
+    directory_id: of the new storage; a random one if left out. folders: the data folders below, of a broker with
+    several; each has another directory id.
     """
     shutil.copytree(formatted, data)
     meta = data / "meta.properties"
@@ -173,3 +181,7 @@ def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str, dire
     for key, value in values.items():
         text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)  # older ones lack a key
     meta.write_text(text, encoding="utf-8")
+    for name in folders:
+        (data / name).mkdir()
+        own = re.sub(r"^directory\.id=.*$", f"directory.id={new_id()}", text, flags=re.MULTILINE)
+        (data / name / "meta.properties").write_text(own, encoding="utf-8")

@@ -54,13 +54,15 @@ def write_files(run: Run, node: int, settings: dict[str, str], release: Release,
     """Write the settings and the formatted storage of a new node."""
     home(run, node).mkdir(parents=True)
     if release.storage is not None:
-        copy_storage(release.storage, home(run, node) / "data", node, cluster_id)
+        folders = [name for path in settings["log.dirs"].split(",") if (name := path.rpartition("/")[2]) != "data"]
+        copy_storage(release.storage, home(run, node) / "data", node, cluster_id, folders=folders)
     (home(run, node) / "server.properties").write_text(properties(settings), encoding="ascii")
 
 
 def cluster_id(run: Run, broker: int) -> str:
     """Return the cluster ID that a broker has written next to its data."""
-    text = (home(run, broker) / "data" / "meta.properties").read_text(encoding="utf-8")
+    meta = next((home(run, broker) / "data").rglob("meta.properties"))
+    text = meta.read_text(encoding="utf-8")
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 

@@ -37,6 +37,10 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
+FAILED = ".failed"
+"""The suffix of a data folder that was taken away from its broker."""
+
+
 class ProcessCluster(Migrations, Preloads):
     """The brokers of one run, each a JVM on this machine.
 
@@ -116,15 +120,16 @@ class ProcessCluster(Migrations, Preloads):
         """Replace the disk of a broker by an empty, formatted one. Raises `ClusterError` while the broker runs."""
         data = self._unused_data(broker)
         storage = None if self.in_zookeeper_mode(broker) else self._release_of(broker).storage
+        folders = [meta.parent.name for meta in data.glob("*/meta.properties")]
         shutil.rmtree(data)
         if storage is None:  # with ZooKeeper, a broker creates its files
             data.mkdir()
         else:
-            copy_storage(storage, data, broker, self.state.cluster_id)
+            copy_storage(storage, data, broker, self.state.cluster_id, folders=folders)
 
     def replicas_on_disk(self, broker: int) -> int:
         """Return the number of partition replicas on the disk of a broker, running or not."""
-        return sum(1 for path in self._data(broker).glob("*-*/partition.metadata"))
+        return sum(1 for path in self._data(broker).rglob("partition.metadata"))
 
     def cut_log(self, broker: int, partition: TopicPartition, records: int | None) -> LogTail:
         """Cut the log as described in `chaos.cluster.process.partition_log`. Raises `ClusterError` while it runs."""
@@ -142,6 +147,21 @@ class ProcessCluster(Migrations, Preloads):
         identity = self.state.node(broker).process
         if identity is not None:
             process.limit_files(identity, None)
+
+    def fail_folder(self, broker: int, partition: TopicPartition) -> str:
+        """Move the data folder with a partition away, and put a file in its place, which no broker can use."""
+        folder = partition_log.log_dir(self._data(broker), partition).parent
+        if folder == self._data(broker):
+            raise ClusterError(f"{self.state.name(broker)} has one data folder, without which it cannot live")
+        folder.rename(folder.with_suffix(FAILED))
+        folder.touch()
+        return folder.name
+
+    def mend_folders(self, broker: int) -> None:
+        """Move the data folders back that `fail_folder` moved away; do nothing if there are none."""
+        for away in self._data(broker).glob(f"*{FAILED}"):
+            away.with_suffix("").unlink(missing_ok=True)
+            away.rename(away.with_suffix(""))
 
     def cut_network(self, cut: Cut) -> None:
         """Block the links of a cut; the switch holds the data that is sent meanwhile, as a TCP sender would."""

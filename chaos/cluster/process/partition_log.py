@@ -25,10 +25,11 @@ _SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 def log_dir(data: Path, partition: TopicPartition) -> Path:
     """Return the directory of a partition. Raises `ClusterError` if the broker has no replica."""
-    directory = data / f"{partition.topic}-{partition.number}"
-    if not directory.is_dir():
-        raise ClusterError(f"{directory} does not exist: the broker has no replica of {partition}")
-    return directory
+    name = f"{partition.topic}-{partition.number}"
+    for directory in (data / name, *data.glob(f"*/{name}")):  # of a broker with one data folder, or with several
+        if directory.is_dir():
+            return directory
+    raise ClusterError(f"{data / name} does not exist: the broker has no replica of {partition}")
 
 
 def segments(directory: Path) -> list[Path]:
@@ -38,7 +39,7 @@ def segments(directory: Path) -> list[Path]:
 
 def recovery_point(data: Path, partition: TopicPartition) -> int:
     """Return the offset up to which the partition is flushed for certain; 0 if the broker recorded none."""
-    path = data / "recovery-point-offset-checkpoint"
+    path = log_dir(data, partition).parent / "recovery-point-offset-checkpoint"
     for line in path.read_text(encoding="utf-8").splitlines()[2:] if path.exists() else []:
         topic, number, offset = line.rsplit(" ", 2)
         if (topic, int(number)) == (partition.topic, partition.number):
@@ -52,8 +53,10 @@ def cut_tail(data: Path, partition: TopicPartition, records: int | None) -> LogT
     Never cuts below the recovery point. Raises `ClusterError` after a clean shutdown. The broker must be down.
     """
     directory, flushed = log_dir(data, partition), recovery_point(data, partition)
-    if (data / ".kafka_cleanshutdown").exists():
-        raise ClusterError(f"{data} had a clean shutdown: everything in it is flushed, a power failure loses nothing")
+    if (directory.parent / ".kafka_cleanshutdown").exists():
+        raise ClusterError(
+            f"{directory.parent} had a clean shutdown: everything in it is flushed, a power failure loses nothing"
+        )
     present = [(path, at, first, last) for path in segments(directory) for at, first, last in batches(path)]
     end = present[-1][3] + 1 if present else flushed
     keep = flushed if records is None else max(flushed, end - records)

@@ -215,8 +215,9 @@ class ProducerCrash(ProducerFault):
         producer = next((p for p in setup.producers if p.name == self.client_name()), None)
         if producer is None or producer.count != 1 or producer.transactions:
             yield f"{where}.unreported: needs a producer without transactions that is one process"
-        elif sum(1 for p in setup.producers if p.topic == producer.topic) > 1:
-            yield f"{where}.unreported: other producers write to {producer.topic}, so its records cannot be counted"
+        elif sum(1 for p in setup.producers if set(p.written) & set(producer.written)) > 1:
+            topics = ", ".join(producer.written)
+            yield f"{where}.unreported: other producers write to {topics}, so its records cannot be counted"
 
 
 class ProducerFence(ProducerFault):

@@ -57,7 +57,7 @@ class ClockFault(FaultSpec):
                     "leave threads out"
                 )
         usual = setup.cluster.config.get("log.message.timestamp.type", "")
-        written = [p.topic for p in setup.producers if p.name == self.client]
+        written = [topic for p in setup.producers if p.name == self.client for topic in p.written]
         written += [p.to for p in setup.processors if p.name == self.client]
         for topic in [t for t in setup.topics if t.name in written]:
             if str(topic.config.get("message.timestamp.type", usual)).lower() == APPEND_TIME:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.cluster.settings import data_folders
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import CONTROLLER_TARGETS
@@ -37,12 +38,27 @@ class LogTruncate(FaultSpec):
 
 
 class DiskLimit(FaultSpec):
-    """Limit the files of a broker to the size of a partition's log; healed by lifting it and, if down, a start."""
+    """Limit the files of a broker to the size of a partition's log; healed by lifting it and, if down, a start.
+
+    A broker with several data folders (log.dirs in cluster.config) loses only the folder with the log, and lives on
+    without the replicas there (KIP-112); healed by the folder and a restart.
+    """
 
     targets = frozenset({"leader_of", "follower_of"})
     needs = frozenset({"limit_disk", "start"})
     kind: Literal["disk.limit"]
     free: Size = Field(0, description="bytes by which the log may still grow")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that a folder that is lost has no room."""
+        yield from super().problems(setup, where)
+        if self.free and data_folders(setup.cluster.config):
+            yield f"{where}.free: with several data folders the folder is lost as a whole; leave free out"
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """A broker that lives on without a folder is stopped to get it back."""
+        return self.needs | {"stop"}
 
 
 class DiskSlow(FaultSpec):

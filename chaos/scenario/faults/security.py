@@ -26,7 +26,7 @@ class AclWithdraw(FaultSpec):
             yield f"{where}: {self.kind} takes rights that Aftershock gave, and an existing cluster has its own"
         elif not setup.cluster.security.acls:
             yield f"{where}: {self.kind} needs cluster.security with acls: true; without it clients may do everything"
-        if self.operation == "write" and all(p.topic != topic for p in setup.producers):
+        if self.operation == "write" and all(topic not in p.written for p in setup.producers):
             yield f"{where}.target.topic: no producer writes to {topic}, so nothing would prove the fault"
         if self.operation == "read" and not any(topic in r.topics for r in [*setup.readers, *setup.shares]):
             yield f"{where}.target.topic: no consumer reads {topic}, so nothing would change"

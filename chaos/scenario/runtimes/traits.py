@@ -19,6 +19,7 @@ Ability = Literal[
     "ignore reports",
     "resending",
     "waiting for answers",
+    "several topics",
     "parallel writing",
     "transactions of a size",
     "fencing",
@@ -83,6 +84,7 @@ SENDING: tuple[Ability, ...] = (
     "send outcomes",
     "resending",
     "waiting for answers",
+    "several topics",
     "transactions of a size",
     "fencing",
 )

@@ -182,7 +182,7 @@ def torn_tombstones(clients: dict[tuple[str, int], Life], scenario: Scenario) ->
     after the last record with a row, fail, or stop before.
     """
     torn = {entry_of(client) for (client, _), life in clients.items() if life.end != "stopped"}
-    return frozenset(p.topic for p in scenario.producers if p.tombstone_every and p.name in torn)
+    return frozenset(t for p in scenario.producers if p.tombstone_every and p.name in torn for t in p.written)
 
 
 def build(

@@ -54,7 +54,7 @@ def routes(
     wrong_clock = bool(scenario.skewed_clients)
     found: Routes = {}
     for p in scenario.producers:
-        if by := _promise(p):
+        if (by := _promise(p)) and p.topic is not None:  # several topics may have other numbers of partitions
             counts = {scenario.topic(p.topic).partitions: 0}
             for fault in scenario.faults:
                 if isinstance(fault, AddPartitions) and fault.target.topic == p.topic and fault.name in begun:

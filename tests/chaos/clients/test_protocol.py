@@ -79,6 +79,13 @@ def test_a_stopped_producer_writes_a_row_for_each_send_in_flight(
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started", "stopped"]
 
 
+def test_the_records_of_a_producer_go_to_its_topics_in_turn(run: Run) -> None:
+    process = producer(spec(run, records=9, first_seq=4, in_turn=["a", "b", "c"], stop_within_s=0.1))
+    wait_for(process, "progress", sent=5)
+    stop(process)
+    assert {s["seq"]: s["topic"] for s in rows(run, "sends")} == {4: "b", 5: "c", 6: "a", 7: "b", 8: "c"}
+
+
 def test_a_program_does_not_import_pandas(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys, pyarrow\npyarrow.array([1])\nprint(sys.argv[1:], 'pandas' in sys.modules)\n")

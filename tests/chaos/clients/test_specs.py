@@ -35,7 +35,7 @@ def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
         ("mode: subscribe, group: g", "exactly one of topics, pattern"),
         ("mode: subscribe, group: g, topics: [stock], pattern: stock", "exactly one of topics, pattern"),
         ("mode: subscribe, group: g, pattern: nothing-.*", "matches none of the topics"),
-        ("mode: subscribe, group: g, pattern: a|b", "should match pattern"),
+        ("mode: subscribe, group: g, pattern: a|b", "does not fit: letters"),
         ("mode: subscribe, group: g, pattern: '*a'", "not a regular expression"),
         ("mode: subscribe, group: g, topics: [stock], members: 2, admitted: 3", "more than the 2 members"),
         ("mode: subscribe, group: g, topics: [stock], commit: {when: periodic}", "every"),
@@ -138,7 +138,7 @@ def test_durations_reach_the_spec_in_seconds(tmp_path: Path) -> None:
 
 
 def test_a_fault_that_changes_a_topic_makes_its_settings_and_limits_unsteady() -> None:
-    change = "{name: f, kind: topic.config, target: {topic: stock}, settings: {a: 1}, when: {acked: 1}}"
+    change = "{name: f, kind: topic.config, target: {topic: stock}, settings: {retention.ms: 1}, when: {acked: 1}}"
     changed = scenario("mode: subscribe, group: g, topics: [stock]", rest=f"faults: [{change}]\n")
     assert steady(changed, "stock") == ["rights"]
     assert steady(changed, "orders-a") == ["settings", "limits", "rights"]

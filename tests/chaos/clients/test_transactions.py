@@ -50,6 +50,22 @@ producers: [{{name: shop, topic: {t}, records: 450, keys: 20, transactions: {{re
     assert all(readable[name] < end for name, end in ends.items())  # the marker of the last transaction follows
 
 
+def test_a_transaction_spans_all_topics_of_its_producer(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+    t, u = topic_name(), topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 2, replication_factor: 1}}, {{name: {u}, replication_factor: 1}}]
+producers: [{{name: shop, topics: [{t}, {u}], records: 60, transactions: {{records: 20, abort_every: 2}}}}]
+""")
+    f.start_producers()
+    until(f.producers_done, "the producer did not finish")
+    assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
+    expected = {(n, (t, u)[n % 2], n // 20 != 1) for n in range(60)}
+    assert {
+        (r["seq"], r["topic"], r["committed"]) for n in (t, u) for r in committed_rows(run, bootstrap, n)
+    } == expected
+    assert {(s["seq"], s["topic"], s["txn"] != 2) for s in rows(run, "sends")} == expected
+
+
 def test_the_next_incarnation_fences_the_earlier_one_and_continues(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""

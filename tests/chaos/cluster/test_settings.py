@@ -72,10 +72,34 @@ def test_the_user_overrides_defaults_but_not_settings_of_the_driver() -> None:
     assert found["listeners"] == "CLIENT://127.0.0.1:12,CONTROLLER://127.0.0.1:22"
 
 
-@pytest.mark.parametrize("key", ["node.id", "log.dirs", "controller.quorum.voters", "advertised.listeners"])
+@pytest.mark.parametrize("key", ["node.id", "log.dir", "controller.quorum.voters", "advertised.listeners"])
 def test_settings_of_the_driver_are_refused_by_name(key: str) -> None:
     with pytest.raises(UsageError, match=f"{key} is decided by Aftershock"):
         ClusterSpec(config={key: "x"}).check()
+
+
+@pytest.mark.parametrize(
+    ("kafka", "folders", "message"),
+    [
+        ("4.3.1", "d1, d2", ""),
+        ("3.2.3", "d1,d2", ""),  # with ZooKeeper
+        ("3.6.2", "d1,d2", "has one data folder in KRaft"),
+        ("4.3.1", "d1", "name two or more folders there"),
+        ("4.3.1", "/disk1,/disk2", "name two or more folders there"),
+        ("4.3.1", "d1,d2,d1", "a folder is given twice"),
+    ],
+)
+def test_brokers_with_several_data_folders(kafka: str, folders: str, message: str) -> None:
+    spec = ClusterSpec(2, kafka=kafka, config={"log.dirs": folders})
+    if message:
+        with pytest.raises(UsageError, match=message):
+            spec.check()
+        return
+    spec.check()
+    server = "127.0.0.1:2181" if spec.zookeeper else None
+    found = broker_settings(spec, 2, on_this_host([11, 12], [21, 22]), zookeeper=server)
+    assert found["log.dirs"] == "data/d1,data/d2"
+    assert found.get("metadata.log.dir") == (None if spec.zookeeper else "data")
 
 
 @pytest.mark.parametrize(

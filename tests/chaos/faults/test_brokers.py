@@ -8,6 +8,7 @@ import pytest
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
+from chaos.kafka.log_dirs import LogDir
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import admin, resources
@@ -69,7 +70,7 @@ def world_of(cluster, leader=1, epoch=3, controllers=()):
     answers = iter(controllers)
     kafka = SimpleNamespace(metadata=lambda: metadata, controller=lambda: next(answers, None))
     observer = SimpleNamespace(metadata=metadata, partition=lambda name: metadata.partitions.get(name))
-    scenario = SimpleNamespace(topics=[SimpleNamespace(name="orders")])
+    scenario = SimpleNamespace(topics=[SimpleNamespace(name="orders")], their_topics=frozenset())
     return World(scenario, cluster, None, observer, kafka, random.Random(1))
 
 
@@ -220,3 +221,79 @@ def test_a_broker_that_is_down_is_not_changed_and_one_that_went_down_gets_its_se
     assert fault.proof(world) is None
     fault.heal(world)
     assert cluster.down == set() and settings.own[1] == {}
+
+
+class Folders(Cluster):
+    """A cluster with two data folders at each broker, of which one may be taken away."""
+
+    def __init__(self):
+        super().__init__()
+        self.away, self.refused = False, False
+
+    def fail_folder(self, broker, partition):
+        self.away = True
+        if self.refused:
+            raise ClusterError("half of it")
+        return "d1"
+
+    def mend_folders(self, broker):
+        self.away = False
+
+    def limit_disk(self, *_):
+        raise AssertionError("only the folder is lost")
+
+    unlimit_disk = limit_disk
+
+
+def lost_folder(monkeypatch, cluster, error="KafkaStorageError", isr=(2, 3), leader=2):
+    """A world after the loss of a folder of broker 1, as the cluster reports it."""
+    world = world_of(cluster)
+    world.scenario.cluster = SimpleNamespace(config={"log.dirs": "d1,d2"})
+    fault = build(resources.DiskLimit(name="d", kind="disk.limit", target=Target(leader_of="orders/0"), when=AT))
+    monkeypatch.setattr("chaos.faults.resources.able", lambda cluster, to: cluster)
+    monkeypatch.setattr("chaos.faults.targets.able", lambda cluster, to: cluster)
+    found = [LogDir("/x/data/d2", "", {}), LogDir("/x/data/d1", error, {})]
+    monkeypatch.setattr("chaos.faults.resources.log_dirs", lambda kafka, broker: found)
+    moved = PartitionState(leader, 4, isr, (1, 2, 3))
+    world.observer.partition = lambda name: moved
+    return fault, world
+
+
+def test_a_lost_folder_is_proven_by_the_brokers_own_report_and_healed_by_a_restart(monkeypatch):
+    cluster = Folders()
+    fault, world = lost_folder(monkeypatch, cluster)
+    assert "took the data folder d1 away from broker 1" in fault.inject(world)
+    proof = fault.proof(world)
+    assert proof == "broker 1 lives on without its folder d1 (KafkaStorageError); orders/0 is led by 2 with ISR [2, 3]"
+    assert fault.heal(world) == fault.heal(world) == "broker 1 started with all its folders"
+    assert cluster.operations == [("stop", 1), ("start", 1)] and not cluster.away
+
+
+@pytest.mark.parametrize(
+    "seen", [{"error": ""}, {"isr": (1, 2, 3)}, {"leader": 1}], ids=["no error", "in the ISR", "still leads"]
+)
+def test_a_folder_that_the_broker_has_not_lost_is_no_proof(monkeypatch, seen):
+    fault, world = lost_folder(monkeypatch, Folders(), **seen)
+    fault.inject(world)
+    assert fault.proof(world) is None
+
+
+def test_a_broker_that_lost_its_last_folder_ended(monkeypatch):
+    cluster = Folders()
+    fault, world = lost_folder(monkeypatch, cluster)
+    fault.inject(world)
+    cluster.down.add(1)
+    assert fault.proof(world).startswith("broker 1 ended: it could not append to its log; orders/0 is led by 2")
+    fault.heal(world)
+    assert cluster.operations == [("start", 1)] and not cluster.away
+
+
+def test_a_folder_that_was_lost_half_way_comes_back(monkeypatch):
+    cluster = Folders()
+    cluster.refused = True
+    fault, world = lost_folder(monkeypatch, cluster)
+    with pytest.raises(ClusterError):
+        fault.inject(world)
+    assert cluster.away
+    fault.heal(world)
+    assert not cluster.away

@@ -340,3 +340,33 @@ producers: [{name: shop, topic: orders}]
 faults: [{name: kill, kind: broker.kill, target: {broker: 0}, when: {acked: 10}, heal: {after: 1s}}]
 """
     assert parse(text, "t.yaml").faults[0].target.selector == ("broker", 0)
+
+
+SEVERAL = "title: t\n" + TOPICS + "producers: [{name: shop, topics: [orders, other], records: 100, %s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("producer", "message"),
+    [
+        ("", ""),
+        ("transactions: {records: 2}, client: java", ""),
+        ("transactions: {records: 1}", "1 records do not reach 2 topics"),
+        ("topic: orders", "give exactly one of topic, topics"),
+        ("keys: 9, tombstone_every: 2", "tombstone_every: counts the records of one topic"),
+        ("partitioner: round_robin", "partitioner: counts the records of one topic"),
+        ("client: flink", "the runtime flink.* has no several topics"),
+    ],
+)
+def test_a_producer_of_several_topics(producer: str, message: str) -> None:
+    if not message:
+        assert parse(SEVERAL % producer, "x").producers[0].written == ["orders", "other"]
+        return
+    with pytest.raises(ScenarioError, match=message):
+        parse(SEVERAL % producer, "x")
+
+
+def test_a_folder_is_lost_as_a_whole() -> None:
+    text = "cluster: {config: {log.dirs: 'd1,d2'}}\n"
+    text += faults("kind: disk.limit, target: {leader_of: orders/0}, free: 1MiB")
+    with pytest.raises(ScenarioError, match="the folder is lost as a whole; leave free out"):
+        scenario("", text)

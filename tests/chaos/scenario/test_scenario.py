@@ -446,7 +446,7 @@ def test_topics_that_faults_delete_are_expected_as_the_faults_leave_them():
 
 
 FILE = """title: lines
-cluster: {brokers: 3, config: {log.dirs: "a,b", min.insync.replica: 2}}
+cluster: {brokers: 3, config: {log.dir: "a,b", min.insync.replica: 2}}
 topics:
   - name: orders
     config:
@@ -466,7 +466,8 @@ def test_each_mistake_has_its_file_and_line():
     assert "mine.yaml:13: consumers[0].recrods: unknown key (did you mean per_record?); the keys here are mode," in said
     said = refusal(FILE.replace(", recrods: 3", ""))
     assert said.splitlines()[1:] == [
-        "  mine.yaml:2: cluster.config: log.dirs is decided by Aftershock; data lies in the run directory",
+        "  mine.yaml:2: cluster.config: log.dir is decided by Aftershock; data lies in the run directory; "
+        "log.dirs: d1,d2 gives brokers two data folders",
         "  mine.yaml:2: cluster.config: min.insync.replica is no setting of a broker of Kafka 4.3.1 "
         "(did you mean min.insync.replicas?)",
         "  mine.yaml:6: topics[0].config: retention.ms is '7d'; it takes a whole number from -1 on; "

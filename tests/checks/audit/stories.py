@@ -1741,6 +1741,27 @@ def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
     s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None
 
 
+@story()
+def each_transaction_is_seen_as_a_whole_in_two_topics(s: Story) -> None:
+    s.in_both(1, "committed", 0, 1, 2, 3).in_both(2, "aborted", 4, 5).in_both(3, "committed", 6, 7)
+
+
+@story(torn_transaction=1)
+def a_committed_transaction_is_hidden_in_the_second_topic(s: Story) -> None:
+    s.in_both(1, "committed", 0, 1).rows["log"][-1]["committed"] = False
+
+
+@story(torn_transaction=1, lost_write=1)
+def a_committed_transaction_is_absent_in_the_second_topic(s: Story) -> None:
+    s.in_both(1, "committed", 0, 1).rows["log"].pop()
+
+
+@story(torn_transaction=2)
+def an_aborted_transaction_is_seen_in_the_second_topic(s: Story) -> None:
+    for row in s.in_both(1, "aborted", 0, 1, 2, 3).rows["log"][1::2]:
+        row["committed"] = True
+
+
 @story(precommitted_read=1)
 def delivered_while_the_transaction_was_still_sent_to(s: Story) -> None:
     epoch = s.assigned()

@@ -66,12 +66,13 @@ class Story:
     ordinal: int = 0
     exists: bool = True
     processes: bool = False
+    spans: bool = False
     counts: bool = False
     out_start: int = 0
 
     @property
     def out(self) -> str:
-        """The output topic of a processor."""
+        """The output topic of a processor, or the second topic of a producer."""
         return f"{self.name}-out"
 
     @property
@@ -193,6 +194,14 @@ class Story:
             self.wrote(seq, txn=txn)
             self.rows["log"][-1].pop("txn")
             self.rows["log"][-1]["committed"] = outcome == "committed" if seen is None else seen
+        return self.transaction(txn, outcome, began)
+
+    def in_both(self, txn: int, outcome: str, *seqs: int) -> Story:
+        """Acknowledged in one transaction, the records in turn in this topic and in the second one."""
+        self.spans, began = True, self.now
+        for seq in seqs:
+            place = {"topic": (self.name, self.out)[seq % 2]}
+            self.send(seq, seq // 2, txn=txn, **place).log(seq // 2, seq, committed=outcome == "committed", **place)
         return self.transaction(txn, outcome, began)
 
     def offsets_observed(self, stable: int, end: int) -> Story:
@@ -418,9 +427,11 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
     topics, producers, consumers, processors = [], [], [], []
     for s in stories:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
-        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
-        if s.processes:
+        written = {"topics": [s.name, s.out]} if s.spans else {"topic": s.name}
+        producers.append({"name": f"p{s.number}", "config": s.producer_config} | written | s.sending)
+        if s.processes or s.spans:
             topics.append({"name": s.out, "replication_factor": 1})
+        if s.processes:
             processor = {"name": f"c{s.number}", "group": s.name, "topics": [s.name], "to": s.out}
             counting = {"state": "count", "client": "streams"} if s.counts else {}
             processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config} | counting)
@@ -486,7 +497,7 @@ def rows_of(stories: Iterable[Story]) -> Rows:
             place = {"topic": s.name, "partition": partition}
             place |= {"read_from_us": s.read_from_us, "read_us": s.read_us}
             rows["log_range"].append(place | {"start": s.log_start, "end": end})
-        if s.processes:
+        if s.processes or s.spans:
             for partition in range(s.partitions):
                 here = [r for r in s.rows["log"] if r["topic"] == s.out and r["partition"] == partition]
                 end = max([r["offset"] + 1 for r in here], default=s.out_start)

@@ -96,7 +96,7 @@ func (o *franzOutlet) open(log *SendLog) (err error) {
 }
 
 func (o *franzOutlet) send(record outgoing, ended <-chan struct{}) bool {
-	one := &kgo.Record{Topic: o.spec.Topic, Partition: record.partition, Key: record.key, Value: record.value}
+	one := &kgo.Record{Topic: record.topic, Partition: record.partition, Key: record.key, Value: record.value}
 	if o.spec.Mode == "synchronous" && o.spec.Transactions == nil {
 		return o.pass(ended, func() {
 			result := o.client.ProduceSync(context.Background(), one)[0]

@@ -39,6 +39,7 @@ type outlet interface {
 // outgoing is a record to send. partition is `unpartitioned` if the library chooses.
 type outgoing struct {
 	*send
+	topic      string
 	partition  int32
 	key, value []byte
 }
@@ -177,7 +178,7 @@ func (p *Producer) send() bool {
 	if p.txn != nil {
 		one.txn = p.txn.number
 	}
-	record := outgoing{send: one, partition: unpartitioned}
+	record := outgoing{send: one, topic: *p.spec.topicOf(one.seq), partition: unpartitioned}
 	number := int64(0)
 	if p.spec.Keys > 0 {
 		number = int64(keyNumber(uint64(one.seq), p.spec.Seed, p.spec.Keys))

@@ -148,7 +148,8 @@ func (s *SendLog) write(now bool) {
 
 // batch returns the rows that wait.
 func (s *SendLog) batch() *Batch {
-	batch := newBatch().put("producer", s.spec.Client).int("incarnation", s.spec.Incarnation).put("topic", s.spec.Topic)
+	batch := newBatch().put("producer", s.spec.Client).int("incarnation", s.spec.Incarnation)
+	batch.foldedTexts("topic", s.textColumn(func(one *send) *string { return s.spec.topicOf(one.seq) }))
 	batch.ints("seq", s.column(func(one *send) int64 { return one.seq }))
 	batch.foldedInts("partition", s.column(func(one *send) int64 { return orMissing(one.partition) }))
 	batch.ints("offset", s.column(func(one *send) int64 { return orMissing(one.offset) }))

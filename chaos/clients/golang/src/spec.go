@@ -20,6 +20,7 @@ type Spec struct {
 	Security       *Security        `json:"security"`
 	Config         map[string]any   `json:"config"`
 	Topic          string           `json:"topic"`
+	InTurn         []string         `json:"in_turn"`
 	FirstSeq       int64            `json:"first_seq"`
 	ValueSize      int              `json:"value_size"`
 	StopWithinS    float64          `json:"stop_within_s"`
@@ -96,6 +97,14 @@ func loadSpec(path string) (*Spec, error) {
 		spec.Checkpoint = nil
 	}
 	return spec, nil
+}
+
+// topicOf returns the topic to which a producer writes the record with a seq.
+func (s *Spec) topicOf(seq int64) *string {
+	if len(s.InTurn) == 0 {
+		return &s.Topic
+	}
+	return &s.InTurn[seq%int64(len(s.InTurn))]
 }
 
 // lack is a field of a spec that the programs of a library cannot do.

@@ -98,7 +98,7 @@ func (o *saramaOutlet) send(record outgoing, ended <-chan struct{}) bool {
 	one := o.messages.next()
 	one.value = record.value
 	message := &one.ProducerMessage
-	message.Topic, message.Offset, message.Partition = o.spec.Topic, -1, record.partition
+	message.Topic, message.Offset, message.Partition = record.topic, -1, record.partition
 	message.Value, message.Metadata = &one.value, record.send
 	if record.key != nil {
 		message.Key = sarama.ByteEncoder(record.key)

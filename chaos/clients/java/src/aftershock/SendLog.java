@@ -45,11 +45,13 @@ final class SendLog {
         final Longs offset = new Longs();
         final Longs invoked = new Longs();
         final Longs completed = new Longs();
+        final List<String> topics = new ArrayList<>();
         final List<String> keys = new ArrayList<>();
         final List<String> outcomes = new ArrayList<>();
         final List<String> errors = new ArrayList<>();
 
-        void add(long seqNumber, String key, long invokedUs, long partitionNumber, long offsetNumber) {
+        void add(String topic, long seqNumber, String key, long invokedUs, long partitionNumber, long offsetNumber) {
+            topics.add(topic);
             seq.add(seqNumber);
             partition.add(partitionNumber < 0 ? Longs.MISSING : partitionNumber);
             offset.add(offsetNumber < 0 ? Longs.MISSING : offsetNumber);
@@ -62,14 +64,14 @@ final class SendLog {
     /** Records an acknowledged send. */
     synchronized void acked(long seq, String key, long invokedUs, RecordMetadata metadata) {
         boolean known = hasOffsets && metadata.hasOffset();
-        ok.add(seq, key, invokedUs, metadata.partition(), known ? metadata.offset() : -1);
+        ok.add(spec.topicOf(seq), seq, key, invokedUs, metadata.partition(), known ? metadata.offset() : -1);
         acked++;
     }
 
     /** Records a send that failed; see `Outcomes.ofSend`. */
     synchronized void failed(long seq, String key, long invokedUs, int partition, Throwable error, boolean queued) {
         String outcome = Outcomes.ofSend(error, queued, singleAttempt, steady, definite);
-        errors.add(seq, key, invokedUs, partition, -1);
+        errors.add(spec.topicOf(seq), seq, key, invokedUs, partition, -1);
         errors.outcomes.add(outcome);
         errors.errors.add(Outcomes.name(error));
         failed += outcome.equals(Outcomes.FAIL) ? 1 : 0;
@@ -132,7 +134,7 @@ final class SendLog {
                 .put("producer", spec.client())
                 .put("incarnation", spec.incarnation())
                 .put("seq", rows.seq)
-                .put("topic", spec.text("topic"))
+                .putFolded("topic", rows.topics)
                 .putFolded("partition", rows.partition)
                 .put("invoked_us", rows.invoked)
                 .put("completed_us", rows.completed);

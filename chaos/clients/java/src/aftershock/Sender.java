@@ -98,7 +98,7 @@ abstract class Sender implements Client {
         String text = key == null ? null : new String(key, StandardCharsets.US_ASCII);
         byte[] value = values.value(seq, invokedUs, key);
         ProducerRecord<byte[], byte[]> record =
-                new ProducerRecord<>(spec.text("topic"), partition, key, value, headers);
+                new ProducerRecord<>(spec.topicOf(seq), partition, key, value, headers);
         boolean[] answered = {false};
         try {
             kafka.send(record, (metadata, error) -> {

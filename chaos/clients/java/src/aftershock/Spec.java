@@ -76,6 +76,12 @@ final class Spec {
         return (List<String>) fields.get(name);
     }
 
+    /** Returns the topic to which a client writes the record with a seq. */
+    String topicOf(long seq) {
+        List<String> inTurn = has("in_turn") ? texts("in_turn") : List.of();
+        return inTurn.isEmpty() ? text("topic") : inTurn.get((int) (seq % inTurn.size()));
+    }
+
     /** Returns the specs of the clients in this process: one for each of `threads`, or only this one. */
     List<Spec> clients() {
         if (!has("threads") || texts("threads").isEmpty()) {
