@@ -259,7 +259,7 @@ class Conditions:
         remedy = "prevent changes of the clock during a run"
         if rows:
             return f"a clock ran backwards ({rows} end before they begin): {remedy}"
-        back_us = _set_back_us(self._events)
+        back_us = set_back_us(self._events)
         return f"the clock of the machine was set back by {back_us / 1e6:.2f} s: {remedy}" if back_us else ""
 
     def log_times(self) -> str:
@@ -334,7 +334,7 @@ def _each(counts: dict[str, int], names: list[str]) -> str:
     return listed([f"{name}: {counts.get(name, 0):,}" for name in names])
 
 
-def _set_back_us(events: Iterable[Event]) -> int:
+def set_back_us(events: Iterable[Event]) -> int:
     """Return by how much the clock of the machine was set back during the drive, 0 if it was not.
 
     The drive appends its events in order; those of several threads may be some milliseconds apart.

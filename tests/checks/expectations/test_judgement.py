@@ -799,3 +799,12 @@ def test_records_stamped_by_wrong_clocks_decide_nothing_by_their_times(fake, sce
     found = judged(fake(scenario))
     why = "j changed the clock that stamps the records of orders"
     assert {check for (check, _, _), e in found.items() if why in e.why} == undecided
+
+
+@pytest.mark.parametrize(("times_us", "back_us"), [((0, 900, 850), 0), ((0, 600_000, 100_000, 700_000), 500_000)])
+def test_a_clock_that_was_set_back_shows_in_the_events_of_the_drive(times_us, back_us):
+    """Events of the audit do not count: it may run later, on another machine."""
+    events = [{"kind": "progress", "at_us": T0 + at_us} for at_us in times_us]
+    assert (
+        conditions.set_back_us([*events, {"kind": "stage", "stage": "audit", "state": "begin", "at_us": 0}]) == back_us
+    )
