@@ -13,8 +13,10 @@ from chaos.clients.protocol import ClientSpec
 from chaos.clients.runtime import Installed, prepare
 from chaos.clients.specs import write_spec
 from chaos.install.cache import silent
+from chaos.kafka.access import Access
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
+from chaos.processes.scrub import Scrubber
 from chaos.processes.usage import Usage, UsageMeter, read_all
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.choice import Client
@@ -101,8 +103,8 @@ class RemoteHosts(Protocol):
 class LocalProcess:
     """The process of a client on this machine."""
 
-    def __init__(self, spawned: Spawned, log: Path) -> None:
-        self._spawned, self.log = spawned, log
+    def __init__(self, spawned: Spawned, log: Path, scrubber: Scrubber) -> None:
+        self._spawned, self.log, self._scrubber = spawned, log, scrubber
         self.pid = spawned.identity.pid
         self._meter = UsageMeter(self.pid)
 
@@ -116,7 +118,7 @@ class LocalProcess:
         stdout = self._spawned.popen.stdout
         assert stdout is not None  # the host made the pipe
         while line := stdout.readline(MAX_EVENT):
-            yield line
+            yield self._scrubber.raw(line)
 
     def write(self, line: bytes) -> None:
         """Write a line to stdin. Raises `OSError` or `ValueError` if the process is gone."""
@@ -173,6 +175,8 @@ class LocalHost:
     def start(self, spec: ClientSpec, library: Client, log: Path, env: Mapping[str, str]) -> LocalProcess:
         """Start the program of a spec. Raises `OSError`, `ClientError`."""
         installed = self.installed[library]
+        access = Access.of(spec.security)
+        scrubber = access.scrubber if access else Scrubber()
         spawned = spawn(
             installed.command(spec, write_spec(self._specs, spec)),
             run=self._run,
@@ -182,8 +186,9 @@ class LocalHost:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**installed.env, **env},
+            scrubber=scrubber,
         )
-        return LocalProcess(spawned, log)
+        return LocalProcess(spawned, log, scrubber)
 
     def measure(self, meters: Iterable[Meter]) -> None:
         """Read the usage of processes that this host started, in one pass."""

@@ -25,6 +25,7 @@ from chaos.ledger.record import Identity, crc_ok, encode, parse, run_token
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.processes.process import ProcessId, spawn
+from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.wait import wait_until
@@ -183,7 +184,7 @@ class Bench:
             )
         except OSError as e:
             raise Broken(f"the program cannot be started: {e}") from None
-        process = LocalProcess(spawned, log)
+        process = LocalProcess(spawned, log, Scrubber())
         state = ClientState(spec.client, spec.role, spec.incarnation, process)
         self._states.append(state)
         state.listen(lambda _: None)

@@ -16,6 +16,7 @@ from typing import Any
 
 from chaos.errors import UsageError
 from chaos.kafka.security import OAUTHBEARER, Security
+from chaos.processes.scrub import Scrubber
 
 
 class AccessRefused(ConnectionError):
@@ -42,6 +43,11 @@ class Access:
     def secrets(self) -> list[str]:
         """The texts that no output may contain."""
         return [secret for secret in (self.password, self.key_password) if secret]
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What replaces the secrets in an output."""
+        return Scrubber(self.secrets)
 
     def librdkafka(self) -> dict[str, str]:
         """Return the settings for a librdkafka client."""
@@ -165,7 +171,8 @@ def _secret(reference: str | None, setting: str) -> str:
             raise UsageError(f"{setting}: the environment variable {name} is not set")
         return secret
     try:
-        secret = Path(name).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        # bytes: a text would change the line ends inside a secret; the last one belongs to the file
+        secret = Path(name).expanduser().read_bytes().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"{setting}: {name} cannot be read: {_reason(e)}") from None
     if not secret:

@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import IO, TYPE_CHECKING
 
 from chaos.errors import ClusterError
 from chaos.install.locations import python_path
+from chaos.processes.scrub import Scrubber
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -143,6 +145,8 @@ class Spawned:
 
     popen: subprocess.Popen[bytes]
     identity: ProcessId
+    copier: threading.Thread | None = None
+    """Appends the output to the log without secrets."""
 
     def signal_group(self, number: int) -> bool:
         """Send a signal to the process and its children; return False if none of them is there.
@@ -166,6 +170,8 @@ class Spawned:
             os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOWAIT)
             at_end()
             self.signal_group(signal.SIGKILL)
+        if self.copier:
+            self.copier.join()
         return self.popen.wait()
 
 
@@ -199,21 +205,28 @@ def spawn(
     stdout: int | IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    scrubber: Scrubber | None = None,
 ) -> Spawned:
     """Start a marked process of a run in a new session, so that Ctrl-C in a terminal reaches only the platform.
 
     The output is appended to `log` (discarded if None); with `stdout`, only stderr is. `env` is added to the current
-    environment. `python -m chaos...` works in any directory. When this function returns, `find_marked` finds the
+    environment. With a scrubber, the log never has a secret; the process then needs this one as long as it writes.
+    `python -m chaos...` works in any directory. When this function returns, `find_marked` finds the
     process. Raises `OSError`.
     """
     marks = marks_of(run, role, owner)
     with contextlib.ExitStack() as files:
-        sink: int | IO[bytes] = subprocess.DEVNULL if log is None else files.enter_context(log.open("ab"))
+        scrubs = scrubber if log is not None and scrubber else None
+        sink: int | IO[bytes] = subprocess.DEVNULL
+        if scrubs:
+            sink = subprocess.PIPE
+        elif log is not None:
+            sink = files.enter_context(log.open("ab"))
         popen = subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=sink if stdout is None else stdout,
-            stderr=sink,
+            stderr=subprocess.STDOUT if scrubs and stdout is None else sink,
             env={**os.environ, "PYTHONPATH": python_path(), **(env or {}), **marks},
             cwd=cwd,
             start_new_session=True,
@@ -221,7 +234,12 @@ def spawn(
     # works even if the process has ended: only its parent, this process, can reap it
     identity = ProcessId.of(popen.pid)
     wait_until(lambda: _shows_marks(popen.pid) or not identity.alive(), 10, f"{argv[0]} has no environment", 0.001)
-    return Spawned(popen, identity)
+    copier = None
+    if scrubs and log is not None:
+        output = popen.stdout if stdout is None else popen.stderr
+        assert output is not None  # a pipe
+        copier = scrubs.copy(output, log)
+    return Spawned(popen, identity, copier)
 
 
 def _shows_marks(pid: int) -> bool:

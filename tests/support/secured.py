@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.secured.credentials import jaas
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.verbs import Verbs
 from chaos.kafka.security import Security
@@ -35,7 +36,13 @@ from tests.support.certificates import Authority
 
 ROOT = Path(__file__).parents[2]
 USER = "alice"
-PASSWORDS = {"PLAIN": "plain-Xk3vQ9sd7Lq", "SCRAM-SHA-512": "scram-hT6wZp2Rm4Y", "key": "key-Bn8cJf5Gt1U"}
+AWKWARD = "\n$HOME ${x}'\"\\ \u00e9\u20ac;,="
+"""Characters that programs get wrong: a line end, those of shells, quotes, and others than ASCII."""
+PASSWORDS = {
+    "PLAIN": f"plain-Xk3{AWKWARD}vQ9sd7Lq",
+    "SCRAM-SHA-512": f"scram-hT6{AWKWARD}wZp2Rm4Y",
+    "key": f"key-Bn8c{AWKWARD}Jf5Gt1U",
+}
 VARIABLES = {"PLAIN": "TEST_PLAIN_PASSWORD", "SCRAM-SHA-512": "TEST_SCRAM_PASSWORD", "key": "TEST_KEY_PASSWORD"}
 ENVIRONMENT = {VARIABLES[of]: password for of, password in PASSWORDS.items()}
 # a killed broker is accepted again when its session has expired
@@ -131,7 +138,7 @@ def deploy(run: Run, folder: Path, brokers: int = 3) -> Secured:
             **{f"listener.name.{listener}.ssl.keystore.location": str(store) for listener in ("login", "cert")},
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "listener.name.login.plain.sasl.jaas.config": (
-                f'{_JAAS}.plain.PlainLoginModule required user_{USER}="{PASSWORDS["PLAIN"]}";'
+                f'{_JAAS}.plain.PlainLoginModule required user_{USER}="{jaas(PASSWORDS["PLAIN"])}";'
             ),
             "listener.name.login.scram-sha-512.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
             "listener.name.cert.ssl.client.auth": "required",

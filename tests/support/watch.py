@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from chaos.processes.scrub import Scrubber
+
 
 def files_with(folder: Path, secret: str) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    """Return the files with a secret, or a line of it, in any form in which a program may write it."""
+    scrubber = Scrubber([secret])
+    return [path for path in folder.rglob("*") if path.is_file() and scrubber.raw(raw := path.read_bytes()) != raw]
 
 
 class Watch:

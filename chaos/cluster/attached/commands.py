@@ -22,6 +22,7 @@ from typing import IO
 from chaos.cluster.verbs import PLACEHOLDER
 from chaos.errors import ClusterError
 from chaos.processes.process import MARKS, ProcessId
+from chaos.processes.scrub import Scrubber
 
 CHECK_EVERY_S = 0.05
 MAX_OUTPUT = 64 * 1024
@@ -98,9 +99,7 @@ def _read(output: IO[bytes], secrets: Iterable[str]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - MAX_OUTPUT))
     text = output.read(MAX_OUTPUT).decode("utf-8", errors="replace")
-    for secret in secrets:
-        text = text.replace(secret, "[secret]")
-    return text
+    return Scrubber(secrets).text(text)
 
 
 def _note(log: Path, text: str) -> None:

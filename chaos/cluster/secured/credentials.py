@@ -99,14 +99,20 @@ def write_store(path: Path, authority: Authority, hosts: Iterable[str], valid: t
 
 
 def new_password() -> str:
-    """Return a random password, without characters that need quotes."""
-    return secrets.token_urlsafe(24)
+    """Return a random password with the characters that programs get wrong, so that each secured run tries them."""
+    return f"{secrets.token_urlsafe(12)}\n$1'\"\\ \u00e9\u20ac;,={secrets.token_urlsafe(12)}"
 
 
 def _users(shared: Path, security: ClusterSecurity) -> str:
-    """Return the users of PLAIN with their passwords, in the format of JAAS."""
+    """Return the users of PLAIN with their passwords, in the format of JAAS inside a properties file."""
     names = [PLATFORM, CLIENT] if security.mechanism == "PLAIN" else [PLATFORM]
-    return " ".join(f'user_{name}="{(shared / f"{name}.password").read_text(encoding="ascii")}"' for name in names)
+    return " ".join(f'user_{name}="{jaas((shared / f"{name}.password").read_bytes().decode())}"' for name in names)
+
+
+def jaas(password: str) -> str:
+    """Return a password as JAAS reads it inside quotes in a properties file, which halves the backslashes."""
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return escaped.replace("\\", "\\\\")
 
 
 def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | None) -> Security:

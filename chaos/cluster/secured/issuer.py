@@ -35,7 +35,7 @@ class Issuer:
 
     def __init__(self, folder: Path, url: str, client: str = CLIENT) -> None:
         self._key, self._url, self._client = _key_in(folder), url, client
-        self._secret = (folder / f"{client}.password").read_text(encoding="ascii")
+        self._secret = (folder / f"{client}.password").read_bytes().decode()
         self._lifetime_s = int((folder / TOKEN_LIFETIME).read_text(encoding="ascii"))
 
     def keys(self) -> dict[str, Any]:

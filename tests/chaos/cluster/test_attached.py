@@ -378,7 +378,7 @@ RUNS = {
         "PLAIN",
         "chaos.clients.kafka_python.main",
     ),
-    "aiokafka-certificate": (AIOKAFKA, f"{MEMBERS}{AIOKAFKA}", "certificate", "chaos.clients.aiokafka.main"),
+    "aiokafka-SCRAM": (AIOKAFKA, f"{MEMBERS}{AIOKAFKA}", "SCRAM-SHA-512", "chaos.clients.aiokafka.main"),
     "franz-go-SCRAM": (FRANZ_GO, f"{MEMBERS}{FRANZ_GO}", "SCRAM-SHA-512", "franz-go-clients"),
     "java-PLAIN": (JAVA, f"{MEMBERS}{JAVA}", "PLAIN", "aftershock.Main"),
     "java-2.8.2-certificate": (f"{JAVA}:2.8.2", f"{MEMBERS}{JAVA}:2.8.2", "certificate", "aftershock.Main"),
@@ -389,7 +389,7 @@ RUNS = {
         "aftershock.FlinkMain",
     ),
     "flink-legacy-SCRAM": (JAVA, "mode: assign, client: flink-legacy", "SCRAM-SHA-512", "aftershock.FlinkMain"),
-    "spark-certificate": ("", "mode: assign, client: spark", "certificate", "aftershock.SparkMain"),
+    "spark-PLAIN": ("", "mode: assign, client: spark", "PLAIN", "aftershock.SparkMain"),
 }
 """By name: more of the producer, the consumer, the listener, and a program among the processes."""
 

@@ -47,7 +47,8 @@ func secret(reference string) (string, error) {
 	kind, name, _ := strings.Cut(reference, ":")
 	if kind == "file" {
 		raw, err := os.ReadFile(name)
-		return strings.TrimSpace(string(raw)), err
+		line := strings.TrimSuffix(string(raw), "\n") // the last line end belongs to the file
+		return strings.TrimSuffix(line, "\r"), err
 	}
 	value, set := os.LookupEnv(name)
 	if !set {

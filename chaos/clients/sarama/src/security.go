@@ -48,7 +48,8 @@ func scramClients(newHash func() hash.Hash) func() sarama.SCRAMClient {
 }
 
 func (s *scramClient) Begin(user, password, authzID string) error {
-	client, err := s.hash.NewClient(user, password, authzID)
+	// brokers take passwords as they are, without the changes of SASLprep (RFC 4013), which refuses line ends
+	client, err := s.hash.NewClientUnprepped(user, password, authzID)
 	if err == nil {
 		s.conversation = client.NewConversation()
 	}

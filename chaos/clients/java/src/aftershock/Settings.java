@@ -119,15 +119,20 @@ final class Settings {
         }
     }
 
+    /** Returns a text as JAAS reads it: a line end inside quotes would end the text (java.io.StreamTokenizer). */
     private static String quoted(String text) {
-        return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+        String escaped = text.replace("\\", "\\\\")
+                .replace("\"", "\\\"")
+                .replace("\n", "\\n")
+                .replace("\r", "\\r");
+        return '"' + escaped + '"';
     }
 
     /** Returns the secret that a reference names: env:NAME or file:PATH. */
     private static String secret(String reference) throws IOException {
         String name = reference.substring(reference.indexOf(':') + 1);
         if (reference.startsWith("file:")) {
-            return read(name).strip();
+            return read(name).replaceFirst("\\r?\\n\\z", ""); // the last line end belongs to the file
         }
         String value = System.getenv(name);
         if (value == null) {
