@@ -101,6 +101,17 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} deleted {records} {were} in the log again",
     ),
+    "overdue_record": _write(
+        "still in the log when the settings of its topic should have deleted it: retention.ms after the end of its "
+        "segment, and after the next check",
+        "message.timestamp.after.max.ms, or message.timestamp.type=LogAppendTime: retention goes by timestamps, and "
+        "producers set these; right clocks",
+        "OverdueRecords",
+        "No record is kept beyond its time",
+        "Records are kept beyond their time",
+        "acknowledged records",
+        "{n} {records} {were} kept beyond their time",
+    ),
     "misrouted_write": _write(
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
         "one partitioner for all producers of a topic, and no change of its number of partitions",

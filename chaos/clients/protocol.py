@@ -20,7 +20,7 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 Role = Literal["producer", "consumer"]
 """Role of a client in its `lifecycle` rows; a processor is a producer."""
-Steady = Literal["settings", "limits", "rights"]
+Steady = Literal["settings", "limits", "rights", "timestamps"]
 """Settings of a topic, its limits (also those that the brokers set), and rights of a client."""
 FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")
 """What the error of a fenced producer contains, in capitals. The last one: its EndTxn comes while the coordinator ends
@@ -96,6 +96,17 @@ class WriterSpec(ClientSpec):
         return map(self.topic_of, itertools.count(first)) if self.in_turn else itertools.repeat(self.topic)
 
 
+class TimestampSpec(_Spec):
+    """The timestamp of a record in ms: the time of the call in us, divided, and shifted."""
+
+    divisor_us: int = Field(ge=1)
+    shift_ms: int = 0
+
+    def of(self, call_us: int) -> int:
+        """Return the timestamp of a record."""
+        return call_us // self.divisor_us + self.shift_ms
+
+
 class ProducerSpec(WriterSpec):
     """A producer that sends seq `first_seq` to `records` - 1, waits for all reports, then for the order to stop."""
 
@@ -107,6 +118,9 @@ class ProducerSpec(WriterSpec):
     seed: int = Field(0, ge=0, description="fixes the key of each seq")
     tombstone_every: int | None = Field(
         None, ge=2, description="records with seq + 1 divisible by this number have no value; see `chaos.ledger.record`"
+    )
+    timestamps: TimestampSpec | None = Field(
+        None, description="the program sets the timestamp of each record; the library does when left out"
     )
     mode: Literal["callback", "synchronous", "fire_and_forget"] = "callback"
     partitions: int = Field(0, ge=0, description="partitions of the topic; required with `partitioner`")

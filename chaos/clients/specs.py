@@ -28,9 +28,11 @@ from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Proces
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
+from chaos.scenario.retention import steadily_refused
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
 from chaos.scenario.share import Share
+from chaos.scenario.timestamps import formula
 
 TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits, besides those that change its settings."""
@@ -115,6 +117,7 @@ class SpecBuilder:
             "restore": incarnation > 1 and entry.checkpoint_interval is not None,
             "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
             "partitioner": application,
+            "timestamps": None if entry.timestamps is None else formula(entry.timestamps),
             "partitions": self._scenario.topic(entry.written[0]).partitions,
         }
 
@@ -172,7 +175,7 @@ class SpecBuilder:
         """Return the fields that producers and processors share."""
         transactional_id = self._resolved.prefix + client.replace("/", "-")
         topics = entry.written if isinstance(entry, Producer) else [entry.to]
-        kept = [steady(self._scenario, topic) for topic in topics]
+        kept = [[*steady(self._scenario, topic), *self._steady_times(entry, topic)] for topic in topics]
         return {
             "topic": topics[0],
             "in_turn": topics if len(topics) > 1 else [],
@@ -181,6 +184,18 @@ class SpecBuilder:
             "transactions": entry.transactions
             and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},
         }
+
+    def _steady_times(self, entry: Producer | Processor, topic: str) -> list[Steady]:
+        """Return `timestamps` if a refused timestamp was refused in every attempt.
+
+        A fault of the clock lets the records of a batch differ, so a client without idempotence may have put the record
+        into another batch before.
+        """
+        s, client = self._scenario, self._scenario.client_of(entry)
+        settings = client.traits.defaults(client.release) | client.traits.common(entry.config)
+        same = entry.transactions is not None or str(settings.get("enable.idempotence", False)).lower() == "true"
+        mixed = entry.name in s.skewed_clients and not same
+        return ["timestamps"] if not mixed and steadily_refused(s, s.faults, entry.name, topic) else []
 
     def _consumer_defaults(self, entry: Entry) -> Config:
         client = self._scenario.client_of(entry)

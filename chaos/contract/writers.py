@@ -18,7 +18,9 @@ from chaos.scenario.compaction import compacted_topics, delete_retention_ms
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ProducerCrash
+from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.model import Scenario
+from chaos.scenario.retention import backdated
 from chaos.scenario.setup import Topic
 from chaos.scenario.triggers import parse_after
 
@@ -142,6 +144,8 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
     facts |= faults.topic_faults(scenario, topic.name, replicas, flushes is not None and int(flushes.value) <= 1)
     run_ms = run_time_ms(scenario)
     facts |= faults.fact("ages", _aging(scenario, facts, run_ms))
+    facts |= _stamps(scenario, topic.name, run_ms)
+    facts |= faults.fact("misdates", _misdating(scenario, topic.name, run_ms))
     evicts = topic.name in scenario.retained(run_ms)
     if not (scenario.unasked and evicts):
         facts["topic.evicts"] = Setting("retention", "true" if evicts else "false", f"topic {topic.name}")
@@ -155,15 +159,30 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
 
 
 def _aging(scenario: Scenario, facts: Facts, run_ms: int) -> list[FaultSpec]:
-    """Return the faults with which a clock is so wrong that retention may delete records of the run.
-
-    That of a broker is ahead then, or that of a client, which stamps the records, behind.
-    """
+    """Return the faults with which the clock of a broker is so far ahead that retention may delete records."""
     policy, kept = facts.get("topic.cleanup.policy"), facts.get("topic.retention.ms")
     if kept is None or int(kept.value) < 0 or (policy is not None and "delete" not in policy.value):
         return []
     run_s, kept_s = run_ms / 1000, int(kept.value) / 1000
-    return [f for f in clock_faults(scenario.faults) if f.furthest_s(run_s)[f.client is None] + run_s >= kept_s]
+    brokers = [f for f in clock_faults(scenario.faults) if f.client is None]
+    return [f for f in brokers if f.furthest_s(run_s)[1] + run_s >= kept_s]
+
+
+def _misdating(scenario: Scenario, topic: str, run_ms: int) -> list[FaultSpec]:
+    """Return the faults of clocks of brokers, if records of a topic are due to be deleted during the run."""
+    kept = scenario.kept(topic)
+    if kept is None or kept.retention_ms + kept.check_ms > run_ms:
+        return []
+    return [f for f in faults.of_data(scenario) if isinstance(f, ClockFault)]
+
+
+def _stamps(scenario: Scenario, topic: str, run_ms: int) -> Facts:
+    """Return whether producers give records times so far behind that retention may delete them, and how they do."""
+    entries = backdated(scenario, scenario.faults, topic, run_ms)
+    changed = [f"{f.name} ({f.kind})" for f in clock_faults(scenario.faults) if f.client in entries]
+    own = [f"{p.name} (timestamps)" for p in scenario.producers if p.name in entries and p.timestamps is not None]
+    origin = ", ".join([*changed, *own])
+    return {"fault.backdates": Setting("backdates", "true" if entries else "false", origin, bool(entries))}
 
 
 def run_time_ms(scenario: Scenario) -> int:

@@ -20,6 +20,7 @@ from chaos.faults.targets import node_name
 from chaos.kafka.partition import TopicPartition as Partition
 from chaos.ledger.record import in_headers, parse
 from chaos.preload.clock import Skew
+from chaos.scenario.retention import refused
 
 ANSWER_S = 3.0
 LOOK_BACK = 500
@@ -59,6 +60,9 @@ class Clock(Protocol):
     def stamp(self, since_us: int) -> Stamp | None:
         """Return what it stamped on the last record that was sent since a time; None if there is none yet."""
 
+    def refused(self, ahead_s: float) -> bool:
+        """Return whether brokers refuse records with times so far ahead, and have refused some."""
+
 
 @dataclass(frozen=True)
 class NodeClock:
@@ -96,6 +100,10 @@ class NodeClock:
     def stamp(self, since_us: int) -> Stamp | None:
         """Return None: records of the run have the times of clients."""
         return None
+
+    def refused(self, ahead_s: float) -> bool:
+        """Return false: records of the run have the times of clients."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,12 @@ class ClientClock:
     def stamp(self, since_us: int) -> Stamp | None:
         """Read the ends of the logs that the client writes to, and return its last record with a time."""
         return max((stamp for stamp in self._records() if stamp.sent_us >= since_us), default=None)
+
+    def refused(self, ahead_s: float) -> bool:
+        """Return whether brokers refuse records with times so far ahead, and have refused some."""
+        scenario, state = self.world.scenario, self.world.fleet.state(self.client)
+        outside = all(refused(scenario, scenario.faults, topic, ahead_s) for topic in self._topics)
+        return outside and state.count("failed") + state.count("unknown") > 0
 
     def _records(self) -> Iterator[Stamp]:
         """Yield the timestamps of the last records of the client."""

@@ -81,7 +81,12 @@ class ClockFault(BrokerFault[S]):
             return None
         if not all(_changed(now[name], self._before[name], least[0], most[1]) for name in now):
             return None
-        stamps = {clock.name: clock.stamp(self._since_us) for clock in self._clocks if clock.stamping}
+        refused = [clock.name for clock in self._clocks if clock.stamping and clock.refused(most[1])]
+        stamps = {
+            clock.name: clock.stamp(self._since_us)
+            for clock in self._clocks
+            if clock.stamping and clock.name not in refused
+        }
         if not all(self._fits(name, stamp) for name, stamp in stamps.items()):
             return None
         self.evidence["ahead_s"] = {name: round(reading.ahead_s, SHOWN_S) for name, reading in now.items()}
@@ -91,7 +96,7 @@ class ClockFault(BrokerFault[S]):
             f", and the timestamp of {stamp.place} is {format_ahead(stamp.ahead_s)}"
             for stamp in stamps.values()
             if stamp
-        )
+        ) + (", and the brokers refuse the timestamps of its records" if refused else "")
         return f"by its own answer, compared with the clock of the machine, {_shown(now)}{records}"
 
     def _fits(self, name: str, stamp: Stamp | None) -> bool:

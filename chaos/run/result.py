@@ -158,8 +158,10 @@ class ReaderCount(BaseModel):
 class Counts(BaseModel):
     """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive.
 
-    gone: acknowledged records of topics that were deleted. superseded, expired_tombstones: those that compaction
-    removed. commits_unknown: offset commits of which the client did not learn the outcome. commits_by_log_ok,
+    gone: acknowledged records of topics that were deleted. evicted: those below the log start, which retention or a
+    fault deleted; evicted_by: the timestamps that let retention delete them early. refused_timestamps: sends that
+    brokers refused for their timestamps. superseded, expired_tombstones: records that compaction removed.
+    commits_unknown: offset commits of which the client did not learn the outcome. commits_by_log_ok,
     commits_by_log_fail: those of them that the log of `__consumer_offsets` decides. commits_left_out: the others, by
     the reason for which they are undecided.
     """
@@ -170,6 +172,9 @@ class Counts(BaseModel):
     unknown: int = 0
     in_log: int = 0
     gone: int = 0
+    evicted: int = 0
+    evicted_by: str = ""
+    refused_timestamps: int = 0
     superseded: int = 0
     expired_tombstones: int = 0
     commits_unknown: int = 0

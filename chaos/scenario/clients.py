@@ -20,6 +20,7 @@ from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.error_codes import ErrorName
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.scenario.share import Share
+from chaos.scenario.timestamps import Timestamps
 from chaos.scenario.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
 
@@ -68,6 +69,12 @@ class Producer(Strict):
         [],
         description="errors such as NOT_LEADER_OR_FOLLOWER after which the application takes a record for not written, "
         "besides those that prove it; `resurrected_write` shows where that is wrong (java)",
+    )
+    timestamps: Timestamps | None = Field(
+        None,
+        description="the application sets the timestamp of each record: the time of the call in milliseconds; in "
+        "seconds or microseconds, which Kafka reads as milliseconds; or shifted, such as -48h or +2h. The library sets "
+        "it if left out",
     )
     resend: bool = Field(False, description="after a crash, continue at the first record without acknowledgement")
     checkpoint_every: Duration | None = Field(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clocks import APPEND_TIME, ClockFault
+from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.setup import Setup
+from chaos.scenario.timestamps import APPEND_TIME, ahead_s
 
 MEMORY_MS = {"producer.id.expiration.ms": 86_400_000, "transactional.id.expiration.ms": 604_800_000}
 """Settings of a broker for how long it remembers producers, with their defaults. Offsets of groups stay for longer."""
@@ -21,13 +22,16 @@ def clock_faults(faults: Sequence[FaultSpec]) -> list[ClockFault]:
 
 
 def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], list[str]]:
-    """Return the topics in which records have times of a clock that a fault changed, and the names of these faults."""
+    """Return the topics in which records have wrong times, and what gives them: faults of clocks, and producers."""
     stamped = stamped_topics(setup, faults)
     found: dict[str, set[str]] = {}
     for fault in clock_faults(faults):
         written = {topic for p in setup.producers if p.name == fault.client for topic in p.written}
         written |= {p.to for p in setup.processors if p.name == fault.client}
         found[fault.name] = written if fault.client else set(stamped)
+    for producer in setup.producers:
+        if ahead_s(producer.timestamps):
+            found[f"{producer.name} (timestamps)"] = {topic for topic in producer.written if topic not in stamped}
     return sorted(set[str]().union(*found.values())), [name for name, topics in found.items() if topics]
 
 

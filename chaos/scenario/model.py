@@ -173,6 +173,10 @@ class Scenario(Setup):
         """Return the topics from which retention may delete records in a run of that many ms."""
         return retention.retained_topics(self, self.faults, run_ms)
 
+    def kept(self, topic: str) -> retention.Kept | None:
+        """Return how long a topic keeps a record at most; None if time retention deletes nothing, or if unknown."""
+        return retention.kept(self, self.faults, topic)
+
     def delete_retention_us(self, topic: str) -> int:
         """Return the shortest time in us for which a compacted topic holds a tombstone."""
         return 1000 * compaction.delete_retention_ms(self, self.faults, topic)

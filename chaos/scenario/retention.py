@@ -1,23 +1,59 @@
-"""Retention: the topics from which Kafka may delete old records during a run.
+"""Retention: the records that Kafka may delete during a run, and those that it has to delete.
 
-Time retention deletes segments in which every record is older than retention.ms, size retention those beyond
-retention.bytes; both only if cleanup.policy contains `delete`. See "Topic Configs" in Apache Kafka's documentation.
+Time retention deletes segments in which the largest timestamp is older than retention.ms by the clock of the broker,
+from the oldest segment on, the active one too; size retention deletes those beyond retention.bytes; both only if
+cleanup.policy contains `delete` (`UnifiedLog.deleteRetentionMsBreachedSegments` and `deletableSegments` in Apache Kafka
+3.0 to 4.4, `Log` in 2.8). Timestamps are those of producers with CreateTime (`chaos.scenario.timestamps`): a record
+with a time two days behind may go at once, and one with a time two days ahead keeps its segment, and all later ones,
+for two days longer. See "Topic Configs" in Apache Kafka's documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from chaos.kafka.settings import Scalar
+from chaos.ledger.record import HEADER_BYTES
+from chaos.scenario.clients import Producer
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.clocks import ClockDrift, ClockFault, ClockJump
+from chaos.scenario.faults.raw import WireProduce
+from chaos.scenario.faults.upgrades import ReleaseChange
+from chaos.scenario.runtimes.traits import number
 from chaos.scenario.setup import Setup
+from chaos.scenario.timestamps import ahead_s, appended, limits_s
 
 _BROKER_NAMES = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
 """Settings of a broker for the time retention, with their unit in ms; the first that is set counts."""
+_ROLL_NAMES = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
 _DEFAULT_MS = 7 * 24 * 3_600_000
 _SLACK_MS = 60_000
 """Clocks of clients, which set the timestamps, may be this far behind those of brokers."""
+_LEAST_BYTES = 4
+"""Least bytes of a compressed record in the log: it contains a CRC, which does not get smaller."""
+_RETRIES_S = 600.0
+"""Longest time from the first attempt to write a record to the last one."""
+_INITIAL_DELAY = "log.initial.task.delay.ms"
+"""The time from the start of a broker to its first check; a setting from Kafka 3.8 on, 30 s before."""
+
+Config = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How long a topic keeps a record with the right timestamp, at most.
+
+    retention_ms: from the last record of its segment on. segment_ms, segment_records: by how much that record is later
+    at most, in time and in offsets. check_ms: between two checks of a broker. delay_ms: from its start to the first.
+    """
+
+    retention_ms: int
+    segment_ms: int
+    segment_records: int
+    check_ms: int
+    delay_ms: int
 
 
 def retained_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> frozenset[str]:
@@ -25,22 +61,154 @@ def retained_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> f
 
     On a cluster that was not asked for its settings these are all topics: what else may delete there is not known.
     """
-    found = set()
-    for topic in setup.topics:
-        states = states_of(topic, faults)
-        if setup.unasked or any(_deletes(setup.cluster.config, config, run_ms) for config, _ in states):
-            found.add(topic.name)
-    return frozenset(found)
+    names = [topic.name for topic in setup.topics]
+    due = due_topics(setup, faults, run_ms)
+    return due.union(name for name in names if name not in due and backdated(setup, faults, name, run_ms))
 
 
-def _deletes(broker: Mapping[str, Scalar], topic: Mapping[str, Scalar], run_ms: int) -> bool:
-    """Return whether retention may delete with these settings. One that is no number may mean anything."""
-    if "delete" not in str(topic.get("cleanup.policy", broker.get("log.cleanup.policy", "delete"))):
+def due_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> frozenset[str]:
+    """Return the topics from which retention may delete records with the right timestamps."""
+    broker = setup.cluster.config
+    return frozenset(
+        topic.name
+        for topic in setup.topics
+        if setup.unasked or any(_deletes(broker, state, run_ms) for state in _states(setup, faults, topic.name))
+    )
+
+
+def backdated(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_ms: int) -> frozenset[str]:
+    """Return the clients that write to a topic with times so far behind that retention may delete their records.
+
+    Brokers refuse timestamps beyond their limits, and ignore those of producers with LogAppendTime.
+    """
+    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
+    if appended(broker, iter(states)):
+        return frozenset()
+    behind_s = {name: -least_s for name, (least_s, _) in shifts_s(setup, faults, topic, run_ms / 1_000).items()}
+    try:
+        most_s = max(limits_s(setup.cluster.kafka, broker, state)[0] for state in states)
+    except ValueError:  # the broker refuses it
+        return frozenset()
+    return frozenset(
+        name
+        for name, seconds in behind_s.items()
+        if seconds > 0 and any(_deletes(broker, state, run_ms + 1_000 * min(seconds, most_s)) for state in states)
+    )
+
+
+def shifts_s(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_s: float) -> dict[str, tuple[float, float]]:
+    """Return by how many seconds the timestamps of each writer of a topic differ from the clock, from and to.
+
+    Of the clients that set their timestamps, and of those with a clock that a fault changes; positive: ahead.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for producer in setup.producers:
+        if topic in producer.written and (ahead := ahead_s(producer.timestamps)):
+            found[producer.name] = min(0.0, ahead), max(0.0, ahead)
+    writers = {p.name for p in setup.producers if topic in p.written} | {
+        p.name for p in setup.processors if p.to == topic
+    }
+    for fault in faults:
+        if isinstance(fault, ClockFault) and fault.client in writers:
+            behind, ahead = fault.furthest_s(run_s)
+            least, most = found.get(str(fault.client), (0.0, 0.0))
+            found[str(fault.client)] = min(least, -behind), max(most, ahead)
+    return found
+
+
+def refused(setup: Setup, faults: Sequence[FaultSpec], topic: str, ahead: float) -> bool:
+    """Return whether brokers refuse records with timestamps so many seconds ahead of the time, behind if negative."""
+    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
+    if setup.attached or appended(broker, iter(states)):
+        return False
+    limits = [limits_s(setup.cluster.kafka, broker, state) for state in states]
+    return all(not -before <= ahead <= after for before, after in limits)
+
+
+def steadily_refused(setup: Setup, faults: Sequence[FaultSpec], client: str, topic: str) -> bool:
+    """Return whether a refusal of a timestamp by a broker shows that it refused every attempt to write the record.
+
+    A timestamp that is too far ahead was so at every earlier attempt. One that is too far behind was so if the limit
+    is so far from the times of the client that no retry crosses it. Faults must not change limits, nor clocks of
+    brokers.
+    """
+    own = [f for f in faults if isinstance(f, ClockFault) and f.client == client]
+    changes = states_of(setup.topic(topic), faults)[1:]
+    moved = any(isinstance(f, ReleaseChange) or (isinstance(f, ClockFault) and not f.client) for f in faults)
+    if setup.attached or changes or moved or any(isinstance(f, ClockDrift) for f in own):
+        return False
+    try:
+        before_s, _ = limits_s(setup.cluster.kafka, setup.cluster.config, setup.topic(topic).config)
+    except ValueError:
+        return False
+    shifts = [ahead_s(next((p.timestamps for p in setup.producers if p.name == client), None))]
+    shifts += [f.by for f in own if isinstance(f, ClockJump)]
+    return all(-shift > before_s or -shift + _RETRIES_S < before_s for shift in shifts)
+
+
+def kept(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | None:
+    """Return how long a topic keeps a record at most, in each state of its settings.
+
+    None if time retention deletes nothing, or if it is not known: on a cluster that exists already, and for a setting
+    that is no number.
+    """
+    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
+    if setup.attached or any("delete" not in _policy(broker, state) for state in states):
+        return None
+    if any(str(state.get("remote.storage.enable", False)).lower() == "true" for state in states):
+        return None
+    try:
+        times = [_time_ms(broker, state, "retention.ms", _BROKER_NAMES) for state in states]
+        rolls = [_time_ms(broker, state, "segment.ms", _ROLL_NAMES) for state in states]
+        sizes = [int(state.get("segment.bytes", broker.get("log.segment.bytes", 2**30))) for state in states]
+        check_ms = int(broker.get("log.retention.check.interval.ms", 300_000))
+        delay_ms = int(broker.get(_INITIAL_DELAY, 30_000)) if number(setup.cluster.kafka) >= (3, 8, 0) else 30_000
+    except ValueError:
+        return None
+    if any(time_ms < 0 for time_ms in times):
+        return None
+    records = 1 + max(sizes) // _record_bytes(setup, faults, topic, states)
+    return Kept(max(times), max(rolls), records, check_ms, delay_ms)
+
+
+def _states(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Iterator[Config]:
+    """Yield each state of the settings of a topic: from the start, and after each fault that changes them."""
+    return (config for config, _ in states_of(setup.topic(topic), faults))
+
+
+def _policy(broker: Config, topic: Config) -> str:
+    return str(topic.get("cleanup.policy", broker.get("log.cleanup.policy", "delete")))
+
+
+def _time_ms(broker: Config, topic: Config, name: str, of_broker: Sequence[tuple[str, int]]) -> int:
+    usual = next((int(broker[other]) * unit for other, unit in of_broker if other in broker), _DEFAULT_MS)
+    return int(topic.get(name, usual))
+
+
+def _deletes(broker: Config, topic: Config, age_ms: float) -> bool:
+    """Return whether retention may delete records of an age. A setting that is no number may mean anything."""
+    if "delete" not in _policy(broker, topic):
         return False
     try:
         size = int(topic.get("retention.bytes", broker.get("log.retention.bytes", -1)))
-        usual = next((int(broker[name]) * unit for name, unit in _BROKER_NAMES if name in broker), _DEFAULT_MS)
-        time_ms = int(topic.get("retention.ms", usual))
+        time_ms = _time_ms(broker, topic, "retention.ms", _BROKER_NAMES)
     except ValueError:
         return True
-    return size >= 0 or 0 <= time_ms <= run_ms + _SLACK_MS
+    return size >= 0 or 0 <= time_ms <= age_ms + _SLACK_MS
+
+
+def _record_bytes(setup: Setup, faults: Sequence[FaultSpec], topic: str, states: Sequence[Config]) -> int:
+    """Return the least bytes of a record in the log of a topic."""
+    others = any(p.to == topic for p in setup.processors) or any(isinstance(f, WireProduce) for f in faults)
+    types = {str(s.get("compression.type", setup.cluster.config.get("compression.type", "producer"))) for s in states}
+    writers = [p for p in setup.producers if topic in p.written]
+    if others or not types <= {"producer", "uncompressed"} or any(map(_compresses, writers)):
+        return _LEAST_BYTES
+    return min((HEADER_BYTES if p.tombstone_every else p.value_size for p in writers), default=_LEAST_BYTES)
+
+
+def _compresses(producer: Producer) -> bool:
+    """Return whether a producer may compress records; franz-go does by default (snappy)."""
+    given = {n.lower(): str(value).lower() for n, value in producer.config.items() if "compress" in n.lower()}
+    types = {value for name, value in given.items() if "level" not in name}
+    return bool(types - {"none"}) or (producer.client.runtime == "franz-go" and not types)

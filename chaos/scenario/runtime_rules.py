@@ -121,6 +121,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "mode", "waiting for answers"
             if entry.partitioner in get_args(LibraryPartitioner):
                 yield "partitioner", "library partitioner"
+            if entry.timestamps is not None:
+                yield "timestamps", "timestamps of the application"
             if entry.tombstone_every:
                 yield "tombstone_every", "tombstones"
             if entry.partitioner == "sticky":

@@ -28,7 +28,7 @@ from checks.audit.facts import starts
 from checks.audit.facts.checkpoints import Checkpoints
 from checks.audit.facts.commit_log import CommitLog, Decider, offsets_seen, writers_without_row
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
-from checks.audit.facts.deletions import deletions, due_starts
+from checks.audit.facts.deletions import deletions, due_starts, ordered_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives, torn_tombstones
 from checks.audit.facts.group_lives import group_lives
 from checks.audit.facts.machine_clocks import machine_clocks
@@ -37,6 +37,7 @@ from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, injections
 from checks.audit.facts.ranges import ReadRange, read_ranges
 from checks.audit.facts.readers import readers_of
+from checks.audit.facts.retention import Overdue, backdated_topics, overdue_records
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.shares import Shares, disturbed_times, members_of, share_groups, share_ranges
@@ -93,16 +94,17 @@ class _Audit:
         self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
         commit_log = CommitLog(ledger.commit_log, self.tables.pop("commit_log_range"), scenario.skewed)
         self.end_us = self._end_us()
-        begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
+        self.begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
         self.readers, self.share_groups = readers_of(scenario), share_groups(scenario)
         # what comes after a fault certainly does
         injected = {f: at_us + self.clocks.slack_us for f, at_us in injections(self.tables["faults"]).items()}
-        cell_us = curves.cell_us(self.end_us - begin_us)
+        cell_us = curves.cell_us(self.end_us - self.begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token, self.clocks)
         deleted = deletions(self.tables["faults"], topics)
-        self.run_us = self.end_us - begin_us
-        self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.run_us)
+        self.run_us = self.end_us - self.begin_us
+        self.ordered = ordered_starts(self.ranges, deleted, self.tables["faults"])
+        self.due_starts = due_starts(self.ranges, self.ordered, scenario, self.run_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions, self.tables["faults"])
         self.decider = self._decider(commit_log, topics)
@@ -185,6 +187,8 @@ class _Audit:
             log_ranges=self.ranges,
             due_starts=self.due_starts,
             perhaps_early=self._perhaps_early(),
+            backdated=backdated_topics(scenario, self.tables["faults"], self.ordered, self.run_us),
+            overdue=self._overdue(),
             heads=survey_facts.heads(survey, self.epochs),
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
@@ -217,12 +221,16 @@ class _Audit:
         )
 
     def _perhaps_early(self) -> frozenset[str]:
-        """Return the topics from which retention may have deleted records too early, by a clock that a fault changed.
+        """Return the topics from which retention may have deleted records too early, by the wrong clock of a broker.
 
-        In other topics, retention deletes nothing in time: what it deletes there is lost.
+        In other topics, retention deletes nothing in time: what it deletes there by that clock is lost.
         """
-        wrong = self.scenario.skewed or self.scenario.skewed_clients
-        return self.scenario.retained(self.run_us // 1000) if wrong else frozenset()
+        return self.scenario.retained(self.run_us // 1000) if self.scenario.skewed else frozenset()
+
+    def _overdue(self) -> dict[tuple[str, int], Overdue]:
+        acked = {topic: reached for (topic,), reached in self.tally.each(counters.ACKED_REACHED)}
+        ranges = {place: found for place, found in self.ranges.items() if place[0] not in self.plan.lives.of}
+        return overdue_records(self.scenario, self.tables["faults"], ranges, self.read_us, acked, self.begin_us)
 
     def _shares(self) -> Shares:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))

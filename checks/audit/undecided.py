@@ -113,6 +113,10 @@ CLOCKS_APART = Reason(
 )
 
 SKEWED_BROKERS = Reason("a fault changed clocks of brokers, which stamp the log of offset commits")
+PERHAPS_LATE = Reason(
+    "their time is over, and a fault left a broker, by which retention goes, with a wrong clock",
+    "heal the fault, and continue for longer than retention.ms and log.retention.check.interval.ms",
+)
 PERHAPS_EARLY = Reason(
     "they are below the start of the log, and a fault changed a clock by which retention deletes records",
     "keep retention.ms beyond the end of the run, or leave the fault out",

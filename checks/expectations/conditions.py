@@ -263,13 +263,22 @@ class Conditions:
         return f"the clock of the machine was set back by {back_us / 1e6:.2f} s: {remedy}" if back_us else ""
 
     def log_times(self) -> str:
-        """Return which records have times of a clock that a fault changed; empty if none do."""
+        """Return which records have wrong times, by a fault of a clock or by their producer; empty if none do."""
         topics, clocks = wrong_times(self._scenario, self._scenario.faults)
         if not topics:
             return ""
         return (
-            f"{listed(clocks)} changed the clock that stamps the records of {listed(topics)}: judge them in a run "
-            "without this fault"
+            f"{listed(clocks)} changed the times of the records of {listed(topics)}: judge them in a run with right "
+            "times"
+        )
+
+    def emptied(self) -> str:
+        """Return that the log was empty because retention deleted every acknowledged record; empty if it was not."""
+        total = {name: sum(self._counts.get(name, {}).values()) for name in ("evicted", "in_log")}
+        if total["in_log"] or not total["evicted"]:
+            return ""
+        return (
+            f"retention, or a fault, deleted all {total['evicted']:,} acknowledged records before the log was read back"
         )
 
     def _log(self) -> Observation:

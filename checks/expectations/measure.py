@@ -147,6 +147,8 @@ class Measure:
         if left_out := self._left_out(term.check):
             unknown = f"the check saw nothing: it left out {left_out}{self._undecided(COMMITS)}"
             return Observation.missing(f"{text}, {left_out} left out", unknown)
+        if emptied := self._conditions.emptied():
+            return Observation.missing(text, f"the check saw nothing: {emptied}")
         return Observation.missing(
             text,
             f"the check saw nothing: {reason or 'what it examines did not happen'}; "

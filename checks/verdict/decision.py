@@ -26,6 +26,7 @@ from chaos.run.result import (
 )
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
+from checks.audit.rules.retention import behind_by
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
 from checks.expectations.conditions import REPORTED
@@ -208,8 +209,12 @@ def _counts(run: Run, resolved: Resolved) -> Counts:
     for row in audit_rows(run, "undecided"):
         if row["check"] == COMMITS:
             left_out[row["why"]] += row["count"]
+    scenario = resolved.scenario
+    pairs = [(p.name, topic) for p in scenario.producers for topic in p.written] if total.get("evicted") else []
+    causes = (behind_by(scenario, f"{name}/1", topic) for name, topic in pairs)
     return Counts(
         **total,
+        evicted_by="; ".join(dict.fromkeys(filter(None, causes))),
         commits_left_out=dict(left_out),
         readers=[
             ReaderCount(reader=r, mode=modes.get(r, ""), delivered=n, distinct=distinct.get(r, 0))

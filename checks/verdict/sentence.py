@@ -144,13 +144,18 @@ def _unpromised(
 
 
 def _unacknowledged(counts: Counts) -> list[str]:
-    """Return the sends without an acknowledgement as a sentence; empty if every send was acknowledged."""
+    """Return sentences about the sends without an acknowledgement, and about timestamps out of bounds."""
     parts = [
         f"{counts.failed:,} failed for good" if counts.failed else "",
         f"{counts.unknown:,} {'has' if counts.unknown == 1 else 'have'} an unknown outcome" if counts.unknown else "",
     ]
     text = " and ".join(filter(None, parts))
-    return [f"Of the records sent, {text}."] if text else []
+    found = [f"Of the records sent, {text}."] if text else []
+    if refused := counts.refused_timestamps:
+        found.append(f"The brokers refused {refused:,} records: timestamp out of bounds (INVALID_TIMESTAMP).")
+    if counts.evicted_by:
+        found.append(f"Retention deleted {counts.evicted:,} acknowledged records early ({counts.evicted_by}).")
+    return found
 
 
 def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:

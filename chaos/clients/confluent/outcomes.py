@@ -24,10 +24,11 @@ Kept = frozenset[str]
 
 attempt: there is only one attempt. batch: each attempt carries the same batch (an idempotent producer sends a batch
 again with exactly the same records: KIP-98, librdkafka's `last_msgid`). settings: those of the topic. limits: those of
-the topic and the brokers. rights: those of the client.
+the topic and the brokers. rights: those of the client. timestamps: whether they are within the limits of brokers.
 """
 ANYWAY: Kept = frozenset()
 ATTEMPT, SETTINGS, RIGHTS = Kept({"attempt"}), Kept({"settings"}), Kept({"rights"})
+TIMESTAMPS = Kept({"timestamps"})
 BATCH_SETTINGS, BATCH_LIMITS = Kept({"batch", "settings"}), Kept({"batch", "limits"})
 
 # older releases lack these names, and report a whole batch as invalid if one record of it is
@@ -42,10 +43,7 @@ SENDS: dict[int, tuple[Kept, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: (BATCH_LIMITS, "this batch was too large; an earlier one may have been smaller"),
     KafkaError.RECORD_LIST_TOO_LARGE: (BATCH_LIMITS, "as MSG_SIZE_TOO_LARGE, against the segment size"),
     KafkaError.INVALID_MSG: (ATTEMPT, "this batch arrived damaged and was dropped before the append"),
-    KafkaError.INVALID_TIMESTAMP: (
-        ATTEMPT,
-        "compared with the time of the attempt; an earlier one may be valid",
-    ),
+    KafkaError.INVALID_TIMESTAMP: (TIMESTAMPS, "out of bounds in every attempt, if retries cross no limit"),
     KafkaError.INVALID_REQUIRED_ACKS: (ANYWAY, "acks is the same in every attempt, and no broker takes this one"),
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (BATCH_LIMITS, "the batch was not read; a smaller one is not compressed"),
     KafkaError.POLICY_VIOLATION: (BATCH_LIMITS, "a policy refused this batch before the append"),
@@ -90,6 +88,9 @@ NOT_A_COMMIT = frozenset({KafkaError._NO_OFFSET})
 """There was nothing to commit, and no request was sent."""
 
 
+OUT_OF_RANGE = "is out of range"
+
+
 def send_outcome(error: KafkaError, kept: Kept, partition: int | None) -> Outcome:
     """Return the outcome of a send with this error in its report. kept: what all its attempts have in common.
 
@@ -99,10 +100,26 @@ def send_outcome(error: KafkaError, kept: Kept, partition: int | None) -> Outcom
     """
     if partition is None or partition < 0:
         return "fail"
-    if error.code() not in SENDS:
+    code = KafkaError.INVALID_TIMESTAMP if refuses_time(error) else error.code()
+    if code not in SENDS:
         return "unknown"
-    needed, _ = SENDS[error.code()]
+    needed, _ = SENDS[code]
     return "fail" if "attempt" in kept or needed <= kept else "unknown"
+
+
+def refuses_time(error: KafkaError) -> bool:
+    """Return whether a broker refused a record for its timestamp.
+
+    If it refused several records of a batch, librdkafka reports INVALID_RECORD for each, with the broker's reason as
+    text: `LogValidator.validateTimestamp` says that the timestamp is out of range.
+    """
+    of_one = error.code() == KafkaError.INVALID_RECORD and OUT_OF_RANGE in error.str()
+    return of_one or error.code() == KafkaError.INVALID_TIMESTAMP
+
+
+def send_error(error: KafkaError) -> str:
+    """Return the name of the error of a send, for its row."""
+    return "INVALID_TIMESTAMP" if refuses_time(error) else error.name()
 
 
 def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: float) -> Outcome:
@@ -121,7 +138,7 @@ def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: fl
 def kept_by(config: dict[str, bool | int | float | str], transactional: bool, steady: Iterable[str]) -> Kept:
     """Return what all attempts of a send have in common, if a producer has these settings.
 
-    steady: which of settings, limits and rights do not change during the run.
+    steady: which of settings, limits, rights and timestamps do not change during the run.
     """
     kept = {*steady}
     if any(str(config[name]) == "0" for name in ("retries", "message.send.max.retries") if name in config):

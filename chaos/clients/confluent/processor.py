@@ -229,7 +229,9 @@ class Processor(Sender[ProcessorSpec]):
             sent = self._send(end - self._next)
             self._serve(0 if sent else TICK_S)  # nothing is sent if the local queue is full
 
-    def _arguments(self, first: int, values: list[Any], keys: Iterable[bytes | None]) -> tuple[Iterable[Any], ...]:
+    def _arguments(
+        self, first: int, values: list[Any], keys: Iterable[bytes | None], timestamp_ms: int
+    ) -> tuple[Iterable[Any], ...]:
         inputs = map(self._log.inputs.__getitem__, count(first))
         headers = ([(INPUT_HEADER, encode_input(source))] for source in inputs)
         return repeat(self._log.on_delivery), repeat(None), repeat(0), headers

@@ -26,6 +26,9 @@ class Producer(Sender[ProducerSpec], PacedSender):
         self._partition = partitioner(spec.partitioner, spec.partitions, UNASSIGNED)
         self._drops_if_full = spec.mode == "fire_and_forget"
 
+    def _timestamp_ms(self, call_us: int) -> int:
+        return self._spec.timestamps.of(call_us) if self._spec.timestamps else 0
+
 
 def main(argv: list[str]) -> int:
     """Run a producer. Returns the exit code."""

@@ -79,7 +79,7 @@ class Sender(sender.Sender[Spec]):
         made: list[Any] = self._values.make(first, count, invoked_us, numbers)
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
         partitions = self._partition(first, count, numbers)
-        more = self._arguments(first, made, keys)
+        more = self._arguments(first, made, keys, self._timestamp_ms(invoked_us))
         values = iter(made)
         calls = map(self._kafka.produce, self._spec.topics_from(first), values, keys, partitions, *more)
         while True:
@@ -99,11 +99,18 @@ class Sender(sender.Sender[Spec]):
                 self._on_error(e.args[0])
         return self._next - first
 
-    def _arguments(self, first: int, values: list[Any], keys: Iterable[bytes | None]) -> tuple[Iterable[Any], ...]:
+    def _timestamp_ms(self, call_us: int) -> int:
+        """Return the timestamp of records that are sent now; 0 if librdkafka sets it."""
+        return 0
+
+    def _arguments(
+        self, first: int, values: list[Any], keys: Iterable[bytes | None], timestamp_ms: int
+    ) -> tuple[Iterable[Any], ...]:
         """Return the arguments of `produce` from the callback on. Takes the values from tombstones."""
         marked = self._keys.tombstones(first, len(values)) if self._keys else []
         if not any(marked):
-            return (repeat(self._log.on_delivery),)
+            callback = repeat(self._log.on_delivery)
+            return (callback, repeat(None), repeat(timestamp_ms)) if timestamp_ms else (callback,)
         callbacks: list[Any] = [self._log.on_delivery] * len(values)
         headers: list[list[tuple[str, bytes]] | None] = [None] * len(values)
         for i, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -111,7 +118,7 @@ class Sender(sender.Sender[Spec]):
                 identity = of_tombstone(value, key)
                 values[i], headers[i] = None, [(IDENTITY_HEADER, identity)]
                 callbacks[i] = self._log.on_delivery_of(identity)
-        return callbacks, repeat(None), repeat(0), headers
+        return callbacks, repeat(None), repeat(timestamp_ms), headers
 
     def _waiting(self) -> int:
         return len(self._kafka)

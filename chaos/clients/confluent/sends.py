@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from chaos.clients.columns import Columns, joined, nullable
 from chaos.clients.confluent.columns import sent
-from chaos.clients.confluent.outcomes import Kept, send_outcome
+from chaos.clients.confluent.outcomes import Kept, send_error, send_outcome
 from chaos.clients.keys import Keys
 from chaos.clients.protocol import WriterSpec
 from chaos.ledger.record import Input, parse
@@ -112,7 +112,7 @@ class SendLog:
         outcome = send_outcome(error, self._kept, message.partition())
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
-        row = self._row(identity.seq, identity.sent_us, outcome, error.name(), message.partition())
+        row = self._row(identity.seq, identity.sent_us, outcome, send_error(error), message.partition())
         self._refused.append(row)
 
     def _row(self, seq: int, invoked_us: int, outcome: str, error: str, partition: int | None) -> dict[str, object]:

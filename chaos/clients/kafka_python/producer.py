@@ -61,6 +61,7 @@ class Producer(ProducerAdapter):
                     key=record.key,
                     headers=record.headers,
                     partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
                 )
             except KafkaTimeoutError:
                 return taken

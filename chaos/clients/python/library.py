@@ -20,7 +20,7 @@ Done = Callable[[BaseException | None], None]
 
 
 class Outgoing(NamedTuple):
-    """A record to send. partition: None if the library chooses it."""
+    """A record to send. partition, timestamp_ms: None if the library chooses it."""
 
     seq: int
     topic: str
@@ -28,6 +28,7 @@ class Outgoing(NamedTuple):
     key: bytes | None
     partition: int | None
     headers: list[tuple[str, bytes]]
+    timestamp_ms: int | None = None
 
 
 class Report(NamedTuple):

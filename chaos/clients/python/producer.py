@@ -61,6 +61,7 @@ class Producer(PacedSender):
         numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
         invoked_us = now_us()
         records = []
+        timestamp_ms = self._spec.timestamps.of(invoked_us) if self._spec.timestamps else None
         values = self._values.make(first, count, invoked_us, numbers)
         marked = self._keys.tombstones(first, count) if self._keys else []
         for i, (value, partition) in enumerate(
@@ -69,11 +70,8 @@ class Producer(PacedSender):
             key = self._keys.bytes[numbers[i]] if self._keys and numbers is not None else None
             tombstone = bool(marked) and marked[i]
             headers = [(IDENTITY_HEADER, of_tombstone(value, key))] if tombstone else []
-            records.append(
-                Outgoing(
-                    first + i, self._spec.topic_of(first + i), None if tombstone else value, key, partition, headers
-                )
-            )
+            topic, sent = self._spec.topic_of(first + i), None if tombstone else value
+            records.append(Outgoing(first + i, topic, sent, key, partition, headers, timestamp_ms))
         self._invoked_us.update((record.seq, invoked_us) for record in records)
         taken = self._kafka.send(records, self._serve)
         for record in records[taken:]:  # sent later with a new time

@@ -11,10 +11,10 @@ from chaos.scenario.clients import Processor, Subscribe
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
 from chaos.scenario.faults.clients import client_problems
 from chaos.scenario.setup import Setup
+from chaos.scenario.timestamps import APPEND_TIME
 from chaos.scenario.triggers import CONTROLLER_TARGETS
 from chaos.units import Shift, format_shift
 
-APPEND_TIME = "logappendtime"
 LEAST_S = 1.0
 """Least change of a clock that delays of a loaded machine do not look like."""
 LEAST_GAIN = 0.04
@@ -59,6 +59,9 @@ class ClockFault(FaultSpec):
         usual = setup.cluster.config.get("log.message.timestamp.type", "")
         written = [topic for p in setup.producers if p.name == self.client for topic in p.written]
         written += [p.to for p in setup.processors if p.name == self.client]
+        own = next((p for p in setup.producers if p.name == self.client and p.timestamps is not None), None)
+        if own is not None:
+            yield f"{where}.target: {own.name} sets its timestamps, which do not show its clock; leave one of both out"
         for topic in [t for t in setup.topics if t.name in written]:
             if str(topic.config.get("message.timestamp.type", usual)).lower() == APPEND_TIME:
                 yield (

@@ -65,6 +65,7 @@ TRAITS = Traits(
         "transactions",
         "tombstones",
         "ignore reports",
+        "timestamps of the application",
         *SENDING,
         "subscribe",
         "pattern",

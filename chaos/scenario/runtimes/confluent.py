@@ -33,6 +33,7 @@ TRAITS = Traits(
         "library partitioner",
         "tombstones",
         "ignore reports",
+        "timestamps of the application",
         *SENDING,
         "throttle times",
         "process",

@@ -87,6 +87,7 @@ SENDS = {
         TOPIC_AUTHORIZATION_FAILED="checked before the append, for any batch",
         CLUSTER_AUTHORIZATION_FAILED="as TOPIC_AUTHORIZATION_FAILED, for idempotent writes",
     ),
+    **refusals(("timestamps",), INVALID_TIMESTAMP="out of bounds in every attempt, if retries cross no limit"),
     **refusals(("batch", "settings"), INVALID_RECORD="the broker refuses this batch in every attempt"),
     **refusals(
         ("batch", "limits"),
@@ -142,6 +143,7 @@ TRAITS = Traits(
         "produce",
         "transactions",
         "ignore reports",
+        "timestamps of the application",
         *SENDING,
         "subscribe",
         "pattern",

@@ -79,6 +79,7 @@ TRAITS = Traits(
         "produce",
         "transactions",
         "ignore reports",
+        "timestamps of the application",
         *SENDING,
         "process",
         "plain processing",

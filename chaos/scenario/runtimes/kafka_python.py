@@ -75,6 +75,7 @@ TRAITS = Traits(
         "produce",
         "tombstones",
         "ignore reports",
+        "timestamps of the application",
         *SENDING,
         "subscribe",
         "pattern",

@@ -11,7 +11,8 @@ class Refusal:
     """An error that proves a refusal, if all attempts have in common what it needs.
 
     needs: attempt (there is only one), batch (each carries the same records), settings, limits (of the topic and the
-    brokers), rights. Nothing if any attempt proves it. why: what the proof rests on.
+    brokers), rights, timestamps (within the limits of brokers). Nothing if any attempt proves it. why: what the proof
+    rests on.
     """
 
     needs: frozenset[str]

@@ -16,6 +16,7 @@ Ability = Literal[
     "library partitioner",
     "sticky partitioner",
     "tombstones",
+    "timestamps of the application",
     "ignore reports",
     "resending",
     "waiting for answers",
@@ -92,6 +93,8 @@ SENDING: tuple[Ability, ...] = (
 
 ELSEWHERE: Mapping[Ability, str] = {
     "share groups": "only the Java client has KafkaShareConsumer; set client: java",
+    "timestamps of the application": "its programs leave them to the library; choose aiokafka, confluent, franz-go, "
+    "java, kafka-python or sarama",
     "tokens": "its programs get none from an issuer; set client: confluent or java, or choose SCRAM-SHA-512",
 }
 """What another runtime can do, by what it is."""

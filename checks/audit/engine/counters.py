@@ -30,6 +30,8 @@ UNREADABLE = collection("unreadable")
 
 # sends, by topic
 SENT, ACKED, FAILED, UNKNOWN = total("sent"), total("acked"), total("failed"), total("unknown")
+REFUSED_TIMESTAMPS = total("refused_timestamps")
+"""Sends that brokers refused for their timestamps, whatever their outcome."""
 LOCATED = total("located")
 """Acknowledged records with an offset."""
 EVICTED = total("evicted")

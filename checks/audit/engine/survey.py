@@ -36,7 +36,7 @@ _COMMIT_COLUMNS = (
 COLUMNS = {
     "sends": (
         *("producer", "incarnation", "seq", "topic", "partition", "offset", "outcome", "txn"),
-        *("invoked_us", "completed_us"),
+        *("invoked_us", "completed_us", "error"),
     ),
     "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "crc_ok"),
     "deliveries": (
@@ -47,6 +47,10 @@ COLUMNS = {
     **shares.COLUMNS,
 }
 """The columns read of each table."""
+
+
+INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
+"""The error with which brokers refuse a timestamp, as all libraries report it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,11 @@ def _sends(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     invoked, completed = part.ints("invoked_us"), part.ints("completed_us")
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
     count_backwards(tally, "sends", codes, producers, completed < invoked)
-    located = np.flatnonzero(part.equals("outcome", "ok") & (offset >= 0))
+    ok = part.equals("outcome", "ok")
+    if not ok.all():
+        for (code,), rows in sections(topics[part.equals("error", INVALID_TIMESTAMP)]):
+            tally.add(counters.REFUSED_TIMESTAMPS, names[code], value=len(rows))
+    located = np.flatnonzero(ok & (offset >= 0))
     add_digests(part, counters.ACKED_DIGEST, located, tally)
     _transactions(part, codes, producers, topics, names, tally)
     starts = runs(topics, outcomes, partition, invoked, completed)

@@ -44,26 +44,39 @@ def deletions(faults: Iterable[Row], lives: TopicLives) -> dict[tuple[str, int],
     return found
 
 
+def ordered_starts(
+    places: Iterable[tuple[str, int]], deleted: Mapping[tuple[str, int], list[Deletion]], faults: Sequence[Row]
+) -> dict[tuple[str, int], int | None]:
+    """Return by topic and partition the offset below which faults deleted all records; None if it is not known.
+
+    It is not known of a topic with such a fault without a proof, which may have deleted any record.
+    """
+    topics = {row["fault"]: _topic_of(row["target"]) for row in faults if row["kind"] == KIND}
+    proven = {row["fault"] for row in faults if row["phase"] == "proven"}
+    unknown = {topic for fault, topic in topics.items() if fault not in proven}
+    by_order = {place: max((d.below for d in deleted.get(place, [])), default=0) for place in places}
+    return {place: None if place[0] in unknown else below for place, below in by_order.items()}
+
+
 def due_starts(
     ranges: Mapping[tuple[str, int], LogRange],
-    deleted: Mapping[tuple[str, int], list[Deletion]],
-    faults: Sequence[Row],
+    ordered: Mapping[tuple[str, int], int | None],
     scenario: Scenario,
     run_us: int,
 ) -> dict[tuple[str, int], int | None]:
     """Return by topic and partition the offset from which on the log has to hold every acknowledged record.
 
     That is the start of the log at read-back where retention may have moved it. Elsewhere only a fault moves it by
-    order, so a log that begins later has lost records. A fault without a proof may have deleted any. None if the
-    partition was not read back. run_us: how long the run took.
+    order, so a log that begins later has lost records. None if the partition was not read back. ordered: see
+    `ordered_starts`. run_us: how long the run took.
     """
-    topics = {row["fault"]: _topic_of(row["target"]) for row in faults if row["kind"] == KIND}
-    proven = {row["fault"] for row in faults if row["phase"] == "proven"}
-    any_start = {topic for fault, topic in topics.items() if fault not in proven} | scenario.retained(run_us // 1000)
+    retained = scenario.retained(run_us // 1000)
     found: dict[tuple[str, int], int | None] = {}
     for place, (start, _) in ranges.items():
-        by_order = max((d.below for d in deleted.get(place, [])), default=0)
-        found[place] = start if start is None or place[0] in any_start else min(start, by_order)
+        below = ordered[place]
+        found[place] = start
+        if start is not None and below is not None and place[0] not in retained:
+            found[place] = min(start, below)
     return found
 
 

@@ -13,6 +13,7 @@ from checks.audit.facts.epochs import Committer, Epoch, Epochs, OffsetFetch
 from checks.audit.facts.machine_clocks import ONE_CLOCK, MachineClocks
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
+from checks.audit.facts.retention import Backdated, Overdue
 from checks.audit.facts.shares import Shares
 from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
@@ -54,7 +55,9 @@ class Transactions:
 class RunFacts:
     """The facts that go to every executor.
 
-    perhaps_early: topics from which retention may have deleted records too early, by a clock that a fault changed.
+    perhaps_early: topics from which retention may have deleted records too early, by the wrong clock of a broker.
+    backdated: topics from which it deletes only records with timestamps that are behind. overdue: partitions that hold
+    records beyond their time.
     run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
     part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
     (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `deletions.due_starts`.
@@ -82,6 +85,8 @@ class RunFacts:
     log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
     due_starts: dict[tuple[str, int], int | None] = field(default_factory=dict)
     perhaps_early: frozenset[str] = frozenset()
+    backdated: dict[str, Backdated] = field(default_factory=dict)
+    overdue: dict[tuple[str, int], Overdue] = field(default_factory=dict)
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
     compacted: dict[str, int] = field(default_factory=dict)

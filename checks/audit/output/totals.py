@@ -104,6 +104,7 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "unknown": (counters.UNKNOWN, counters.UNSENT_PRESENT),
     "in_log": (counters.IN_LOG,),
     "evicted": (counters.EVICTED,),
+    "refused_timestamps": (counters.REFUSED_TIMESTAMPS,),
     "gone": (counters.GONE,),
     "superseded": (counters.SUPERSEDED,),
     "expired_tombstones": (counters.EXPIRED,),

@@ -7,6 +7,7 @@
 | `records` | phantom_write, corrupt_record, returned_record, duplicate_write, reordered_write |
 | `transactions` | torn_transaction, hanging_transaction |
 | `isolation` | aborted_read, precommitted_read, aborted_share |
+| `retention` | overdue_record |
 | `undelivered` | skipped_delivery, stalled_delivery, lost_processing, evicted_delivery |
 | `deliveries` | duplicate_delivery, dirty_read, nonmonotonic_poll, poll_skip |
 | `commits` | overcommit, commit_rewind, zombie_commit |

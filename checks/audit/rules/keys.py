@@ -78,7 +78,8 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
         if start is None:
             fate[at] = _UNREAD
         else:
-            fate[at[offset[at] < start]] = _EVICTED
+            gone = at[offset[at] < start]
+            fate[gone[_explained(b, absent[gone], int(partition))]] = _EVICTED
     fate[~located[absent]] = _NO_PLACE
     _judge_tombstones(b, absent, fate)
     _judge_deleted(b, absent, fate)
@@ -92,6 +93,19 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
         found = absent[fate == kind]
         order = np.lexsort([a[n][found] for n in ("seq", "sender", "offset", "partition")])
         tally.report(check, b.topic, len(found), (_shown(b, i) for i in found[order[:CAP]].tolist()))
+
+
+def _explained(b: KeyBlock, rows: Ints, partition: int) -> Mask:
+    """Return which acknowledged records of a partition, from before its log start, retention or a fault may delete."""
+    own = b.facts.backdated.get(b.topic)
+    found = np.full(len(rows), own is None)
+    if own is not None:
+        found |= b.acks["offset"][rows] < own.ordered[partition]
+        for (sender,), section in sections(b.acks["sender"][rows]):
+            name, _ = b.facts.senders[int(sender)]
+            times = (section.ints(b.acks[column][rows]) for column in ("invoked_us", "completed_us"))
+            found[section.index] |= own.explains(name or "", *times)
+    return found
 
 
 def _judge_tombstones(b: KeyBlock, absent: Ints, fate: Ints) -> None:

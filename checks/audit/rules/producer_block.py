@@ -116,7 +116,8 @@ class ProducerBlock:
     def absent(self, sends: Ints) -> tuple[Mask, dict[Reason, Mask]]:
         """Return which acknowledged sends, if absent from the log, were evicted, and which are undetermined and why.
 
-        Evicted: acknowledged below the offset from which on the log has to hold every record. Undetermined: without an
+        Evicted: acknowledged below the offset from which on the log has to hold every record; where retention deletes
+        only by timestamps that are behind, only a record that may have one. Undetermined: without an
         acknowledged offset (acks=0) where that is not 0, or in a partition that was not read back.
         """
         evicted, unread, unlocated, early = np.zeros((4, len(sends)), np.bool_)
@@ -127,7 +128,11 @@ class ProducerBlock:
                 unread[at] = True
                 continue
             if start is not None:
-                (early if topic in self.facts.perhaps_early else evicted)[at] = (offset != NONE) & (offset < start)
+                below = (offset != NONE) & (offset < start)
+                if own := self.facts.backdated.get(topic):
+                    at_us = (self.sends[name][sends[at]] for name in ("invoked_us", "completed_us"))
+                    below &= own.explains(self.producer, *at_us) | (offset < own.ordered[int(partition)])
+                (early if topic in self.facts.perhaps_early else evicted)[at] = below
             if (start if start is not None else latest_start) > 0:
                 unlocated[at] = offset == NONE
         return evicted, {UNREAD: unread, LOG_CUT: unlocated, PERHAPS_EARLY: early}

@@ -190,7 +190,9 @@ def moved_start(f: Finding, e: Evidence, c: RunData) -> str:
     """Return that the log begins after a record, if it does, of a topic from which nothing deletes records in time."""
     if f["offset"] is None or e.get("log_start") is None or f["offset"] >= e["log_start"]:
         return ""
-    if clocks := [fault.name for fault in clock_faults(c.scenario.faults)]:
+    if f["topic"] in c.facts.backdated:
+        return f"the log begins at {e['log_start']}, and the timestamp of the record lets retention delete nothing"
+    if clocks := [fault.name for fault in clock_faults(c.scenario.faults) if fault.client is None]:
         wrong = f"retention was not due by the clock of the machine; {', '.join(clocks)} changed clocks"
         return f"the log begins at {e['log_start']}, and {wrong}"
     return f"the log begins at {e['log_start']}, and neither retention nor a fault deletes records of {f['topic']}"

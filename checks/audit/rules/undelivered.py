@@ -14,6 +14,7 @@ from checks.audit.facts.ranges import lost_range
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
+from checks.audit.rules.retention import behind_by
 from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, all_readers, no_commits, present
 from checks.audit.undecided import NO_BEGIN, NO_END
 
@@ -215,7 +216,8 @@ def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
     reached = f"had delivered to {behind}" if behind is not None else f"had begun at {e['begun_at']}"
     went_on = min((t.low for t in turns if t.low is not None and t.low > f["offset"]), default=None)
     more = f" and went on at {went_on}" if went_on is not None else ""
-    return f"{f['scope']} {reached}{more}; the log now begins at {e['log_start']} (retention or delete-records)"
+    by = behind_by(c.scenario, f["producer"] or "", f["topic"]) or "retention or delete-records"
+    return f"{f['scope']} {reached}{more}; the log now begins at {e['log_start']} ({by})"
 
 
 RULES = {

@@ -359,8 +359,38 @@ def test_a_clock_that_is_ahead_lets_retention_delete_records(
 @pytest.mark.parametrize(("by", "state"), [("-2h", "allowed"), ("-10m", "forbidden"), ("+2h", "forbidden")])
 def test_a_client_with_a_clock_that_is_behind_lets_retention_delete_its_records(by: str, state: str) -> None:
     jump = member("clock.jump", "shop/1", by=by)
-    found = scenario(jump, topic={"config": IN_SYNC | {"retention.ms": 3_600_000}}, producer={"keys": 10})
-    assert contract(found).line("lost_write").state == state
+    found = contract(scenario(jump, topic={"config": IN_SYNC | {"retention.ms": 3_600_000}}, producer={"keys": 10}))
+    assert found.line("evicted_delivery").state == state
+    assert found.line("lost_write").state == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "config", "state"),
+    [
+        ("seconds", {}, "allowed"),
+        ("-8d", {}, "allowed"),
+        ("-6d", {}, "forbidden"),
+        ("microseconds", {}, "forbidden"),
+        ("seconds", {"message.timestamp.type": "LogAppendTime"}, "forbidden"),
+        ("seconds", {"message.timestamp.before.max.ms": 1_000}, "forbidden"),  # brokers refuse such records
+        ("seconds", {"retention.ms": -1}, "forbidden"),
+    ],
+)
+def test_timestamps_of_an_application_let_retention_delete_records(
+    timestamps: str, config: dict[str, Any], state: str
+) -> None:
+    found = contract(scenario(topic={"config": IN_SYNC | config}, producer={"timestamps": timestamps}))
+    assert found.line("evicted_delivery").state == state
+    assert found.line("lost_write").state == "forbidden"
+    assert found.line("overdue_record").state == "forbidden"
+
+
+@pytest.mark.parametrize(("retention_ms", "state"), [(4_000, "allowed"), (3_600_000, "forbidden"), (-1, "forbidden")])
+def test_a_wrong_clock_of_a_broker_may_keep_records_that_are_due(retention_ms: int, state: str) -> None:
+    config, check = {"retention.ms": retention_ms}, {"log.retention.check.interval.ms": 500}
+    jump = fault("clock.jump", by="-2h")
+    found = scenario(jump, topic={"config": IN_SYNC | config}, cluster={"config": check})
+    assert contract(found).line("overdue_record").state == state
 
 
 def test_a_wrong_clock_of_a_client_is_no_outage_of_a_broker() -> None:

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,8 @@ from chaos.faults.base import World
 from chaos.faults.clock_targets import ClientClock, NodeClock, Stamp
 from chaos.preload.clock import RIGHT, Skew
 from chaos.scenario.faults import SPECS
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import Target, Trigger
 
 JUMP = {"kind": "clock.jump", "by": "+2h"}
@@ -188,6 +191,7 @@ class Fleet:
         self.skew = RIGHT
         self.stamped: float | None = None
         self.silent = False
+        self.failed = 0
 
     def present(self, entry: str) -> list[str]:
         return [f"{entry}/1"]
@@ -200,7 +204,9 @@ class Fleet:
 
     def state(self, client: str) -> Any:
         return SimpleNamespace(
-            alive=True, shown_us=lambda timeout_s: None if self.silent else int((time.time() + self.skew.ahead_s) * 1e6)
+            alive=True,
+            shown_us=lambda timeout_s: None if self.silent else int((time.time() + self.skew.ahead_s) * 1e6),
+            count=lambda name: self.failed if name == "failed" else 0,
         )
 
 
@@ -211,8 +217,15 @@ def clients(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         return None if ahead_s is None else Stamp(since_us, ahead_s, "orders/0 offset 7")
 
     monkeypatch.setattr(ClientClock, "stamp", stamp)
-    scenario = SimpleNamespace(producers=[SimpleNamespace(name="shop", topic="orders")], processors=[])
-    return World(scenario, world.cluster, Fleet(), None, None, world.rng)  # type: ignore[arg-type]
+    return World(writing("3.9.2"), world.cluster, Fleet(), None, None, world.rng)  # type: ignore[arg-type]
+
+
+def writing(release: str) -> Scenario:
+    return parse(
+        f"{{title: t, cluster: {{kafka: {release}}}, topics: [{{name: orders}}], "
+        "producers: [{name: shop, topic: orders}]}",
+        "x",
+    )
 
 
 def test_the_clock_of_a_consumer_is_proven_by_its_own_answer(clients: Any) -> None:
@@ -239,6 +252,23 @@ def test_the_clock_of_a_producer_is_proven_by_the_timestamps_of_its_records_too(
     assert (proof is not None) == proven
     if proof:
         assert "and the timestamp of orders/0 offset 7 is 7200.100 s ahead" in proof
+
+
+@pytest.mark.parametrize(
+    ("release", "failed", "proven"), [("4.0.2", 3, True), ("4.0.2", 0, False), ("3.9.2", 3, False)]
+)
+def test_records_that_brokers_refuse_for_their_time_are_proof_where_they_refuse_it(
+    clients: Any, release: str, failed: int, proven: bool
+) -> None:
+    """From Kafka 4.0 on, brokers take no timestamp that is more than an hour ahead."""
+    clients = replace(clients, scenario=writing(release))
+    fault = fault_of(JUMP, member="shop/1")
+    fault.inject(clients)
+    clients.fleet.failed = failed
+    proof = fault.proof(clients)
+    assert (proof is not None) == proven
+    if proof:
+        assert "and the brokers refuse the timestamps of its records" in proof
 
 
 def test_a_client_that_does_not_answer_is_an_error_before_the_fault(clients: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.checks.audit.histories import TOPIC
 from tests.checks.audit.mutations import FAR, LATE_US, Rows
 from tests.checks.audit.oracle import Row
 
@@ -202,6 +203,16 @@ def _lost(row: Row, clean: CleanHistory) -> set[str]:
     must = when(clean.acked(row) and clean.end(row) != "aborted", *clean.absence(row))
     must |= when(clean.unsure(row), "unnoticed_failure")
     return must | when(clean.end(row) == "committed", "torn_transaction")
+
+
+def _not_deleted(row: Row, clean: CleanHistory) -> set[str]:
+    """Of a topic that retention deletes from after a week, if nothing came after the last acknowledged record."""
+    place = row["topic"], row["partition"]
+    acked = [s for s in clean.rows["sends"] if (s["topic"], s["partition"]) == place and s["outcome"] == "ok"]
+    last = max((s["offset"] for s in acked if s["offset"] is not None), default=None)
+    keys = any(s.get("key") is not None for s in acked) and not clean.counted()
+    due = row["topic"] == TOPIC and last is not None and last + 1 == row["end"] and not keys
+    return when(due and any((r["topic"], r["partition"]) == place for r in clean.rows["log"]), "overdue_record")
 
 
 def _gone(row: Row, clean: CleanHistory) -> set[str]:
@@ -407,6 +418,7 @@ def _sent_later(row: Row, clean: CleanHistory) -> set[str]:
 
 NOTHING = always()
 EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
+    "log_range: read back a week later": (_not_deleted, frozenset()),
     "sends: left out": (_unsent, frozenset()),
     "sends: offset + 1": (_acked_elsewhere(1), frozenset({"offset_reuse", "torn_transaction"})),
     "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),

@@ -221,6 +221,7 @@ CHANGES: list[Change] = [
     Change("commits", "by another consumer", _by_another),
     Change("commits", "made auto", put(kind="auto", requested_us=lambda row: row["completed_us"])),
     Change("commits", "unknown made ok", put(outcome="ok"), has(outcome="unknown")),
+    Change("log_range", "read back a week later", put(read_from_us=8 * 86_400_000_000), has(read_us=None)),
     Change("commit_log", "left out", drop),
     Change("commit_log", "offset + 1", plus(1, "offset")),
     Change("commit_log", "long before", plus(-LATE_US, "appended_us")),

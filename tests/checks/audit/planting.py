@@ -60,6 +60,14 @@ def read_back_at_some_time(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def overdue_record(rng: random.Random, rows: Rows) -> None:
+    """The log was read back when a week was over, which is the default of retention."""
+    if place := _one(rng, rows, "log_range"):
+        week_us = 7 * 86_400_000_000 + rng.choice([0, 400_000_000, 500_000_000])
+        place["read_from_us"] = place["read_us"] = week_us + (place.get("read_us") or 0)
+
+
+@planted
 def key_not_read(rng: random.Random, rows: Rows) -> None:
     """A ledger of an older version has no keys of the log."""
     if rng.random() < 0.3:

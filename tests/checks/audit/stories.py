@@ -77,6 +77,103 @@ def gone_though_the_retention_is_an_hour(s: Story) -> None:
     s.send(0, 0).wrote(1)
 
 
+CHECKED_US = 11_000_000
+"""The interval of checks of retention, and the time by which one may be late."""
+
+
+@story(overdue_record=3)
+def kept_beyond_its_time(s: Story) -> None:
+    """Nothing was written since, so even the last segment is due."""
+    s.topic_config = {"retention.ms": 2_000}
+    s.wrote(0, 1, 2).read_from_us = s.now + 2_500_000 + CHECKED_US
+
+
+@story()
+def kept_until_the_next_check(s: Story) -> None:
+    s.topic_config = {"retention.ms": 2_000}
+    s.wrote(0, 1, 2).read_from_us = s.now + 1_500_000 + CHECKED_US
+
+
+@story()
+def kept_in_the_segment_of_a_later_record(s: Story) -> None:
+    s.topic_config = {"retention.ms": 2_000}
+    s.wrote(0, 1).tick_on(20_000_000)
+    s.wrote(2).read_from_us = s.now + 1_000_000
+
+
+@story(overdue_record=2)
+def kept_in_a_segment_that_is_over_by_its_time(s: Story) -> None:
+    s.topic_config = {"retention.ms": 2_000, "segment.ms": 1_000}
+    s.wrote(0, 1).tick_on(20_000_000)
+    s.wrote(2).read_from_us = s.now + 1_000_000
+
+
+@story(overdue_record=7)
+def kept_in_a_segment_that_is_over_by_its_size(s: Story) -> None:
+    """Three records of 128 bytes do not fit into a segment."""
+    s.topic_config = {"retention.ms": 2_000, "segment.bytes": 256}
+    s.wrote(*range(10)).tick_on(20_000_000)
+    s.wrote(10).read_from_us = s.now + 1_000_000
+
+
+@story()
+def kept_in_a_segment_that_may_have_room_for_compressed_records(s: Story) -> None:
+    s.topic_config = {"retention.ms": 2_000, "segment.bytes": 256, "compression.type": "gzip"}
+    s.wrote(*range(10)).tick_on(20_000_000)
+    s.wrote(10).read_from_us = s.now + 1_000_000
+
+
+@story()
+def kept_behind_a_record_of_unknown_time(s: Story) -> None:
+    s.topic_config = {"retention.ms": 2_000}
+    s.wrote(0).send(1, outcome="unknown").log(1, 1).read_from_us = s.now + 20_000_000
+
+
+@story()
+def kept_without_an_end(s: Story) -> None:
+    s.topic_config = {"retention.ms": -1}
+    s.wrote(0).read_from_us = s.now + 10**12
+
+
+@story()
+def kept_in_a_compacted_topic(s: Story) -> None:
+    s.compacted().topic_config["retention.ms"] = 2_000
+    s.wrote(0, key="k1").read_from_us = s.now + 20_000_000
+
+
+@story(evicted_delivery=1)
+def its_timestamps_are_seconds(s: Story) -> None:
+    """The topic keeps a week, and Kafka takes the times for those of 1970."""
+    s.log_start, s.sending = 1, {"timestamps": "seconds"}
+    s.send(0, 0).wrote(1).assigned().got(1).commit(2)
+
+
+@story(lost_write=1)
+def its_timestamps_are_too_recent_for_retention(s: Story) -> None:
+    s.log_start, s.sending = 1, {"timestamps": "-6d"}
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write=1)
+def the_brokers_set_the_timestamps(s: Story) -> None:
+    s.log_start, s.sending = 1, {"timestamps": "seconds"}
+    s.topic_config = {"message.timestamp.type": "LogAppendTime"}
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_key=1)
+def gone_from_a_compacted_topic_whatever_its_timestamp(s: Story) -> None:
+    s.compacted().log_start, s.sending = 1, {"keys": 9, "timestamps": "seconds"}
+    s.send(0, 0, key="k1").wrote(1, key="k2")
+
+
+@story()
+def gone_from_a_topic_that_also_deletes(s: Story) -> None:
+    s.compacted().log_start, s.sending = 1, {"keys": 9, "timestamps": "seconds"}
+    s.topic_config["cleanup.policy"] = "compact,delete"
+    s.send(0, 0, key="k1").wrote(1, key="k2")
+
+
 @story(lost_write__undetermined=1)
 def acks_0_and_gone_or_expired(s: Story) -> None:
     s.log_start, s.topic_config, s.producer_config = 1, {"retention.ms": 1000}, {"acks": "0"}

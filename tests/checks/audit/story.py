@@ -447,7 +447,13 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
     return Scenario.model_validate(
         {
             "title": "stories",
-            "cluster": {"config": {"offsets.retention.minutes": 1}},
+            "cluster": {
+                "config": {
+                    "offsets.retention.minutes": 1,
+                    "log.retention.check.interval.ms": 1_000,
+                    "log.initial.task.delay.ms": 0,
+                }
+            },
             "topics": topics,
             "producers": producers,
             "consumers": [with_assignors(entry) for entry in consumers],

@@ -60,7 +60,7 @@ def test_the_checks_that_compare_times() -> None:
         *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
         *("zombie_commit", "precommitted_read", "backdated_write", "hanging_transaction"),
         *("returned_record", "expired_commit", "lost_commit"),
-        *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers"),
+        *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers", "overdue_record"),
     } == NEED_CLOCK
 
 

@@ -97,6 +97,7 @@ func (o *franzOutlet) open(log *SendLog) (err error) {
 
 func (o *franzOutlet) send(record outgoing, ended <-chan struct{}) bool {
 	one := &kgo.Record{Topic: record.topic, Partition: record.partition, Key: record.key, Value: record.value}
+	one.Timestamp = record.timestamp
 	if o.spec.Mode == "synchronous" && o.spec.Transactions == nil {
 		return o.pass(ended, func() {
 			result := o.client.ProduceSync(context.Background(), one)[0]

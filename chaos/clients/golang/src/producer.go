@@ -36,12 +36,13 @@ type outlet interface {
 	ending
 }
 
-// outgoing is a record to send. partition is `unpartitioned` if the library chooses.
+// outgoing is a record to send. partition is `unpartitioned`, and timestamp zero, if the library chooses.
 type outgoing struct {
 	*send
 	topic      string
 	partition  int32
 	key, value []byte
+	timestamp  time.Time
 }
 
 // Producer sends one seq after the other, at a steady rate or at full speed, plainly or in transactions.
@@ -191,6 +192,7 @@ func (p *Producer) send() bool {
 	case "by_key_number":
 		record.partition = int32(number % p.spec.Partitions)
 	}
+	record.timestamp = p.spec.Timestamps.of(one.invokedUs)
 	record.value = p.values.of(one.seq, one.invokedUs, record.key)
 	p.log.begin(one)
 	if !p.out.send(record, p.channel.stop) {

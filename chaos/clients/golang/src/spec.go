@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // Spec is the spec of a client, with the fields of chaos.clients.protocol.
@@ -32,6 +33,7 @@ type Spec struct {
 	Keys           int              `json:"keys"`
 	Seed           uint64           `json:"seed"`
 	TombstoneEvery *int             `json:"tombstone_every"`
+	Timestamps     *Timestamps      `json:"timestamps"`
 	Mode           string           `json:"mode"`
 	Partitions     int64            `json:"partitions"`
 	Partitioner    string           `json:"partitioner"`
@@ -70,6 +72,20 @@ type Transactions struct {
 	AbortEvery int64   `json:"abort_every"`
 	TimeoutS   float64 `json:"timeout_s"`
 	HoldS      float64 `json:"hold_s"`
+}
+
+// Timestamps is how to get the timestamp of a record in ms from the time of the call in us.
+type Timestamps struct {
+	DivisorUs int64 `json:"divisor_us"`
+	ShiftMs   int64 `json:"shift_ms"`
+}
+
+// of returns the timestamp of a record; zero if the library sets it.
+func (t *Timestamps) of(callUs int64) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(callUs/t.DivisorUs + t.ShiftMs)
 }
 
 // Commit is when and how to commit offsets.

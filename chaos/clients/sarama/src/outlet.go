@@ -99,7 +99,7 @@ func (o *saramaOutlet) send(record outgoing, ended <-chan struct{}) bool {
 	one.value = record.value
 	message := &one.ProducerMessage
 	message.Topic, message.Offset, message.Partition = record.topic, -1, record.partition
-	message.Value, message.Metadata = &one.value, record.send
+	message.Value, message.Metadata, message.Timestamp = &one.value, record.send, record.timestamp
 	if record.key != nil {
 		message.Key = sarama.ByteEncoder(record.key)
 	}

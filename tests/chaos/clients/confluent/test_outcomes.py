@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError
 
-from chaos.clients.confluent.outcomes import COMMITS, SENDS, Kept, commit_outcome, kept_by, send_outcome
+from chaos.clients.confluent.outcomes import COMMITS, SENDS, Kept, commit_outcome, kept_by, send_error, send_outcome
 
 NOTHING, ATTEMPT = Kept(), Kept({"attempt"})
 STEADY = Kept({"settings", "limits", "rights"})
@@ -41,6 +41,19 @@ def test_a_record_that_no_broker_accepts_was_never_appended_unless_the_topic_cha
 def test_a_timestamp_may_have_been_in_time_at_an_earlier_attempt() -> None:
     assert send_outcome(KafkaError(KafkaError.INVALID_TIMESTAMP), ALL, 0) == "unknown"
     assert send_outcome(KafkaError(KafkaError.INVALID_TIMESTAMP), ATTEMPT, 0) == "fail"
+    assert send_outcome(KafkaError(KafkaError.INVALID_TIMESTAMP), Kept({"timestamps"}), 0) == "fail"
+
+
+def test_a_timestamp_of_one_record_of_a_batch_is_named_as_such() -> None:
+    """As librdkafka reports it if a broker refused several records of a batch."""
+    text = "Timestamp 9 of message with offset 4 is out of range. The timestamp should be within [1, 2]"
+    refused = KafkaError(KafkaError.INVALID_RECORD, text)
+    assert send_error(refused) == "INVALID_TIMESTAMP"
+    assert send_outcome(refused, Kept({"timestamps"}), 0) == "fail"
+    assert send_outcome(refused, Kept({"settings"}), 0) == "unknown"
+    assert (
+        send_error(KafkaError(KafkaError.INVALID_RECORD, "One or more records have been rejected")) == "INVALID_RECORD"
+    )
 
 
 def test_a_refused_commit_failed_if_the_answer_came_before_a_retry_was_possible() -> None:

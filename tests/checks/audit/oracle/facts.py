@@ -102,10 +102,27 @@ class ReaderFacts:
         return self.sees_uncommitted or record["committed"] is not False
 
 
-def _is_retained(config: Mapping[str, Any]) -> bool:
-    """Whether retention deletes within minutes."""
+DAY_MS = 86_400_000
+
+
+def _is_retained(config: Mapping[str, Any], timestamps: Any) -> bool:
+    """Whether retention deletes within minutes, by the timestamps that the producer sets."""
+    behind_ms = {"seconds": 10**12}.get(timestamps, -1_000 * timestamps if isinstance(timestamps, float) else 0)
+    if config.get("message.timestamp.type") != "LogAppendTime" and behind_ms > 0:
+        due = 0 <= int(config.get("retention.ms", 7 * DAY_MS)) < behind_ms
+        return due and "delete" in str(config.get("cleanup.policy", "delete"))
     limits = "retention.bytes" in config or 0 <= int(config.get("retention.ms", 1 << 40)) < 60_000
     return limits and "delete" in str(config.get("cleanup.policy", "delete"))
+
+
+def _keeps(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """For how long a topic keeps a record, in us, and how far the last record of its segment is away: us, offsets."""
+    time_ms = int(config.get("retention.ms", 7 * DAY_MS))
+    if time_ms < 0 or "delete" not in str(config.get("cleanup.policy", "delete")):
+        return None
+    least = 4 if config.get("compression.type") else 128
+    records = int(config.get("segment.bytes", 2**30)) // least + 1
+    return 1_000 * time_ms, 1_000 * int(config.get("segment.ms", 7 * DAY_MS)), records
 
 
 @dataclass
@@ -117,6 +134,8 @@ class Case:
     readers: dict[str, ReaderFacts]
     compacted: frozenset[str]
     retained: frozenset[str] = frozenset()
+    keeps: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    check_us: int = 0
     offsets_kept_min: int = 7 * 24 * 60
     vanished: list[Any] = field(default_factory=list)
     restarts: dict[str, list[Any]] = field(default_factory=dict)
@@ -137,7 +156,11 @@ class Case:
         policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
         compacted = {t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))}
         case = cls(whole, run, readers_of(scenario), frozenset(compacted))
-        case.retained = frozenset(t.name for t in scenario.topics if _is_retained(t.config))
+        set_by = {p.topic: p.timestamps for p in scenario.producers}
+        case.retained = frozenset(t.name for t in scenario.topics if _is_retained(t.config, set_by.get(t.name)))
+        check_ms = int(str(scenario.cluster.config.get("log.retention.check.interval.ms", 300_000)))
+        case.check_us = 1_000 * check_ms + 10_000_000  # which may be late by so much
+        case.keeps = {t.name: keeps for t in scenario.topics if (keeps := _keeps(t.config))}
         case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
         case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
         case.deleting = {p.name: (p.tombstone_every, p.topic) for p in scenario.producers if p.tombstone_every}

@@ -267,6 +267,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     for send in case.rows["sends"]:
         if send["outcome"] == "ok":
             looked["lost_write", send["topic"]] += 1
+            looked["overdue_record", send["topic"]] += 1
             required = case.fate(send) in ("", "committed")
             if required and send["topic"] in case.compacted:
                 looked["lost_key", send["topic"]] += 1

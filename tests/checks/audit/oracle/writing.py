@@ -17,8 +17,36 @@ def judge_writing(case: Case, verdict: Judgement) -> None:
     for record in case.rows["log"]:
         if record["crc_ok"] is False:
             verdict.findings[_finding("corrupt_record", record)] += 1
+        if case.is_own(record) and _overdue(case, record):
+            verdict.findings[_finding("overdue_record", record)] += 1
         if any(_deleted(case, fault, record) for fault in case.rows["faults"]):
             verdict.findings[_finding("returned_record", record)] += 1
+
+
+BUCKET_US = 250_000
+
+
+def _overdue(case: Case, record: Row) -> bool:
+    """Whether retention should have deleted a record: the last one of its segment was too old at the last check."""
+    topic, partition = record["topic"], record["partition"]
+    read_us, place = case.read_at(topic, partition, "read_from_us"), case.range_of(topic, partition)
+    if topic not in case.keeps or topic in case.lives.of or read_us is None or place is None:
+        return False
+    kept_us, segment_us, segment_records = case.keeps[topic]
+    old_us = read_us - case.check_us - kept_us
+    sends = [s for s in case.rows["sends"] if s["outcome"] == "ok" and s["offset"] is not None]
+    acked = [s for s in sends if (s["topic"], s["partition"]) == (topic, partition)]
+
+    def reached(at_us: int) -> int:
+        """The offset after the last record that was certainly there by then."""
+        return max(
+            (s["offset"] + 1 for s in acked if (s["completed_us"] // BUCKET_US + 1) * BUCKET_US <= at_us), default=0
+        )
+
+    end = max((s["offset"] + 1 for s in acked), default=0)
+    if end == place[1] and all((s["completed_us"] // BUCKET_US + 1) * BUCKET_US <= old_us for s in acked):
+        return bool(acked)
+    return bool(record["offset"] + segment_records < reached(old_us) or record["offset"] < reached(old_us - segment_us))
 
 
 def _deleted(case: Case, fault: Row, record: Row) -> bool:

@@ -33,12 +33,16 @@ final class Outcomes {
     private static final Set<Errors> BY_RIGHTS =
             EnumSet.of(Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CLUSTER_AUTHORIZATION_FAILED);
 
+    /** Refusals that every attempt gets if no retry crosses a limit for timestamps. */
+    private static final Set<Errors> BY_TIMESTAMPS = EnumSet.of(Errors.INVALID_TIMESTAMP);
+
     /**
      * Refusals before the append, by the attempt that got this answer. NOT_LEADER_OR_FOLLOWER is none: with acks=all, a
      * leader that steps down while it waits for its followers answers so after its append (DelayedProduce).
      */
     private static final Set<Errors> REFUSED = EnumSet.of(
             Errors.INVALID_RECORD,
+            Errors.INVALID_TIMESTAMP,
             Errors.MESSAGE_TOO_LARGE,
             Errors.RECORD_LIST_TOO_LARGE,
             Errors.CORRUPT_MESSAGE,
@@ -76,17 +80,18 @@ final class Outcomes {
      * Returns the outcome of a send with an error.
      *
      * @param queued whether the library had taken the record; a record that it refused at once never left the process
-     * @param steady what does not change during the run: limits, rights
+     * @param steady what does not change during the run: limits, rights, timestamps
      * @param definite names of further errors that the application takes for refusals
      */
     static String ofSend(
             Throwable error, boolean queued, boolean singleAttempt, List<String> steady, List<String> definite) {
-        Errors code = Errors.forException(error);
+        Errors code = code(error);
         if (!queued || definite.contains(code.name())) {
             return FAIL;
         }
         boolean never = NEVER.contains(code)
                 || (steady.contains("limits") && BY_LIMITS.contains(code))
+                || (steady.contains("timestamps") && BY_TIMESTAMPS.contains(code))
                 || (steady.contains("rights") && BY_RIGHTS.contains(code));
         return never || (singleAttempt && REFUSED.contains(code)) ? FAIL : UNKNOWN;
     }
@@ -107,12 +112,22 @@ final class Outcomes {
     /** Returns the name of an error: that of the protocol, or the class of an error of the client. */
     static String name(Throwable error) {
         Throwable cause = cause(error);
-        Errors code = Errors.forException(cause);
+        Errors code = code(cause);
         // as a refused TLS handshake, which has no code
         boolean ofClient = code == Errors.UNKNOWN_SERVER_ERROR
                 || code == Errors.REQUEST_TIMED_OUT
                 || code == Errors.INVALID_CONFIG;
         return ofClient ? cause.getClass().getSimpleName() : code.name();
+    }
+
+    /**
+     * Returns the code of an error. If a broker refused several records of a batch, the client has INVALID_RECORD for
+     * each, with the broker's reason as message: `LogValidator.validateTimestamp` says that a timestamp is out of range.
+     */
+    private static Errors code(Throwable error) {
+        Errors code = Errors.forException(error);
+        boolean time = code == Errors.INVALID_RECORD && String.valueOf(error.getMessage()).contains("is out of range");
+        return time ? Errors.INVALID_TIMESTAMP : code;
     }
 
     /** Returns the name and the message of an error. */

@@ -35,6 +35,7 @@ abstract class Sender implements Client {
     boolean open;
     volatile boolean fatal;
     private final Identity.Factory values;
+    private final Spec timestamps;
     private final TransactionLog ends;
     private final Thread thread = Thread.currentThread();
     private long first;
@@ -59,6 +60,7 @@ abstract class Sender implements Client {
         log = new SendLog(spec, singleAttempt, hasOffsets);
         ends = transactions == null ? null : new TransactionLog(spec);
         next = first = spec.number("first_seq");
+        timestamps = spec.part("timestamps");
         kafka = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
@@ -91,6 +93,11 @@ abstract class Sender implements Client {
         }
     }
 
+    /** Returns the timestamp that the application sets, in ms; null if it leaves that to the library. */
+    private Long timestamp(long callUs) {
+        return timestamps == null ? null : callUs / timestamps.number("divisor_us") + timestamps.number("shift_ms");
+    }
+
     /** Sends one record with the next seq. A null partition leaves the choice to the library. */
     final void send(byte[] key, Integer partition, List<Header> headers) {
         long seq = next++;
@@ -98,7 +105,7 @@ abstract class Sender implements Client {
         String text = key == null ? null : new String(key, StandardCharsets.US_ASCII);
         byte[] value = values.value(seq, invokedUs, key);
         ProducerRecord<byte[], byte[]> record =
-                new ProducerRecord<>(spec.topicOf(seq), partition, key, value, headers);
+                new ProducerRecord<>(spec.topicOf(seq), partition, timestamp(invokedUs), key, value, headers);
         boolean[] answered = {false};
         try {
             kafka.send(record, (metadata, error) -> {

@@ -1,0 +1,169 @@
+"""What retention may have deleted by the timestamps of records, and what it should have deleted by then.
+
+Both go by `chaos.scenario.retention`. The true time of a record is that of its acknowledgement, by the clock of the
+drive; its timestamp is what Kafka compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chaos.scenario import retention
+from chaos.scenario.clock_rules import clock_faults
+from chaos.scenario.faults.clients import ClientFault
+from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.model import Scenario
+from chaos.scenario.retention import Kept
+from checks.audit.arrays import Ints, Mask
+from checks.audit.engine.sparse import Sparse
+from checks.audit.facts.epochs import Row
+from checks.audit.facts.readers import entry_of
+from checks.audit.facts.starts import LogRange
+
+ALWAYS = (0, 2**62)
+SLACK_US = 10_000_000
+"""Time by which a check of retention may be late on a loaded machine."""
+ACKED_BUCKET_US = 250_000
+"""Resolution of the times at which offsets were acknowledged; see `engine.time_buckets`."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class Backdated:
+    """A topic from which retention deletes records only if their timestamps are behind.
+
+    spans: by entry, the times of the drive in us in which its timestamps were so far behind. ordered: by partition, the
+    offset below which faults deleted all records.
+    """
+
+    spans: Mapping[str, Sequence[tuple[int, int]]]
+    ordered: Mapping[int, int]
+
+    def explains(self, client: str, invoked_us: Ints, completed_us: Ints) -> Mask:
+        """Return which records of a client, by the times of their sends, retention may delete."""
+        found = np.zeros(len(invoked_us), np.bool_)
+        for since_us, until_us in self.spans.get(entry_of(client), ()):
+            found |= (completed_us >= since_us) & (invoked_us <= until_us)
+        return found
+
+
+def backdated_topics(
+    scenario: Scenario, faults: Sequence[Row], ordered: Mapping[Place, int | None], run_us: int
+) -> dict[str, Backdated]:
+    """Return the topics from which retention deletes records only by timestamps that are behind.
+
+    ordered: by topic and partition, the offset below which faults deleted all records, None if it is not known. A topic
+    of which it is not known is left out: a fault may have deleted any of its records.
+    """
+    found, run_ms = {}, run_us // 1_000
+    due = retention.due_topics(scenario, scenario.faults, run_ms)
+    for topic in [t.name for t in scenario.topics if t.name not in due]:
+        here = {partition: below for (name, partition), below in ordered.items() if name == topic}
+        entries = retention.backdated(scenario, scenario.faults, topic, run_ms)
+        if entries and None not in here.values():
+            spans = {entry: _spans(scenario, entry, faults) for entry in entries}
+            found[topic] = Backdated(spans, {partition: below or 0 for partition, below in here.items()})
+    return found
+
+
+def _spans(scenario: Scenario, entry: str, faults: Sequence[Row]) -> tuple[tuple[int, int], ...]:
+    if any(p.name == entry and p.timestamps is not None for p in scenario.producers):
+        return (ALWAYS,)
+    names = [fault.name for fault in clock_faults(scenario.faults) if fault.client == entry]
+    return tuple(
+        (min(begun), max(healed, default=ALWAYS[1]))
+        for name in names
+        if (begun := _times(faults, name, "injecting", "injected"))
+        for healed in [_times(faults, name, "healed")]
+    )
+
+
+def _times(faults: Iterable[Row], name: str, *phases: str) -> list[int]:
+    return [row["at_us"] for row in faults if row["fault"] == name and row["phase"] in phases]
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """The records of a partition that its settings should have deleted before it was read back.
+
+    below: the offset after the last of them. unsure: whether a broker may have had a wrong clock until then.
+    """
+
+    below: int
+    unsure: bool = False
+
+
+def overdue_records(
+    scenario: Scenario,
+    faults: Sequence[Row],
+    ranges: Mapping[Place, LogRange],
+    read_us: Mapping[Place, tuple[int | None, int | None]],
+    acked: Mapping[str, Sparse],
+    begin_us: int,
+) -> dict[Place, Overdue]:
+    """Return the partitions that still hold records beyond their time.
+
+    A record is due when its whole segment is as old as retention.ms, and a check has come since: `Kept` bounds the
+    segment by time and by size, and a partition bounds it in which nothing was written since. Checks count from the end
+    of the last fault of brokers on. acked: by topic, the offsets acknowledged by partition and time bucket. begin_us:
+    when the clients began.
+    """
+    quiet_us, unsure = _quiet(scenario, faults, begin_us)
+    found = {}
+    for topic in scenario.topics:
+        kept = scenario.kept(topic.name)
+        if kept is None or topic.name not in acked:
+            continue
+        late_us = 1_000 * kept.check_ms + SLACK_US
+        for place, (start, end) in ranges.items():
+            began_us, _ = read_us.get(place, (None, None))
+            if place[0] != topic.name or start is None or end is None or began_us is None:
+                continue
+            if began_us - late_us < quiet_us + 1_000 * kept.delay_ms:
+                continue
+            below = _due(kept, _reached(acked[topic.name], place[1]), began_us - late_us, end)
+            if below > start:
+                found[place] = Overdue(below, unsure)
+    return found
+
+
+def _quiet(scenario: Scenario, faults: Sequence[Row], begin_us: int) -> tuple[int, bool]:
+    """Return from when on no fault kept brokers from their checks, and whether a clock of a broker stayed wrong."""
+    specs = {fault.name: fault for fault in scenario.faults}
+    quiet_us, unsure = begin_us, False
+    for name, spec in specs.items():
+        if isinstance(spec, ClientFault) or (isinstance(spec, ClockFault) and spec.client):
+            continue
+        times = [row["at_us"] for row in faults if row["fault"] == name]
+        quiet_us = max([quiet_us, *times])
+        unsure |= isinstance(spec, ClockFault) and bool(times) and not _times(faults, name, "healed")
+    return quiet_us, unsure
+
+
+def _reached(acked: Sparse, partition: int) -> Sparse:
+    """Return the ends of time buckets, ascending, and the offset that was acknowledged by then in one partition."""
+    keys, offsets = acked
+    here = keys >> 36 == partition
+    ends = ((keys[here] & ((1 << 36) - 1)) + 1) * ACKED_BUCKET_US
+    return ends, np.maximum.accumulate(offsets[here])
+
+
+def _due(kept: Kept, reached: Sparse, checked_us: int, end: int) -> int:
+    """Return the offset below which the last check found every segment too old. end: of the log."""
+    times, offsets = reached
+    if not len(times):
+        return 0
+
+    def by(at_us: int) -> int:
+        index = int(np.searchsorted(times, at_us, "right"))
+        return int(offsets[index - 1]) if index else 0
+
+    old_us = checked_us - 1_000 * kept.retention_ms
+    if times[-1] <= old_us and offsets[-1] == end:
+        return end
+    return max(by(old_us) - kept.segment_records, by(old_us - 1_000 * kept.segment_ms), 0)
