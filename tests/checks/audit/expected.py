@@ -210,7 +210,7 @@ def _not_deleted(row: Row, clean: CleanHistory) -> set[str]:
     place = row["topic"], row["partition"]
     acked = [s for s in clean.rows["sends"] if (s["topic"], s["partition"]) == place and s["outcome"] == "ok"]
     last = max((s["offset"] for s in acked if s["offset"] is not None), default=None)
-    keys = any(s.get("key") is not None for s in acked) and not clean.counted()
+    keys = any(s.get("key") is not None for s in acked) and not clean.counted() and not row["start"]  # only compacted
     due = row["topic"] == TOPIC and last is not None and last + 1 == row["end"] and not keys
     return when(due and any((r["topic"], r["partition"]) == place for r in clean.rows["log"]), "overdue_record")
 
