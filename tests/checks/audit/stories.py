@@ -110,15 +110,16 @@ def kept_in_a_segment_that_is_over_by_its_time(s: Story) -> None:
 
 @story(overdue_record=7)
 def kept_in_a_segment_that_is_over_by_its_size(s: Story) -> None:
-    """Three records of 128 bytes do not fit into a segment."""
-    s.topic_config = {"retention.ms": 2_000, "segment.bytes": 256}
+    """Three records of 500,000 bytes do not fit into a segment."""
+    s.topic_config, s.sending = {"retention.ms": 2_000, "segment.bytes": 2**20}, {"value_size": 500_000}
     s.wrote(*range(10)).tick_on(20_000_000)
     s.wrote(10).read_from_us = s.now + 1_000_000
 
 
 @story()
 def kept_in_a_segment_that_may_have_room_for_compressed_records(s: Story) -> None:
-    s.topic_config = {"retention.ms": 2_000, "segment.bytes": 256, "compression.type": "gzip"}
+    s.topic_config = {"retention.ms": 2_000, "segment.bytes": 2**20, "compression.type": "gzip"}
+    s.sending = {"value_size": 500_000}
     s.wrote(*range(10)).tick_on(20_000_000)
     s.wrote(10).read_from_us = s.now + 1_000_000
 

@@ -115,12 +115,12 @@ def _is_retained(config: Mapping[str, Any], timestamps: Any) -> bool:
     return limits and "delete" in str(config.get("cleanup.policy", "delete"))
 
 
-def _keeps(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
+def _keeps(config: Mapping[str, Any], value_size: int) -> tuple[int, int, int] | None:
     """For how long a topic keeps a record, in us, and how far the last record of its segment is away: us, offsets."""
     time_ms = int(config.get("retention.ms", 7 * DAY_MS))
     if time_ms < 0 or "delete" not in str(config.get("cleanup.policy", "delete")):
         return None
-    least = 4 if config.get("compression.type") else 128
+    least = 4 if config.get("compression.type") else value_size
     records = int(config.get("segment.bytes", 2**30)) // least + 1
     return 1_000 * time_ms, 1_000 * int(config.get("segment.ms", 7 * DAY_MS)), records
 
@@ -160,7 +160,8 @@ class Case:
         case.retained = frozenset(t.name for t in scenario.topics if _is_retained(t.config, set_by.get(t.name)))
         check_ms = int(str(scenario.cluster.config.get("log.retention.check.interval.ms", 300_000)))
         case.check_us = 1_000 * check_ms + 10_000_000  # which may be late by so much
-        case.keeps = {t.name: keeps for t in scenario.topics if (keeps := _keeps(t.config))}
+        sizes = {p.topic: p.value_size for p in scenario.producers}
+        case.keeps = {t.name: keeps for t in scenario.topics if (keeps := _keeps(t.config, sizes.get(t.name, 4)))}
         case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
         case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
         case.deleting = {p.name: (p.tombstone_every, p.topic) for p in scenario.producers if p.tombstone_every}
