@@ -18,7 +18,6 @@ from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import Kept
 from checks.audit.arrays import Ints, Mask
-from checks.audit.engine.sparse import Sparse
 from checks.audit.facts.epochs import Row
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.starts import LogRange
@@ -31,6 +30,8 @@ ACKED_BUCKET_US = 250_000
 
 Place = tuple[str, int]
 """Topic and partition."""
+Sparse = tuple[Ints, Ints]
+"""As in `engine.sparse`: distinct numbers, ascending, and a value for each."""
 
 
 @dataclass(frozen=True)
