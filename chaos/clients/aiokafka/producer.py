@@ -49,7 +49,12 @@ class Producer(ProducerAdapter):
         for taken, record in enumerate(records):
             try:
                 future = await self._kafka.send(
-                    record.topic, record.value, record.key, record.partition, record.timestamp_ms, record.headers or None
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    record.timestamp_ms,
+                    record.headers or None,
                 )
             except KafkaTimeoutError:
                 return taken
