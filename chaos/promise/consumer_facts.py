@@ -6,6 +6,8 @@ from chaos.promise.client_settings import ClientPart, common_settings, is_on
 from chaos.promise.names import LABELS
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, Settings, setting
+from chaos.scenario.runtimes.java import NEWEST
+from chaos.scenario.runtimes.traits import number
 
 AUTO_STORED, AUTO_POLLED = "auto_stored", "auto_polled"
 """Commits of the library that run ahead of processing (librdkafka), or behind it (Java)."""
@@ -18,10 +20,23 @@ def consumer_facts(part: ClientPart, problems: Problems) -> Facts:
     found = common_settings(part, problems)
     if part.client.runtime == "franz-go":
         found["enable.auto.commit"] = _franz_go_commits(part)
+    _check_protocol(part, found, problems)
     found["client"] = Setting("client", part.client.runtime, part.why or "given")
     if (commit := _commit(part, found, problems)) is not None:
         found["commit"] = commit
     return {f"consumer.{name}": fact for name, fact in found.items()}
+
+
+def _check_protocol(part: ClientPart, found: Settings, problems: Problems) -> None:
+    """Refuse a session of the classic protocol with `group.protocol=consumer`, where the client does not start."""
+    protocol, session = found.get("group.protocol"), found.get("session.timeout.ms")
+    runtime = part.client.runtime
+    checked = runtime == "confluent" or (runtime == "java" and number(part.release or NEWEST) >= (4, 0, 0))
+    if checked and protocol is not None and protocol.value == "consumer" and session is not None and session.given:
+        problems.refused.append(
+            f"{session.origin}: {session.name}={session.value} contradicts group.protocol=consumer "
+            f"({protocol.origin}): {part.library} does not start; the brokers' group.consumer.session.timeout.ms counts"
+        )
 
 
 def _commit(part: ClientPart, found: Settings, problems: Problems) -> Setting | None:

@@ -7,7 +7,7 @@ strategies in SmallRye, of guarantees in Kafka Streams, of a worker in Connect, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
@@ -126,6 +126,44 @@ def _without_profile(path: tuple[str, ...]) -> tuple[str, ...]:
     return path[1:] if path and path[0].startswith("%") else path
 
 
+def _names_in(expression: str) -> list[str]:
+    """Return the profiles that an expression such as `prod & !cloud` names."""
+    return list(dict.fromkeys(re.findall(r"[^\s()!&|,]+", expression)))
+
+
+def _holds(expression: str, active: Collection[str]) -> bool:
+    """Return whether an expression of profiles holds, as Spring evaluates it: `!`, `&`, `|`; a comma is `or`.
+
+    An expression that cannot be read does not hold. active: the profiles that are on.
+    """
+    tokens = re.findall(r"[()!&|,]|[^\s()!&|,]+", expression)
+
+    def any_of() -> bool:
+        held = all_of()
+        while tokens and tokens[0] in "|,":
+            tokens.pop(0)
+            held = all_of() or held
+        return held
+
+    def all_of() -> bool:
+        held = one()
+        while tokens and tokens[0] == "&":
+            tokens.pop(0)
+            held = one() and held
+        return held
+
+    def one() -> bool:
+        token = tokens.pop(0) if tokens else ""
+        if token == "!":
+            return not one()
+        if token == "(":
+            held = any_of()
+            return bool(tokens) and tokens.pop(0) == ")" and held
+        return token in active
+
+    return any_of() and not tokens
+
+
 def dialect_of(entries: Iterable[Entry]) -> str:
     """Return the dialect that names are a sign of; empty if none is."""
     paths = [_without_profile(entry.path) for entry in entries]
@@ -214,8 +252,12 @@ class FrameworkReader:
             if begins(entry.path, "spring.config.import", True):
                 self.problems.notes.append(f"{entry.origin}: {entry.name} names other settings, which are not read")
         named = dict.fromkeys(own for own, _ in tagged if own)
-        active = [own for own in named if any([self.selection.takes(one.strip()) for one in own.split(",")])]
-        if not active and named and not self.selection.takes(_DEFAULT_PROFILE):
+        chosen = [[name for name in _names_in(own) if self.selection.takes(name)] for own in named]
+        on = {name for names in chosen for name in names}
+        active = [own for own in named if self.selection.takes(own) or (on and _holds(own, on))]
+        if self.selection.takes(_DEFAULT_PROFILE) and not on:
+            active = active or [own for own in named if _holds(own, {_DEFAULT_PROFILE})]
+        elif not active and not on and named:
             active = self._active(key, tagged, list(named))
         return [e for own, e in tagged if not own] + [e for own, e in tagged if own in active]
 
@@ -226,11 +268,15 @@ class FrameworkReader:
                 f"{self.text.path.name} has the profiles {', '.join(named)}; prod counts, as in production; --select "
                 "reads another one"
             )
-            return [own for own in named if "prod" in own.split(",")]
+            return [own for own in named if _holds(own, {"prod"})]
         set_active = [e.value for own, e in tagged if not own and begins(e.path, "spring.profiles.active", True)]
-        if set_active:
-            chosen = [one.strip() for text in set_active for one in text.split(",")]
-            return [own for own in named if set(chosen) & {one.strip() for one in own.split(",")}]
+        if set_active and not any(PLACEHOLDER.search(text) for text in set_active):
+            chosen = {one.strip() for text in set_active for one in text.split(",")}
+            for own, e in tagged:
+                group = begins(e.path, "spring.profiles.group", True) and len(e.path) > 3 and e.path[3] in chosen
+                if not own and (group or begins(e.path, "spring.profiles.include", True)):
+                    chosen |= {one.strip() for one in e.value.split(",")}
+            return [own for own in named if _holds(own, chosen)]
         signs = table()[key]["signs"]
         mattering = [(own, e) for own, e in tagged if own and any(begins(e.path, sign, True) for sign in signs)]
         if mattering:
@@ -411,6 +457,11 @@ class FrameworkReader:
             self.problems.refused.append(
                 f"{guarantee.origin}: {guarantee.name} is {guarantee.value!r}; the values are at_least_once, "
                 "exactly_once_v2"
+            )
+        if guarantee.value in ("exactly_once", "exactly_once_beta"):
+            self.problems.notes.append(
+                f"{guarantee.origin}: {guarantee.name}={guarantee.value}: Kafka Streams 4.0 and later does not start "
+                "with it (KIP-732); write exactly_once_v2"
             )
         forced: dict[str, str] = {"enable.auto.commit": "false"} if one.part == "consumer" else {}
         if once:

@@ -33,6 +33,14 @@ TEXTS = frozenset(
         *("cleanup.policy", "log.cleanup.policy"),
     }
 )
+_MAX_INT = 2**31 - 1
+_INTS = frozenset(
+    {
+        *("retries", "delivery.timeout.ms", "request.timeout.ms", "max.in.flight.requests.per.connection"),
+        *("transaction.timeout.ms", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"),
+    }
+)
+"""Settings of the Java client of type int."""
 _LIBRDKAFKA = {
     "enable.idempotence": {**_BOOLEANS, "1": "true", "0": "false", "t": "true", "f": "false"},
     "auto.offset.reset": {
@@ -76,6 +84,11 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
     if not _INTEGER.fullmatch(found.value) or int(found.value) < least:
         wanted = f"has to be a whole number from {least} on"
         problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and {wanted}")
+        return None
+    if runtime == "java" and name in _INTS and int(found.value) > _MAX_INT:
+        problems.refused.append(
+            f"{found.origin}: {found.name} is {found.value}, above {_MAX_INT}: the Java client does not start"
+        )
         return None
     return found.meaning(str(int(found.value)))
 

@@ -228,6 +228,12 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...], str]] = [
     ("a.properties", f"{SPRING_AUTO}spring.kafka.producer.acks=1\n",
      ("--client", "confluent"), "which uses the Java client"),
     ("a.yml", SPRING_PROFILES, (), "a.yml:4: spring.kafka.producer.acks is set in the profile prod"),
+    ("a.yml", f"spring.profiles.active: ${{P:dev}}\n{SPRING_PROFILES}", (), "is set in the profile prod"),
+    ("j.properties", "group.id=a\ngroup.protocol=consumer\nsession.timeout.ms=9000\n", ("--client", "java:4.0.0"),
+     "j.properties:3: session.timeout.ms=9000 contradicts group.protocol=consumer (j.properties:2)"),
+    ("j.properties", "acks=all\nretries=2147483648\n", ("--client", "java"), "above 2147483647"),
+    ("d.yaml", DEPLOYMENT.replace("env: [", "envFrom: [{configMapRef: {name: c}}], env: ["), (),
+     "d.yaml:4: variables of shop are in the ConfigMap c"),
     ("a.yml", SPRING_PROFILES, ("--select", "dev"), "is set in the profile prod"),
     ("a.yml", SPRING_AUTO.replace("=", ": "), ("--producer-properties", "FILE"), "has no settings of a producer"),
     ("a.properties", "server.port=1\nlogging.level.root=INFO\n", (), "no name in it says what it is for"),
@@ -298,6 +304,38 @@ def test_what_is_not_understood_is_refused_and_never_promised(
     assert isinstance(done.exception, UsageError), done.stdout
     assert done.exception.exit_code == 2
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("expression", "active", "options", "acks"),
+    [
+        ("!dev", "prod", (), "0"),
+        ("'!dev'", "dev", (), "all"),
+        ("prod & !cloud", "prod", (), "0"),
+        ("prod & cloud", "prod", (), "all"),
+        ("prod | staging", "staging", (), "0"),
+        ("(a | prod) & !b", "prod", (), "0"),
+        ("a, prod", "prod", (), "0"),
+        ("prod &", "prod", (), "all"),
+        ("'!dev'", "dev", ("--select", "default"), "0"),
+        ("prod | staging", "dev", ("--select", "staging"), "0"),
+        ("kafka", "prod\nspring.profiles.group.prod: kafka", (), "0"),
+        ("kafka", "prod\nspring.profiles.group.dev: kafka", (), "all"),
+        ("kafka", "prod\nspring.profiles.include: kafka", (), "0"),
+    ],
+)
+def test_a_profile_of_spring_counts_as_its_expression_holds(
+    expression: str, active: str, options: tuple[str, ...], acks: str, tmp_path: Path
+) -> None:
+    quoted = expression if expression.startswith("'") else f"'{expression}'"
+    text = f"spring.profiles.active: {active}\n" + SPRING_PROFILES.replace("on-profile: prod", f"on-profile: {quoted}")
+    read_, _, _ = found(tmp_path, "a.yml", text, *options)
+    assert {one.split()[1] for one in read_} == {f"acks={acks}"}
+
+
+def test_a_session_goes_with_the_new_protocol_in_an_old_client(tmp_path: Path) -> None:
+    text = "group.id=a\ngroup.protocol=consumer\nsession.timeout.ms=9000\n"
+    assert run(tmp_path, "j.properties", text, "--client", "java:3.9.2").exit_code == 0
 
 
 def test_values_and_names_are_shown_as_the_file_has_them(tmp_path: Path) -> None:
