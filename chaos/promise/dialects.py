@@ -456,7 +456,8 @@ class _Reader(FrameworkReader):
             replace(e, path=e.path[1:]) for e in own if e.path[0] == "data" and _is_env(replace(e, path=e.path[1:]))
         ]
         found += self._variables(variables, name)
-        for outside in [entry for entry in own if "envFrom" in entry.path and entry.path[-1] == "name"] if found else ():
+        outsides = [entry for entry in own if "envFrom" in entry.path and entry.path[-1] == "name"]
+        for outside in outsides if found else ():
             if "configMapRef" in outside.path:
                 self.problems.refused.append(
                     f"{outside.origin}: variables of {name} are in the ConfigMap {outside.value}; write all of them "
