@@ -181,6 +181,8 @@ def _read_broker(node: int, records: list[Record], timeline: Timeline) -> None:
             log.silences.append(Silence(previous, entry))
         if next_step is not None:
             step = next_step
+        elif record.named is not None:
+            step = max(step, 0)  # the log may be cut: who names its broker has begun
         previous = entry
         if "KafkaConfig values:" in entry.message:
             log.settings, log.settings_source = dict(_SETTING.findall(entry.message)), entry.source

@@ -183,6 +183,8 @@ def processes(records: list[Record]) -> Iterator[list[Record]]:
                 yield life
                 life = []
             step = record.step
+        elif record.named is not None:
+            step = max(step, 0)  # the log may be cut: who names its broker has begun
         life.append(record)
     yield life
 

@@ -470,3 +470,14 @@ def test_a_pause_begins_when_the_broker_stops_to_answer_not_when_it_last_logged(
     frozen.write_text("".join([*lines[:6], awake]))
     (fault,) = draft(tmp_path)[0].faults
     assert (fault.kind, fault.heal.after) == ("broker.pause", 25)
+
+
+@pytest.mark.parametrize("version", ["3.9", "4.3"])
+def test_a_broker_with_a_first_start_that_is_cut_off_still_dies(tmp_path, version):
+    shutil.copytree(LOGS / version, tmp_path / "logs")
+    for file in (tmp_path / "logs").glob("*.log"):
+        lines = file.read_text().splitlines()
+        named = next(i for i, line in enumerate(lines) if "Starting broker" in line)
+        file.write_text("\n".join(lines[named + 1 :]) + "\n")
+    scenario, _ = draft(tmp_path / "logs")
+    assert [fault.kind for fault in scenario.faults] == ["broker.kill"]
