@@ -23,6 +23,8 @@ from chaos.incident.logs.patterns import events_of
 
 THINNED_US = 10**6
 """Entries without an event are kept once in this time, and on both sides of a gap of this length."""
+RESTART_US = 5 * 10**6
+"""Minimum time between two starts of one broker."""
 START_US = 60 * 10**6
 """Maximum time from the start of a process to the first entry that names its broker."""
 _NAMED = re.compile(
@@ -38,7 +40,10 @@ _NAMED = re.compile(
     re.MULTILINE,
 )
 """Messages that name the node that writes them."""
-_STARTS = re.compile(r"to STARTING|\bstarting\b|\bstarted\b|Registered broker|KafkaConfig values", re.IGNORECASE)
+_STARTS = re.compile(
+    r"^\[(?:Kafka|KafkaRaft|Broker|Controller|Shared)Server\b.*(?:STARTING|[Ss]tart(?:ing|ed))|^Registered broker|"
+    r"KafkaConfig values"
+)
 _STOPS = re.compile(r"shutting down|SHUTTING_DOWN|controlled shutdown", re.IGNORECASE)
 _BROKER_LOGGER = re.compile(
     r"kafka\.|state\.change|org\.apache\.kafka\.(?:controller|raft|server|metadata|image|coordinator|storage)"
@@ -201,9 +206,14 @@ def _filled(names: list[int | None]) -> list[int]:
 
 
 def _interleaved(records: list[Record]) -> list[int]:
-    """Return the node of each record in a file to which several brokers write at once."""
+    """Return the node of each record in a file to which several brokers write at once.
+
+    Brokers that start together write the same steps: each step belongs to a broker that has not taken it.
+    """
     named = [(i, r.named) for i, r in enumerate(records) if r.named is not None]
     nodes: list[int] = []
+    taken: dict[int, tuple[int, int]] = {}
+    """The last step of each broker, and its time."""
     position = 0
     for i, record in enumerate(records):
         while position < len(named) and named[position][0] < i:
@@ -213,11 +223,20 @@ def _interleaved(records: list[Record]) -> list[int]:
             continue
         wanted = _STARTS if record.step is not None else _STOPS if _is_signal(record) else None
         node = None
-        if wanted:
-            later = (j for j, _ in named[position:] if wanted.search(records[j].entry.message))
-            j = next(later, None)
-            if j is not None and abs(records[j].entry.at_us - record.entry.at_us) <= START_US:
-                node = records[j].named
+        for j, candidate in named[position:] if wanted else ():
+            if abs(records[j].entry.at_us - record.entry.at_us) > START_US:
+                break
+            step, at_us = taken.get(candidate, (-1, -RESTART_US))
+            again = record.entry.at_us - at_us >= RESTART_US
+            if (
+                (record.step is None or record.step > step or again)
+                and wanted
+                and wanted.search(records[j].entry.message)
+            ):
+                node = candidate
+                break
+        if node is not None and record.step is not None:
+            taken[node] = (record.step, record.entry.at_us)
         if node is None:
             around = [named[k] for k in (position - 1, position) if 0 <= k < len(named)]
             _, node = min(around, key=lambda item: abs(records[item[0]].entry.at_us - record.entry.at_us))

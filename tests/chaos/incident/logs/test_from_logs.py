@@ -481,3 +481,19 @@ def test_a_broker_with_a_first_start_that_is_cut_off_still_dies(tmp_path, versio
         file.write_text("\n".join(lines[named + 1 :]) + "\n")
     scenario, _ = draft(tmp_path / "logs")
     assert [fault.kind for fault in scenario.faults] == ["broker.kill"]
+
+
+@pytest.mark.parametrize("version", ["3.9", "4.3"])  # the excerpt of 2.8 has no named line of the broker that returns
+def test_brokers_that_start_together_may_share_a_file(tmp_path, version):
+    """Lines without a name, such as the first ones of a process, belong to one broker each."""
+    found: list[list[str]] = []
+    for file in sorted((LOGS / version).rglob("*.log")):
+        for line in file.read_text().splitlines():
+            if re.match(r"\[?\d{4}-\d\d-\d\d", line):
+                found.append([line])
+            elif found:
+                found[-1].append(line)
+    found.sort(key=lambda entry: re.sub(r"\D", "", entry[0])[:17])
+    (tmp_path / "all.log").write_text("\n".join(line for entry in found for line in entry) + "\n")
+    (alone,), (merged,) = draft(LOGS / version)[0].faults, draft(tmp_path)[0].faults
+    assert (merged.kind, merged.target) == (alone.kind, alone.target)
