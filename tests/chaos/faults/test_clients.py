@@ -208,10 +208,10 @@ def test_a_fence_is_proven_by_the_error_of_the_earlier_process():
 
 
 def test_a_member_of_a_group_may_be_of_any_entry():
-    world, chosen = Groups("consumer.crash", "{random_member_of: g}"), set()
-    world.clients["b/1"] = SimpleNamespace(alive=True)
+    chosen = set()
     for seed in range(9):
-        world.rng = random.Random(seed)
+        world = Groups("consumer.crash", "{random_member_of: g}")  # a fault resolves its target once
+        world.clients["b/1"], world.rng = SimpleNamespace(alive=True), random.Random(seed)
         world.fault.inject(world)
         chosen.add(world.fault.resolved)
     assert chosen == {"a/1", "b/1"}

@@ -55,7 +55,7 @@ OTHER_TEXTS = {
     "_Contract": {"client_errors"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
     "Topic": {"config"},
-    "Producer": {"name", "config", "definite_errors"},
+    "Producer": {"name", "config", "definite_errors", "timestamps"},
     "Processor": {"name", "config", "consumer_config"},
     "Subscribe": {"name", "config", "static", "rack"},
     "Assign": {"name", "config", "rack"},
