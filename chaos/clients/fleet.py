@@ -23,7 +23,7 @@ from chaos.preload.clock import Skew
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.clients import Assign, Entry
+from chaos.scenario.clients import Assign, Entry, Producer
 from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
@@ -84,7 +84,7 @@ class Fleet(Roster):
     def start_producers(self) -> None:
         """Order every producer to start; a producer without a process is started first."""
         self._start_all(self._scenario.producers)
-        for client in [c for e in self._scenario.producers for c in self.clients(e.name)]:
+        for client in [c for e in self._scenario.producers for c in self.present(e.name)]:
             self.order(client, {"do": "start"})
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
@@ -167,7 +167,7 @@ class Fleet(Roster):
     def end_outlasting(self) -> None:
         """Stop the producers that outlast the faults, each once it has sent its minimum number of records."""
         for entry in self._scenario.producers:
-            for state in [self.state(c) for c in self.clients(entry.name) if entry.outlast_faults]:
+            for state in [self.state(c) for c in self.present(entry.name) if entry.outlast_faults]:
                 if state.alive and not state.asked_to_end and state.count("sent") >= entry.records:
                     self._order_to_stop(state)
 
@@ -234,8 +234,11 @@ class Fleet(Roster):
         """Start a client that the scenario holds back. Returns when it runs."""
         if client in self._incarnations:
             raise ClientError(f"{client} was started before")
-        self._start_sessions([client.rpartition("/")[0]])
+        entry = client.rpartition("/")[0]
+        self._start_sessions([entry])
         self._wait_started(self._start(client))
+        if isinstance(self._entries[entry], Producer):  # it waits for the order, as every first incarnation
+            self.order(client, {"do": "start"})
 
     def restart(self, client: str) -> None:
         """Start the next incarnation of a client that is gone. Returns when it runs."""

@@ -313,7 +313,7 @@ class Roster:
         return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in self._producer_states())
 
     def _producer_states(self) -> list[ClientState]:
-        return [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
+        return [self.state(c) for p in self._scenario.producers for c in self.present(p.name)]
 
     def positions(self, *readers: str) -> dict[str, int]:
         """Return the offset after the last processed record of each assigned `topic/partition`.

@@ -11,8 +11,9 @@ from chaos.faults.clients import ClientFault, fenced
 from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import share_group
-from chaos.scenario.clients import ConsumerEntry
+from chaos.scenario.clients import Consumer
 from chaos.scenario.faults import clients as specs
+from chaos.scenario.share import Share
 from chaos.scenario.triggers import split_member
 
 S = TypeVar("S", bound=specs.ConsumerFault)
@@ -28,7 +29,7 @@ class MemberFault(ClientFault[S]):
     Proof: all its memberships left the group, or its partitions belong to another member.
     """
 
-    _consumer: ConsumerEntry
+    _consumer: Consumer | Share
     _group: str | None
     _member_ids: frozenset[str] = frozenset()
     _instance_id: str | None = None
@@ -38,15 +39,19 @@ class MemberFault(ClientFault[S]):
         """Read the membership, too, directly before the first change."""
         super()._aim(world)
         entry, _ = split_member(self.resolved)
-        self._consumer = next(c for c in world.scenario.consumers if c.name == entry)
+        self._consumer = next(c for c in (*world.scenario.readers, *world.scenario.shares) if c.name == entry)
         self._group = self._consumer.group if self._consumer.mode != "assign" else None
         state = self._state(world, self._group) if self._group else None
         for member in state.members if state else ():
-            if member.client_id == self.resolved:
+            if self._is_target(member.client_id):
                 self._member_ids |= {member.member_id}
                 self._partitions |= set(member.partitions)
                 self._instance_id = member.instance_id
         self.begun = True
+
+    def _is_target(self, client_id: str) -> bool:
+        """Return whether a member of the group is the target; a stream thread adds its name to the client's."""
+        return client_id == self.resolved or client_id.startswith(f"{self.resolved}-StreamThread-")
 
     def _state(self, world: World, group: str) -> GroupState | None:
         shared = self._consumer.mode == "share"
@@ -107,7 +112,7 @@ class EndFault(MemberFault[S]):
         """Return whether no membership is left of those at the aim, and of those since then of the dead process."""
         members = state.members if state else ()
         if not self._restarted and not world.fleet.state(self.resolved).alive:
-            self._member_ids |= {m.member_id for m in members if m.client_id == self.resolved}
+            self._member_ids |= {m.member_id for m in members if self._is_target(m.client_id)}
         return self._member_ids.isdisjoint(m.member_id for m in members)
 
     def _assign_effect(self, world: World) -> str | None:
@@ -154,11 +159,22 @@ class ConsumerPause(MemberFault[specs.ConsumerPause], spec=specs.ConsumerPause):
 
 
 class ConsumerLeave(EndFault[specs.ConsumerLeave], spec=specs.ConsumerLeave):
-    """A consumer that leaves its group and stops."""
+    """A consumer or processor that leaves its group and stops.
+
+    Kafka Streams does not leave: the group misses it when its session ends. So there the proof is a stop in order.
+    """
+
+    _stopped: ClientState
 
     def _inject(self, world: World) -> str:
+        self._stopped = world.fleet.state(self.resolved)
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
         return f"{self.resolved} stopped in a controlled way"
+
+    def _group_effect(self, world: World, group: str) -> str | None:
+        if self._consumer.client.runtime != "streams":
+            return super()._group_effect(world, group)
+        return f"{self.resolved} stopped in order" if self._stopped.exit_code == 0 else None
 
     def _undo(self, world: World) -> str:
         return f"{self.resolved} stays away" if self.spec.for_good else super()._undo(world)
@@ -182,7 +198,7 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
             errors = world.fleet.state(self.resolved).errors
             return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None
         for member in state.members if state and state.state == "Stable" else ():
-            if member.client_id == self.resolved:
+            if self._is_target(member.client_id):
                 partitions = ", ".join(map(str, sorted(member.partitions))) or "no partition"
                 return f"{self.resolved} joined group {group} and has {partitions}"
         return None

@@ -78,3 +78,40 @@ class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
 
     def _effect(self, world: World) -> str | None:
         return fenced(self._fenced, self.resolved, *FENCED)
+
+
+class ProducerLeave(ClientFault[specs.ProducerLeave], spec=specs.ProducerLeave):
+    """A producer that stops in order. Proof: its process ended by itself, and each of its records had an answer."""
+
+    _stopped: ClientState
+
+    def _inject(self, world: World) -> str:
+        self._stopped, self.begun = world.fleet.state(self.resolved), True
+        world.fleet.leave(self.resolved, world.scenario.limits.clients)
+        return f"{self.resolved} stopped in a controlled way"
+
+    def _effect(self, world: World) -> str | None:
+        if self._stopped.alive or self._stopped.exit_code != 0:
+            return None
+        sent, acked = self._stopped.count("sent"), self._stopped.count("acked")
+        return f"{self.resolved} stopped in order, with {acked:,} of {sent:,} records acknowledged"
+
+    def _undo(self, world: World) -> str:
+        return f"{self.resolved} stays away" if self.spec.for_good else self._restart(world)
+
+
+class ProducerJoin(ClientFault[specs.ProducerJoin], spec=specs.ProducerJoin):
+    """One more producer. Proof: records of it are acknowledged."""
+
+    lasting = "the producer stays"
+
+    def _inject(self, world: World) -> str:
+        self.begun = True
+        world.fleet.join(self.resolved)
+        return f"{self.resolved} started"
+
+    def _effect(self, world: World) -> str | None:
+        if self.resolved not in world.fleet.present(self.spec.client_name()):
+            return None
+        acked = world.fleet.state(self.resolved).count("acked")
+        return f"{self.resolved} started, and {acked:,} of its records are acknowledged" if acked else None

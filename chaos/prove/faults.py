@@ -50,7 +50,9 @@ LEFT_OUT = {
     ),
     "consumer.churn": "several consumer-leave, one after another",
     "consumer.fence": "needs static membership",
-    "consumer.join": "a planned change; consumer-leave has a rebalance, too",
+    **dict.fromkeys(
+        ["consumer.join", "producer.join", "producer.leave"], "a planned change; consumer-leave has a rebalance, too"
+    ),
     **dict.fromkeys(["consumer.seek", "consumer.resume"], "an act of the application"),
     **dict.fromkeys(
         [

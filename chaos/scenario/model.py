@@ -15,7 +15,7 @@ from chaos.scenario.clock_rules import clock_problems
 from chaos.scenario.expect import Expect, Expected
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
-from chaos.scenario.faults.clients import ConsumerJoin, ConsumerPause
+from chaos.scenario.faults.clients import ConsumerJoin, ConsumerPause, ProducerJoin
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.migration import MigrationProvision
 from chaos.scenario.faults.raw import WireProduce
@@ -266,5 +266,5 @@ class Scenario(Setup):
         return frozenset(TopicPartition.parse(value).topic for value in values)
 
     def held_back(self) -> set[str]:
-        """Return the members, such as billing/3, that a fault consumer.join starts while the others run."""
-        return {str(fault.target.member) for fault in self.faults if isinstance(fault, ConsumerJoin)}
+        """Return the clients, such as billing/3, that a fault consumer.join or producer.join starts later."""
+        return {str(fault.target.member) for fault in self.faults if isinstance(fault, ConsumerJoin | ProducerJoin)}

@@ -7,12 +7,14 @@ no client died unexpectedly, the log was read back, records were sent and delive
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos.anomalies import METRICS, PHRASES
 from chaos.contract import contract, unpromised
 from chaos.scenario.expect import Bound
+from chaos.scenario.faults.clients import ProducerLeave
 from chaos.scenario.faults.raw import RECORDS
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -51,8 +53,13 @@ def terms(resolved: Resolved) -> list[Term]:
 
 
 def planned_sends(s: Scenario) -> int:
-    """Return the number of records that the producers and the faults send in total."""
-    return sum(p.count * p.records for p in s.producers) + sum(RECORDS[f.sends] for f in s.raw_writes)
+    """Return the number of records that the producers and the faults send in total, at least.
+
+    A producer that leaves for good may have sent none.
+    """
+    gone = Counter(f.client_name() for f in s.faults if isinstance(f, ProducerLeave) and f.for_good)
+    sent = sum(max(0, p.count - gone[p.name]) * p.records for p in s.producers)
+    return sent + sum(RECORDS[f.sends] for f in s.raw_writes)
 
 
 def partition_count(s: Scenario) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -77,10 +77,15 @@ class ConsumerFault(ClientFault):
     """A fault of one consumer process."""
 
     targets = frozenset({"member", "random_member", "random_member_of"})
+    of_processors: ClassVar[bool] = False
+    """Whether processors, which consume too, can be the target."""
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the target is a consumer."""
         selector, value = self.target.selector
+        if self.of_processors:
+            yield from self._problems_with_processors(setup, where)
+            return
         if selector == "random_member_of":
             yield from setup.group_problems(f"{where}.target.{selector}", value)
             if writers := sorted({p.name for p in setup.processors} & set(setup.groups.get(value, []))):
@@ -91,6 +96,26 @@ class ConsumerFault(ClientFault):
             yield f"{where}.target.{selector}: {name!r} writes; {self.kind} is for consumers"
         else:
             yield from self.client_problems(where, "consumers", {c.name: c.members for c in setup.consumers})
+
+    def _problems_with_processors(self, setup: Setup, where: str) -> Iterator[str]:
+        selector, value = self.target.selector
+        if selector == "random_member_of":
+            yield from setup.group_problems(f"{where}.target.{selector}", value)
+            names = set(setup.groups.get(value, []))
+        elif (name := self.client_name()) in {p.name for p in setup.producers}:
+            other = f"; use {self.kind.replace('consumer', 'producer')}"
+            yield f"{where}.target.{selector}: {name!r} only writes; {self.kind} is for consumers and processors{other}"
+            return
+        else:
+            members = {c.name: c.members for c in (*setup.consumers, *setup.processors)}
+            yield from self.client_problems(where, "consumers and processors", members)
+            names = {name}
+        for processor in setup.processors:
+            if processor.name in names and processor.threads > 1:
+                yield (
+                    f"{where}.target.{selector}: the {processor.threads} members in a process of {processor.name} come "
+                    "and go together; leave threads out"
+                )
 
 
 class ConsumerSlow(ConsumerFault):
@@ -136,8 +161,9 @@ class ConsumerPause(ConsumerFault):
 
 
 class ConsumerLeave(ConsumerFault):
-    """Make a consumer leave its group in a controlled way; healed by a start of its next incarnation."""
+    """Make a consumer or processor leave its group and stop in order; healed by a start of its next incarnation."""
 
+    of_processors = True
     kind: Literal["consumer.leave"]
     for_good: bool = Field(False, description="it does not come back, as in a rolling change; there is nothing to heal")
 
@@ -149,8 +175,9 @@ class ConsumerLeave(ConsumerFault):
 
 
 class ConsumerJoin(ConsumerFault):
-    """Start a member that was held back until then; it stays."""
+    """Start a member of a consumer or processor that was held back until then; it stays."""
 
+    of_processors = True
     targets = frozenset({"member"})
     once_per_target = True
     kind: Literal["consumer.join"]
@@ -194,6 +221,40 @@ class ProducerFault(ClientFault):
         """Check that the target is a producer or a processor."""
         members = {p.name: p.count for p in setup.producers} | {p.name: p.members for p in setup.processors}
         yield from self.client_problems(where, "producers", members)
+
+
+class ProducerEntryFault(ProducerFault):
+    """A fault of one producer process; processors have faults of consumers for it."""
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a producer."""
+        if self.client_name() in {p.name for p in setup.processors}:
+            other = self.kind.replace("producer", "consumer")
+            selector, _ = self.target.selector
+            yield f"{where}.target.{selector}: {self.client_name()} also reads, in a group; use {other}"
+        else:
+            yield from self.client_problems(where, "producers", {p.name: p.count for p in setup.producers})
+
+
+class ProducerLeave(ProducerEntryFault):
+    """Stop a producer in order: it flushes, closes and ends; healed by a start of its next incarnation."""
+
+    kind: Literal["producer.leave"]
+    for_good: bool = Field(False, description="it does not come back, whatever it has sent; there is nothing to heal")
+
+    @model_validator(mode="after")
+    def _check_heal(self) -> Self:
+        if self.for_good and self.heal:
+            raise ValueError("heal: a producer that leaves for_good does not come back; leave one of the two out")
+        return self
+
+
+class ProducerJoin(ProducerEntryFault):
+    """Start a producer that was held back until then; it stays."""
+
+    targets = frozenset({"member"})
+    once_per_target = True
+    kind: Literal["producer.join"]
 
 
 class ProducerCrash(ProducerFault):

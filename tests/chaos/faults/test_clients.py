@@ -372,3 +372,107 @@ def test_a_member_with_a_poll_interval_has_to_leave(monkeypatch):
     world = Slowed(monkeypatch, "subscribe", ", group: g")
     assert world.after(0.1, 0, 0) is None
     assert world.after(2.5, 5, 100) is None
+
+
+PRODUCERS = """
+title: t
+topics: [{name: orders}, {name: bills}]
+producers: [{name: shop, topic: orders, count: 2}]
+processors: [{name: till, group: g, topics: [orders], to: bills, members: 2}]
+faults: [{name: f, kind: KIND, target: {member: MEMBER}, when: {at: 1s}}]
+"""
+
+
+class Members:
+    """A fleet in which a client leaves with an exit code, and one joins that was held back."""
+
+    def __init__(self, kind, member="shop/2", exit_code=0, text=PRODUCERS):
+        self.scenario = parse(text.replace("KIND", kind).replace("MEMBER", member), "t.yaml")
+        self.exit_code, self.members = exit_code, {}
+        self.clients = {} if kind.endswith("join") else {member: self._client()}
+        self.fleet = self.kafka = self
+        self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
+
+    def _client(self):
+        counts = {"sent": 9, "acked": 0}
+        return SimpleNamespace(alive=True, exit_code=None, counts=counts, count=counts.__getitem__)
+
+    def present(self, entry):
+        return [client for client in self.clients if client.startswith(f"{entry}/")]
+
+    def state(self, client):
+        return self.clients[client]
+
+    def group(self, name):
+        partition = (TopicPartition("orders", 0),)
+        members = [GroupMember(i, None, client, "", (), partition) for client, i in self.members.items()]
+        return GroupState("Stable", 1, tuple(members))
+
+    def leave(self, client, timeout_s):
+        self.clients[client].alive, self.clients[client].exit_code = False, self.exit_code
+
+    def join(self, client):
+        if client in self.clients:
+            raise ClientError(f"{client} was started before")
+        self.clients[client] = self._client()
+
+    def restart(self, client):
+        self.clients[client] = self._client()
+
+
+def test_a_producer_that_leaves_has_to_end_in_order_and_comes_back_once():
+    world = Members("producer.leave")
+    assert world.fault.proof(world) is None
+    world.fault.inject(world)
+    assert world.fault.proof(world) == "shop/2 stopped in order, with 0 of 9 records acknowledged"
+    assert world.fault.heal(world) == "shop/2 started again"
+    assert world.fault.heal(world) == "nothing to heal"
+
+    world = Members("producer.leave", exit_code=1)
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None, "it ended with an error"
+
+    text = PRODUCERS.replace("kind: KIND", "kind: KIND, for_good: true")
+    world = Members("producer.leave", text=text)
+    world.fault.inject(world)
+    assert world.fault.heal(world) == "shop/2 stays away"
+
+
+def test_a_producer_that_joins_is_proven_by_an_acknowledged_record():
+    world = Members("producer.join")
+    assert world.scenario.held_back() == {"shop/2"}
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None, "nothing is acknowledged"
+    world.state("shop/2").counts["acked"] = 7
+    assert world.fault.proof(world) == "shop/2 started, and 7 of its records are acknowledged"
+    assert world.fault.heal(world) == "shop/2: the producer stays"
+    with pytest.raises(ClientError, match="was started before"):
+        world.fault.inject(world)
+
+
+@pytest.mark.parametrize("name", ["till/2", "till/2-StreamThread-1-consumer"])
+def test_a_processor_that_joins_is_found_in_its_group_also_by_the_name_of_its_thread(name):
+    world = Members("consumer.join", "till/2")
+    world.fault.inject(world)
+    world.members["till/20"] = "other"
+    assert world.fault.proof(world) is None
+    world.members[name] = "mine"
+    assert world.fault.proof(world) == "till/2 joined group g and has orders/0"
+
+
+def test_a_processor_that_leaves_has_to_be_gone_from_its_group_unless_its_library_never_leaves():
+    world = Members("consumer.leave", "till/1")
+    world.members["till/1"] = "mine"
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None
+    world.members.clear()
+    assert world.fault.proof(world) == "till/1 left group g"
+
+    streams = PRODUCERS.replace("members: 2", "members: 2, client: streams")
+    world = Members("consumer.leave", "till/1", text=streams)
+    world.members["till/1-StreamThread-1-consumer"] = "mine"
+    world.fault.inject(world)
+    assert world.fault.proof(world) == "till/1 stopped in order"
+    world = Members("consumer.leave", "till/1", exit_code=1, text=streams)
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None

@@ -365,6 +365,32 @@ def test_a_producer_of_several_topics(producer: str, message: str) -> None:
         parse(SEVERAL % producer, "x")
 
 
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("kind: consumer.join, target: {member: billing/2}", ""),
+        ("kind: consumer.leave, target: {random_member_of: g}", ""),
+        ("kind: producer.join, target: {member: shop/1}", ""),
+        ("kind: consumer.join, target: {member: billing/3}", "billing has members 1 to 2, not 3"),
+        ("kind: consumer.join, target: {member: shop/1}", "only writes; .* use producer.join"),
+        ("kind: producer.leave, target: {member: billing/1}", "also reads, in a group; use consumer.leave"),
+        ("kind: producer.leave, for_good: true, heal: {after: 1s}, target: {member: shop/1}", "does not come back"),
+    ],
+)
+def test_clients_that_join_and_leave(fault: str, message: str) -> None:
+    if not message:
+        scenario("", faults(fault))
+        return
+    with pytest.raises(ScenarioError, match=message):
+        scenario("", faults(fault))
+
+
+def test_a_client_joins_only_once() -> None:
+    join = "kind: producer.join, target: {member: shop/1}"
+    with pytest.raises(ScenarioError, match=r"producer\.join of member shop/1 is given 2 times"):
+        scenario("", faults(join, join))
+
+
 def test_a_folder_is_lost_as_a_whole() -> None:
     text = "cluster: {config: {log.dirs: 'd1,d2'}}\n"
     text += faults("kind: disk.limit, target: {leader_of: orders/0}, free: 1MiB")
