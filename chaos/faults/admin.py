@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from chaos.faults.base import Fault, World
 from chaos.faults.deletion import create
 from chaos.faults.targets import BrokerFault
 from chaos.kafka import admin, broker_settings
+from chaos.kafka.log_dirs import log_dirs
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
@@ -24,6 +26,11 @@ from chaos.wait import wait_until
 S = TypeVar("S", bound=FaultSpec)
 
 LEADERLESS_TIMEOUT_S = 20.0
+LEAST_MOVE_S, WINDOW_S, FETCH_BYTES, MOVE_S = 4.0, 11.0, 2**20, 60.0
+"""Of a throttled move: the least time until its proof, the window of its quota, the most bytes of a fetch
+(replica.fetch.max.bytes), and the longest time until it is complete after the heal."""
+HIDDEN = ""
+"""The rate in the answer of a broker: Kafka gives no rate a type, so brokers hide the value as they hide passwords."""
 BACK_S = 20.0
 """Time in which the heal of another fault may start a broker whose settings are put back."""
 
@@ -123,6 +130,13 @@ class TopicConfig(Fault[specs.TopicConfig], spec=specs.TopicConfig):
         return f"{self.resolved} has its former settings"
 
 
+def wait_up(broker: int, world: World) -> None:
+    """Wait until a broker that is down is back, as only the broker takes its own settings; else start it."""
+    with contextlib.suppress(WaitTimeout):
+        wait_until(lambda: world.cluster.broker_alive(broker), BACK_S, f"broker {broker} is down")
+    targets.start_down([broker], world)
+
+
 class BrokerConfig(BrokerFault[specs.BrokerConfig], spec=specs.BrokerConfig):
     """Settings of brokers changed while they run. Proof: each broker itself reports the new values as its own."""
 
@@ -150,18 +164,12 @@ class BrokerConfig(BrokerFault[specs.BrokerConfig], spec=specs.BrokerConfig):
 
     def _undo(self, world: World) -> str:
         for broker, former in self._before.items():
-            self._wait_up(broker, world)
+            wait_up(broker, world)
             broker_settings.set_of_broker(world.kafka, broker, former)
         for broker, former in self._before.items():
             why = f"broker {broker} does not report its former settings"
             targets.answer(partial(self._reports, broker, former, world), why)
         return f"{self.resolved} has its former settings"
-
-    def _wait_up(self, broker: int, world: World) -> None:
-        """Wait until a broker that is down is back, as only the broker takes its own settings; else start it."""
-        with contextlib.suppress(WaitTimeout):
-            wait_until(lambda: world.cluster.broker_alive(broker), BACK_S, f"broker {broker} is down")
-        targets.start_down([broker], world)
 
     def _reports(self, broker: int, values: Mapping[str, str | None], world: World) -> bool:
         found = broker_settings.dynamic_of_broker(world.kafka, broker, values)
@@ -328,11 +336,23 @@ class ElectUnclean(Election[specs.ElectUnclean], spec=specs.ElectUnclean):
 
 
 class Reassign(Fault[specs.Reassign], spec=specs.Reassign):
-    """A reassigned partition. Proof: it has the requested replicas, and all of them are in sync."""
+    """A reassigned partition. Proof: it has the requested replicas, and all of them are in sync.
+
+    Proof with a throttle: the cluster lists the move, the brokers report a rate, and the new replicas have grown by
+    no more than it allows. The heal waits until the move is complete, or cancelled.
+    """
 
     lasting = "its replicas stay where they are"
     _partition: TopicPartition
     _to: tuple[int, ...]
+    _added: frozenset[int]
+    """The brokers that get a replica."""
+    _since: float
+    """When the move began, by `time.monotonic()`."""
+    _rates: dict[int, dict[str, str | None]]
+    """The former rates by broker; None for one that was not set."""
+    _replicas: dict[str, str | None]
+    """The former settings of the topic."""
 
     def _inject(self, world: World) -> str:
         """Start the reassignment; the brokers copy the data while clients write to the partition."""
@@ -343,11 +363,88 @@ class Reassign(Fault[specs.Reassign], spec=specs.Reassign):
         self._to = tuple(self.spec.to or next_brokers)
         if self._to == before:
             raise FaultError(f"{self._partition} has the replicas {list(before)} already")
-        self.begun = True
+        self._added, throttled = frozenset(self._to) - set(before), ""
+        if self.spec.throttle is not None:
+            self._throttle(world, before, self.spec.throttle)
+            throttled = f", at {self.spec.throttle:,} bytes per second"
+        self.begun, self._since = True, time.monotonic()
         admin.reassign(world.kafka, self._partition, list(self._to))
-        return f"{self.resolved} moves from brokers {list(before)} to {list(self._to)}"
+        return f"{self.resolved} moves from brokers {list(before)} to {list(self._to)}{throttled}"
+
+    def _throttle(self, world: World, before: tuple[int, ...], rate: int) -> None:
+        """Set the rate at all brokers of the partition, and the replicas that it concerns."""
+        if not self._added:
+            raise FaultError(f"{self._partition} gets no replica on another broker, so nothing is copied")
+        size = self._size(targets.partition(self._partition, world).leader, world)
+        if size is None or size <= self._allowed(rate, LEAST_MOVE_S):
+            least = self._allowed(rate, LEAST_MOVE_S)
+            raise FaultError(
+                f"{self._partition} has {size or 0:,} bytes, which move too soon to be observed with {rate:,} bytes "
+                f"per second; let the fault begin at {least:,} bytes or more, or give a smaller throttle"
+            )
+        self._rates = {}
+        for broker in sorted({*before, *self._to}):
+            found = broker_settings.dynamic_of_broker(world.kafka, broker, specs.RATES)
+            if found is None:
+                raise FaultError(f"broker {broker} does not answer for its settings, so nothing was moved")
+            if HIDDEN in found.values():
+                raise FaultError(f"broker {broker} has a throttle already and hides its rate, so nothing was moved")
+            self._rates[broker] = {name: found.get(name) for name in specs.RATES}
+        topic, number = self._partition.topic, self._partition.number
+        found_of_topic = admin.settings(world.kafka, topic, specs.THROTTLED)
+        self._replicas = {
+            name: value if is_set and value else None
+            for name in specs.THROTTLED
+            for value, is_set in [found_of_topic.get(name, ("", False))]
+        }
+        self.begun, self._since = True, time.monotonic()
+        for broker in self._rates:
+            broker_settings.set_of_broker(world.kafka, broker, dict.fromkeys(specs.RATES, str(rate)))
+        lists = (",".join(f"{number}:{broker}" for broker in sorted(brokers)) for brokers in (before, self._added))
+        admin.set_settings(world.kafka, topic, dict(zip(specs.THROTTLED, lists, strict=True)))
+
+    @staticmethod
+    def _allowed(rate: int, seconds: float) -> int:
+        """Return how many bytes a replica may copy: a quota counts in a window, and a fetch is never cut."""
+        return round(rate * (seconds + WINDOW_S)) + FETCH_BYTES
+
+    def _size(self, broker: int, world: World) -> int | None:
+        folders = log_dirs(world.kafka, broker)
+        sizes = [f.sizes[self._partition] for f in folders or [] if self._partition in f.sizes]
+        return sizes[0] if sizes else None
+
+    def _moving(self, world: World, rate: int) -> str | None:
+        """Describe a move that is in progress and throttled."""
+        took_s = time.monotonic() - self._since
+        if took_s < LEAST_MOVE_S or not admin.added_by_reassignment(world.kafka, self._partition):
+            return None
+        sizes = {broker: self._size(broker, world) for broker in sorted(self._added)}
+        if any(size is None or not 0 < size <= self._allowed(rate, took_s) for size in sizes.values()):
+            return None
+        for broker in self._rates:
+            found = broker_settings.dynamic_of_broker(world.kafka, broker, specs.RATES) or {}
+            if any(found.get(name) not in (str(rate), HIDDEN) for name in specs.RATES):
+                return None
+        copied = ", ".join(f"broker {broker} has {size:,} bytes" for broker, size in sizes.items())
+        return f"{self.resolved} is being moved: after {took_s:.0f} s at {rate:,} bytes per second {copied}"
+
+    def _undo(self, world: World) -> str:
+        if self.spec.throttle is None:
+            return super()._undo(world)
+        if self.spec.cancel:
+            admin.cancel_reassignment(world.kafka, self._partition)
+        for broker, former in self._rates.items():
+            wait_up(broker, world)
+            broker_settings.set_of_broker(world.kafka, broker, former)
+        admin.set_settings(world.kafka, self._partition.topic, self._replicas)
+        why = f"{self._partition} is still being moved"
+        targets.answer(lambda: admin.added_by_reassignment(world.kafka, self._partition) == frozenset(), why, MOVE_S)
+        done = "is not moved" if self.spec.cancel else f"is moved to {list(self._to)}"
+        return f"{self.resolved} {done}, and its brokers have their former rates"
 
     def _effect(self, world: World) -> str | None:
+        if self.spec.throttle is not None:
+            return self._moving(world, self.spec.throttle)
         now = world.observer.partition(self._partition)
         if now is None or now.replicas != self._to or set(now.isr) != set(self._to):
             return None

@@ -26,6 +26,7 @@ from kafka.protocol.admin import (
     DescribeQuorumRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
@@ -46,7 +47,7 @@ _CHECKED = "aftershock-check"
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
 """Error codes that may pass: unknown topic, no leader or another one, timeout, moving coordinator or controller, no
 replica to elect yet."""
-_UNKNOWN_TOPIC, _TOPIC_EXISTS, _GROUP_NOT_FOUND, _ELECTION_NOT_NEEDED = 3, 36, 69, 84
+_UNKNOWN_TOPIC, _TOPIC_EXISTS, _GROUP_NOT_FOUND, _ELECTION_NOT_NEEDED, _NO_REASSIGNMENT = 3, 36, 69, 84, 85
 _NAME_FIELDS = ("name", "topic", "group_id", "resource_name", "partition_index", "partition_id")
 
 Errors = list[tuple[str, int]]
@@ -254,6 +255,25 @@ def reassign(kafka: Kafka, partition: TopicPartition, replicas: list[int]) -> No
     fields = topics({partition: {"replicas": replicas}})
     message = request(AlterPartitionReassignmentsRequest[0], timeout_ms=_TIMEOUT_MS, topics=fields)
     AdminRequest(f"reassign {partition}", message, any_broker).apply(kafka)
+
+
+def cancel_reassignment(kafka: Kafka, partition: TopicPartition) -> None:
+    """Let a partition that moves stay where it was; one that does not move stays, too."""
+    fields = topics({partition: {"replicas": None}})
+    message = request(AlterPartitionReassignmentsRequest[0], timeout_ms=_TIMEOUT_MS, topics=fields)
+    done = frozenset({_NO_REASSIGNMENT})
+    AdminRequest(f"cancel the reassignment of {partition}", message, any_broker, done).apply(kafka)
+
+
+def added_by_reassignment(kafka: Kafka, partition: TopicPartition) -> frozenset[int] | None:
+    """Return the brokers to which a partition moves; empty if it does not move, None without an answer."""
+    chosen = [{"name": partition.topic, "partition_indexes": [partition.number]}]
+    broker = any_broker(kafka)
+    message = request(ListPartitionReassignmentsRequest[0], timeout_ms=_TIMEOUT_MS, topics=chosen)
+    answer = None if broker is None else kafka.ask(broker, message)
+    if answer is None or answer.error_code:
+        return None
+    return frozenset(b for topic in answer.topics for p in topic.partitions for b in p.adding_replicas)
 
 
 def any_broker(kafka: Kafka) -> int | None:

@@ -12,7 +12,11 @@ from chaos.kafka.dynamic_settings import dynamic_problem
 from chaos.kafka.settings import Config, Scalar, topic_defaults
 from chaos.scenario.faults.base import BROKER_TARGETS, BROKERS, FaultSpec
 from chaos.scenario.setup import Setup, Topic, unknown
+from chaos.units import Size
 
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""The settings of a throttle: rates of brokers, and the replicas of a topic that they concern (KIP-73)."""
 TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
 TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
 
@@ -163,7 +167,10 @@ class ElectUnclean(FaultSpec):
 
 
 class Reassign(FaultSpec):
-    """Move a partition to other brokers while clients write to it; it stays there."""
+    """Move a partition to other brokers while clients write to it; it stays there.
+
+    With a throttle (KIP-73), the move lasts until the heal removes the throttle, so that other faults can happen in it.
+    """
 
     targets = frozenset({"partition"})
     kind: Literal["partition.reassign"]
@@ -172,10 +179,29 @@ class Reassign(FaultSpec):
         min_length=1,
         description="the replicas, the preferred leader first; if left out: each replica moves to the next broker",
     )
+    throttle: Size | None = Field(
+        None, gt=0, description="bytes per second that each new replica copies, until the heal"
+    )
+    cancel: bool = Field(False, description="with a throttle: the heal cancels the move, and the replicas stay")
+
+    @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """The rates of the brokers, and which replicas of the topic they concern."""
+        if self.throttle is None:
+            return frozenset()
+        topic = f"topic {str(self.target.partition).rpartition('/')[0]}"
+        return frozenset({*((BROKERS, rate) for rate in RATES), *((topic, name) for name in THROTTLED)})
+
+    @property
+    def hits_brokers(self) -> bool:
+        """A throttle is a setting of brokers."""
+        return self.throttle is not None
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check the broker ids."""
+        """Check the broker ids, and that a move which is cancelled lasts."""
         yield from setup.broker_problems(f"{where}.to", self.to or [])
+        if self.cancel and self.throttle is None:
+            yield f"{where}.cancel: a move without a throttle is soon complete; give throttle, such as 100KiB"
 
 
 def overlap_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:

@@ -297,3 +297,98 @@ def test_a_folder_that_was_lost_half_way_comes_back(monkeypatch):
     assert cluster.away
     fault.heal(world)
     assert not cluster.away
+
+
+class Move:
+    """A partition of broker 1 that moves to broker 3, as the cluster reports it."""
+
+    def __init__(self, monkeypatch, size=5_000_000, **spec):
+        self.settings = Settings(monkeypatch, cluster := Cluster())
+        self.world, self.copied, self.added, self.now, self.topic = world_of(cluster), 100, frozenset({3}), 100.0, []
+        self.cancelled = False
+        state = PartitionState(1, 3, (1, 2), (1, 2))
+        states = {TopicPartition("orders", 0): state}
+        self.world.kafka.metadata = lambda: Metadata({b: ("h", b) for b in (1, 2, 3)}, states)
+        monkeypatch.setattr("chaos.faults.admin.admin.reassign", lambda *_: None)
+        monkeypatch.setattr("chaos.faults.admin.admin.settings", lambda *_: {})
+        monkeypatch.setattr(
+            "chaos.faults.admin.admin.set_settings", lambda kafka, topic, values: self.topic.append(values)
+        )
+        monkeypatch.setattr("chaos.faults.admin.admin.added_by_reassignment", lambda *_: self.added)
+        monkeypatch.setattr("chaos.faults.admin.admin.cancel_reassignment", self.cancel)
+        monkeypatch.setattr("chaos.faults.admin.time.monotonic", lambda: self.now)
+        sizes = {1: lambda: size, 3: lambda: self.copied}
+        monkeypatch.setattr(
+            "chaos.faults.admin.log_dirs",
+            lambda kafka, broker: [LogDir("/d", "", {TopicPartition("orders", 0): sizes[broker]()})],
+        )
+        fields = {"name": "m", "kind": "partition.reassign", "to": [1, 3], "throttle": 100_000} | spec
+        self.fault = build(admin.Reassign(target=Target(partition="orders/0"), when=AT, **fields))
+
+    def cancel(self, *_):
+        self.cancelled, self.added = True, frozenset()
+
+
+def test_a_throttled_move_is_proven_while_it_lasts_and_copies_no_more_than_the_rate_allows(monkeypatch):
+    move = Move(monkeypatch)
+    move.fault.inject(move.world)
+    assert move.fault.proof(move.world) is None, "too soon"
+    move.now += 5
+    proof = move.fault.proof(move.world)
+    assert proof == "orders/0 is being moved: after 5 s at 100,000 bytes per second broker 3 has 100 bytes"
+    move.copied = 100_000 * 16 + 2**20 + 1
+    assert move.fault.proof(move.world) is None, "it copied more"
+    move.copied = 0
+    assert move.fault.proof(move.world) is None, "it copies nothing"
+    move.copied, move.settings.own[2] = 100, dict.fromkeys(move.settings.own[2], "")
+    assert move.fault.proof(move.world) == proof, "brokers hide the value of a rate"
+    move.settings.own[2] = dict.fromkeys(move.settings.own[2], "200000")
+    assert move.fault.proof(move.world) is None, "a broker has another rate"
+    move.settings.own[2] = {}
+    assert move.fault.proof(move.world) is None, "a broker has no rate"
+
+
+def test_a_hidden_rate_that_brokers_have_already_could_not_be_set_back_so_nothing_moves(monkeypatch):
+    move = Move(monkeypatch)
+    move.settings.own[2] = {"leader.replication.throttled.rate": ""}
+    with pytest.raises(FaultError, match="broker 2 has a throttle already and hides its rate"):
+        move.fault.inject(move.world)
+    assert move.fault.heal(move.world) == "nothing to heal" and move.settings.own[1] == {}
+
+
+def test_a_move_that_is_complete_is_no_proof_of_a_throttle(monkeypatch):
+    move = Move(monkeypatch)
+    move.fault.inject(move.world)
+    move.now, move.added = move.now + 5, frozenset()
+    assert move.fault.proof(move.world) is None
+
+
+@pytest.mark.parametrize(("more", "done"), [({}, "is moved to [1, 3]"), ({"cancel": True}, "is not moved")])
+def test_the_heal_removes_the_throttle_and_completes_or_cancels_the_move(monkeypatch, more, done):
+    move = Move(monkeypatch, **more)
+    move.fault.inject(move.world)
+    assert move.topic[-1] == {
+        "leader.replication.throttled.replicas": "0:1,0:2",
+        "follower.replication.throttled.replicas": "0:3",
+    }
+    move.added = move.added if more else frozenset()
+    assert move.fault.heal(move.world) == move.fault.heal(move.world)
+    assert done in move.fault.heal(move.world) and move.cancelled == bool(more)
+    assert move.settings.own == {1: {}, 2: {}, 3: {}} and set(move.topic[-1].values()) == {None}
+
+
+def test_a_throttle_that_was_set_half_way_is_removed(monkeypatch):
+    move = Move(monkeypatch)
+    move.settings.refuses = {2}
+    with pytest.raises(ClusterError):
+        move.fault.inject(move.world)
+    move.settings.refuses, move.added = set(), frozenset()
+    move.fault.heal(move.world)
+    assert move.settings.own == {1: {}, 2: {}, 3: {}}
+
+
+def test_a_small_partition_moves_too_soon_for_a_throttle(monkeypatch):
+    move = Move(monkeypatch, size=1_000_000)
+    with pytest.raises(FaultError, match="which move too soon to be observed"):
+        move.fault.inject(move.world)
+    assert move.fault.heal(move.world) == "nothing to heal"

@@ -391,6 +391,33 @@ def test_a_client_joins_only_once() -> None:
         scenario("", faults(join, join))
 
 
+MOVE = "kind: partition.reassign, target: {partition: orders/0}"
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ([f"{MOVE}, throttle: 1MiB, cancel: true"], ""),
+        ([f"{MOVE}, cancel: true"], "cancel: a move without a throttle is soon complete"),
+        ([f"{MOVE}, throttle: 1MiB", f"{MOVE}, throttle: 1MiB"], "both change follower.replication.throttled.rate"),
+        ([f"{MOVE}, throttle: 1MiB", MOVE], ""),
+        (
+            [
+                f"{MOVE}, throttle: 1MiB",
+                "kind: broker.config, target: {broker: 1}, settings: {leader.replication.throttled.rate: 9}",
+            ],
+            "both change leader.replication.throttled.rate",
+        ),
+    ],
+)
+def test_a_throttled_move(moves: list[str], message: str) -> None:
+    if not message:
+        scenario("", faults(*moves))
+        return
+    with pytest.raises(ScenarioError, match=message):
+        scenario("", faults(*moves))
+
+
 def test_a_folder_is_lost_as_a_whole() -> None:
     text = "cluster: {config: {log.dirs: 'd1,d2'}}\n"
     text += faults("kind: disk.limit, target: {leader_of: orders/0}, free: 1MiB")
