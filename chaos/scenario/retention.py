@@ -125,6 +125,16 @@ def refused(setup: Setup, faults: Sequence[FaultSpec], topic: str, ahead: float)
     return all(not -before <= ahead <= after for before, after in limits)
 
 
+def refused_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str]:
+    """Return the topics with a writer that may give times which brokers refuse."""
+    return frozenset(
+        topic.name
+        for topic in setup.topics
+        for shifts in shifts_s(setup, faults, topic.name, _RETRIES_S).values()
+        if any(refused(setup, faults, topic.name, shift) for shift in shifts)
+    )
+
+
 def steadily_refused(setup: Setup, faults: Sequence[FaultSpec], client: str, topic: str) -> bool:
     """Return whether a refusal of a timestamp by a broker shows that it refused every attempt to write the record.
 

@@ -24,8 +24,10 @@ from chaos.run.result import (
     Verdict,
     merge,
 )
+from chaos.scenario import retention
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
+from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.retention import behind_by
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
@@ -210,6 +212,10 @@ def _counts(run: Run, resolved: Resolved) -> Counts:
         if row["check"] == COMMITS:
             left_out[row["why"]] += row["count"]
     scenario = resolved.scenario
+    topics = retention.refused_topics(scenario, scenario.faults)
+    total["refused_timestamps"] = sum(
+        n for topic, n in by_name.get("refused_timestamps", {}).items() if topic_of(topic) in topics
+    )
     pairs = [(p.name, topic) for p in scenario.producers for topic in p.written] if total.get("evicted") else []
     causes = (behind_by(scenario, f"{name}/1", topic) for name, topic in pairs)
     return Counts(

@@ -31,7 +31,7 @@ UNREADABLE = collection("unreadable")
 # sends, by topic
 SENT, ACKED, FAILED, UNKNOWN = total("sent"), total("acked"), total("failed"), total("unknown")
 REFUSED_TIMESTAMPS = total("refused_timestamps")
-"""Sends that brokers refused for their timestamps, whatever their outcome."""
+"""Sends that brokers refused for a record of their batch, whatever their outcome: with wrong timestamps, for these."""
 LOCATED = total("located")
 """Acknowledged records with an offset."""
 EVICTED = total("evicted")

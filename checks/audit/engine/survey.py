@@ -49,8 +49,9 @@ COLUMNS = {
 """The columns read of each table."""
 
 
-INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
-"""The error with which brokers refuse a timestamp, as all libraries report it."""
+INVALID = ("INVALID_TIMESTAMP", "INVALID_RECORD")
+"""The errors with which brokers refuse a timestamp; librdkafka and the Java client report the second one if several
+records of a batch are refused."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _sends(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     count_backwards(tally, "sends", codes, producers, completed < invoked)
     ok = part.equals("outcome", "ok")
     if not ok.all():
-        for (code,), rows in sections(topics[part.equals("error", INVALID_TIMESTAMP)]):
+        for (code,), rows in sections(topics[part.equals("error", *INVALID)]):
             tally.add(counters.REFUSED_TIMESTAMPS, names[code], value=len(rows))
     located = np.flatnonzero(ok & (offset >= 0))
     add_digests(part, counters.ACKED_DIGEST, located, tally)

@@ -8,7 +8,7 @@ import pytest
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.retention import Kept, backdated, refused, steadily_refused
+from chaos.scenario.retention import Kept, backdated, refused, refused_topics, steadily_refused
 from chaos.scenario.timestamps import formula, limits_s
 
 HOUR_MS = 3_600_000
@@ -150,6 +150,20 @@ def test_timestamps_that_are_behind_let_retention_delete(scenario: Scenario, fou
 )
 def test_brokers_refuse_times_beyond_their_limits(scenario: Scenario, ahead_s: float, expected: bool) -> None:
     assert refused(scenario, scenario.faults, "orders", ahead_s) is expected
+
+
+@pytest.mark.parametrize(
+    ("scenario", "found"),
+    [
+        (stamping(), False),
+        (stamping("+2h"), True),
+        (stamping("+2h", "3.9.2"), False),
+        (stamping(faults="{name: f, kind: clock.jump, by: +2h, target: {member: shop/1}, when: {acked: 1}}"), True),
+        (stamping("seconds", topic="message.timestamp.before.max.ms: 1000"), True),
+    ],
+)
+def test_the_topics_of_which_brokers_refuse_timestamps(scenario: Scenario, found: bool) -> None:
+    assert bool(refused_topics(scenario, scenario.faults)) is found
 
 
 JUMP = "{name: f, kind: clock.jump, by: %s, target: {member: shop/1}, when: {acked: 1}}"

@@ -127,6 +127,20 @@ def test_the_sentence_names_records_that_were_not_acknowledged(failed, unknown, 
     )
 
 
+def test_the_sentence_names_what_timestamps_did():
+    refused = Counts(sent=100, acked=60, failed=40, refused_timestamps=40)
+    assert decide([expectation("pass")], [], counts=refused).sentence.endswith(
+        "Of the records sent, 40 failed for good. "
+        "The brokers refused 40 records: timestamp out of bounds (INVALID_TIMESTAMP)."
+    )
+    deleted = Counts(
+        sent=100, acked=100, evicted=90, evicted_by="retention goes by timestamps: those of shop are 2 d behind"
+    )
+    assert decide([expectation("pass")], [], counts=deleted).sentence.endswith(
+        "Retention deleted 90 acknowledged records early (retention goes by timestamps: those of shop are 2 d behind)."
+    )
+
+
 def test_the_sentence_of_a_calibration_case():
     decision = decide([expectation("pass", expected="at least 1")], [fault()], [total("lost_write", 37)])
     assert decision.sentence == (
