@@ -1,6 +1,7 @@
 """Batch lines: what is read, what is torn, and what ends the readable part."""
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -188,3 +189,12 @@ def test_checkpoints_are_read_from_batch_lines_too(tmp_path):
     (tmp_path / "lifecycle" / "shop-1.1.jsonl").write_bytes(encoded({**HEADER, "table": "lifecycle"}, life))
     assert checkpoint_of(tmp_path, "a/1") == {"orders/0": 6}
     assert next_seq_of(tmp_path, "shop/1") == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "constant"),
+    [("java/src/aftershock/Table.java", "int SCHEMA = {};"), ("golang/src/table.go", "const schema = {}")],
+)
+def test_programs_in_other_languages_write_the_version_with_all_columns_that_they_know(program, constant):
+    text = (Path(__file__).parents[3] / "chaos/clients" / program).read_text()
+    assert constant.format(SCHEMA_VERSION) in text
