@@ -115,7 +115,14 @@ def main() -> None:
         advice = "everything of the run was ended, make room or choose another --runs-dir and run again"
         _end(f"{e.strerror}{where}; {advice}", INCONCLUSIVE)
     except KeyboardInterrupt:
-        _end("interrupted; everything of the run was ended, and nothing is left running", INTERRUPTED)
+        _end(_INTERRUPTED, INTERRUPTED)
+    except SystemExit as e:
+        if e.code == INTERRUPTED:  # typer turns Ctrl-C into this exit, without a word
+            _end(_INTERRUPTED, INTERRUPTED)
+        raise
+
+
+_INTERRUPTED = "interrupted; everything of the run was ended, and nothing is left running"
 
 
 def _end(message: str, exit_code: int) -> NoReturn:

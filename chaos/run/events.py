@@ -109,7 +109,7 @@ class EventLog:
             yield
         except BaseException as e:
             seconds = round(time.monotonic() - began, 3)
-            detail = str(e) or type(e).__name__
+            detail = "interrupted" if isinstance(e, KeyboardInterrupt) else str(e) or type(e).__name__
             self.emit("stage", stage=name, state="failed", seconds=seconds, detail=detail, **other)
             raise
         self.emit("stage", stage=name, state="end", seconds=round(time.monotonic() - began, 3), **other)

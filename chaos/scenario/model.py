@@ -106,8 +106,12 @@ class Scenario(Setup):
 
     @model_validator(mode="after")
     def _follow_sessions(self) -> Self:
-        """Wait longer for proofs than the session time-out of each member that a fault silences."""
+        """Wait longer for proofs than the session time-out of each member that a fault silences.
+
+        A new coordinator begins the session again, so a fault of brokers makes it up to twice as long.
+        """
         longest = max((session_s for _, session_s, _ in slow_removals(self, self.faults)), default=0.0)
+        longest *= 2 if any(fault.hits_brokers for fault in self.faults) else 1
         if "proof" not in self.limits.model_fields_set and self.limits.proof < longest + AFTER_SESSION_S:
             changes = {"proof": longest + AFTER_SESSION_S}
             if "drive" not in self.limits.model_fields_set:

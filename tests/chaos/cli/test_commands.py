@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import COMMANDS, app
+from chaos.cli import COMMANDS, app, main
 
 HEAVY = ("pydantic", "yaml", "confluent_kafka", "kafka", "pyarrow", "numpy", "sqlalchemy", "docker")
 
@@ -37,3 +37,16 @@ def test_a_light_command_imports_nothing_heavy(argument: str, light: tuple[str, 
     code += f"print('loaded', [m for m in {list(light)!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "loaded []"
+
+
+def test_ctrl_c_ends_with_one_line_that_nothing_is_left(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("chaos.scenario.shipped.titles", interrupted)
+    monkeypatch.setattr("sys.argv", ["chaos", "list", "--json"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted; everything of the run was ended, and nothing is left running\n"

@@ -316,6 +316,13 @@ def test_the_limit_of_a_proof_follows_the_session(cluster, config, proof):
     assert type(found).model_validate_json(found.model_dump_json()) == found
 
 
+def test_the_limit_of_a_proof_allows_for_a_coordinator_that_begins_the_session_again():
+    text = SILENCED % ("", KIP_848, "consumer.crash", "6s")
+    kill = ", {name: c, kind: coordinator.kill, target: {coordinator_of: billing}, when: {after: gone.healed}}]"
+    assert parse(text.replace("6s}}]", "6s}}" + kill), "mine.yaml").limits.proof == 105
+    assert parse(text, "mine.yaml").limits.proof == 60
+
+
 def test_a_given_limit_below_the_session_is_refused_with_both_numbers():
     text = SILENCED % ("", KIP_848, "consumer.crash", "6s") + "limits: {proof: 30s}\n"
     with pytest.raises(ScenarioError, match=r"mine.yaml:8: limits.proof: 30 s .* time-out of 45 s .*; give 60s"):
