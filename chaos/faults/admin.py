@@ -414,12 +414,15 @@ class Reassign(Fault[specs.Reassign], spec=specs.Reassign):
         return sizes[0] if sizes else None
 
     def _moving(self, world: World, rate: int) -> str | None:
-        """Describe a move that is in progress and throttled."""
+        """Describe a move that is in progress and throttled.
+
+        The rate of a leader also counts what its replicas in sync fetch (KIP-73), so a low rate copies nothing at all.
+        """
         took_s = time.monotonic() - self._since
         if took_s < LEAST_MOVE_S or not admin.added_by_reassignment(world.kafka, self._partition):
             return None
         sizes = {broker: self._size(broker, world) for broker in sorted(self._added)}
-        if any(size is None or not 0 < size <= self._allowed(rate, took_s) for size in sizes.values()):
+        if any(size is None or size > self._allowed(rate, took_s) for size in sizes.values()):
             return None
         for broker in self._rates:
             found = broker_settings.dynamic_of_broker(world.kafka, broker, specs.RATES) or {}
