@@ -148,7 +148,7 @@ class View(ProgressListener):
             else:
                 self.say_markup(text)
         elif event["state"] == "end":
-            # without the nested stages, which have lines of their own; each wait for Spark is a line
+            # without the nested stages, which have separate lines; each wait for Spark is a line
             own = next(s.seconds for s in list_stages(self._stages, now_us()) if s.name == name)
             seconds = event["seconds"] if name == WAIT else own
             if self._status or event["seconds"] >= 1:

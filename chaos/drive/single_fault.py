@@ -4,7 +4,7 @@
 
     python -m chaos.drive.single_fault RUN_DIR --owner PID:STARTED
 
-It is a process of its own. When the command (its owner) ends, also by SIGKILL, it heals at once. When it is killed too,
+It is a separate process. When the command (its owner) ends, also by SIGKILL, it heals at once. When it is killed too,
 the reaper of the run restores the brokers of a cluster that exists, and the command those of a cluster of `up`.
 """
 

@@ -271,7 +271,7 @@ def _zone_offset(differences: list[int]) -> int:
 
 
 def _clock_offset(timeline: Timeline, first: int, node: int, pairs: list[tuple[int, int]]) -> tuple[int, str]:
-    """Return the offset of the clock of a node to that of the first one, and a note; 0 if nothing is proven."""
+    """Return how far the clock of a node is ahead of the first node's clock, and a note; 0 if nothing is proven."""
     was_silent = timeline.after_silence  # a silent node may have logged a change late
     pairs = [(a, b) for a, b in pairs if not was_silent(*((node, b) if b > a else (first, a)), abs(b - a))]
     differences = [there - here for here, there in pairs]

@@ -89,7 +89,7 @@ class ClusterState:
     replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
     def led_by(self, broker: int, at_us: int) -> list[TopicPartition]:
-        """Return the user partitions that a broker led just before that time, or of which it had the only replica."""
+        """Return the user partitions that a broker led just before that time, or held as the only replica."""
         known = {p for p, leaders in self.leaders.items() if _at(leaders, at_us) is not None}
         led = {p for p in known if _at(self.leaders[p], at_us) == broker}
         only = {p for p, nodes in self.replicas.items() if nodes == (broker,) and p not in known}

@@ -133,6 +133,6 @@ def _why_unknown(lines: list[str]) -> str:
 
 
 def _is_no_broker(path: Path) -> bool:
-    """Return whether the file is a log in a run directory, except that of a broker, or a note."""
+    """Return whether the file is a note, or a log in a run directory of a client or a tool."""
     of_a_run = (path.parent.parent / "resolved.json").is_file() and not path.name.startswith("broker-")
     return of_a_run or (path.suffix in (".txt", ".json") and not BROKER_FILE.match(path.name))

@@ -65,7 +65,7 @@ class Record:
         return next((event.step for event in self.events if isinstance(event, JvmStep)), None)
 
     def written_by(self, node: int) -> Record:
-        """Return the record as that of a node."""
+        """Return the record with a node as its writer."""
         events = [event.model_copy(update={"node": node}) for event in self.events]
         return Record(replace(self.entry, node=node), events, self.named)
 
@@ -254,7 +254,7 @@ def _folder(stream: Stream) -> str:
 
 
 def _of_siblings(stream: Stream, siblings: list[tuple[Stream, list[int]]]) -> int | None:
-    """Return the only node of streams with the same label and stem, such as rotated files, else that of the folder."""
+    """Return the only node of streams with the same label and stem, such as rotated files, else of the folder."""
     stem = PurePosixPath(stream.file).name.split(".")[0]
     same = {
         node
