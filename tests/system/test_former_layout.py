@@ -18,10 +18,12 @@ ADDED = (
     *("missing_output", "duplicate_output", "unconsumed_output", "wrong_count"),
     *SHARES,
     "competing_controllers",
+    *("backdated_write", "overdue_record"),
 )
 """Kinds that the audit finds since the run was made."""
 COUNTED_SINCE: dict[str, Any] = {
     **{"gone": 0, "superseded": 0, "expired_tombstones": 0},  # no topic was deleted or compacted
+    **{"evicted": 0, "evicted_by": "", "refused_timestamps": 0},  # retention removed nothing, and timestamps were right
     **{"commits_unknown": 0, "commits_by_log_ok": 0, "commits_by_log_fail": 0, "commits_left_out": {}},
 }
 """Numbers that the audit reports since the run was made: all zero for this run, where every commit has its answer."""

@@ -151,10 +151,12 @@ def test_confluent_and_java_take_an_invented_error_for_no_more_than_it_says():
     assert all(refused.get(name, {"attempt"}) == {"attempt"} for name in ERRORS["Produce"])
     java = (files("chaos.clients.java") / "src/aftershock/Outcomes.java").read_text()
     tables = {name: set(re.findall(r"Errors\.([A-Z_]+)", body)) for name, body in JAVA_TABLE.findall(java)}
-    assert {"NEVER", "BY_LIMITS", "BY_RIGHTS", "REFUSED", "COMMIT_REFUSED"} == set(tables)
+    assert {"NEVER", "BY_LIMITS", "BY_TIMESTAMPS", "BY_RIGHTS", "REFUSED", "COMMIT_REFUSED"} == set(tables)
     assert not set(OPEN["Produce"]) & set.union(*tables.values())
     assert not set(OPEN["OffsetCommit"]) & tables["COMMIT_REFUSED"]
-    assert not set(ERRORS["Produce"]) & (tables["NEVER"] | tables["BY_LIMITS"] | tables["BY_RIGHTS"])
+    assert not set(ERRORS["Produce"]) & set.union(
+        *(tables[name] for name in ("NEVER", "BY_LIMITS", "BY_TIMESTAMPS", "BY_RIGHTS"))
+    )
 
 
 def test_an_injection_needs_a_proxy():

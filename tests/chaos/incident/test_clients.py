@@ -65,7 +65,7 @@ def test_assignors_have_the_names_of_the_library() -> None:
     ("given", "client", "reason"),
     [
         (subject(producer={"queue.buffering.max.kbytes": 9}), "java", "its name there is buffer.memory"),
-        (subject(config={"max.poll.interval.ms": 9000}), "sarama", "sarama has nothing like it"),
+        (subject(config={"max.poll.interval.ms": 60_000}), "sarama", "sarama has nothing like it"),
         (
             subject("sarama", {"Producer.Flush.Messages": 5}),
             "confluent",

@@ -277,7 +277,7 @@ def test_reports_become_rows_and_what_has_none_is_unknown(tmp_path: Path) -> Non
     ]
     sent: list[int] = []
 
-    def send(topic: str, records: list[Any], idle: object) -> int:
+    def send(records: list[Any], idle: object) -> int:
         sent.extend(record.seq for record in records)
         return 5
 
