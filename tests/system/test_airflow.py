@@ -323,12 +323,12 @@ def test_a_drive_that_fails_is_judged_as_by_the_command_line(airflow, tmp_path):
 
 @pytest.mark.kafka
 def test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason(airflow, tmp_path):
-    conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={log.retention.ms: abc}"]}
+    conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={metric.reporters: org.example.Missing}"]}
     argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.clean-run", "--conf", json.dumps(conf)]
     done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout[-2000:]
     (kept,) = Store(default_url(tmp_path)).entries()
-    assert kept.verdict == "inconclusive" and "Invalid value abc for configuration log.retention.ms" in kept.sentence
+    assert kept.verdict == "inconclusive" and "Class org.example.Missing cannot be found" in kept.sentence
     result = json.loads((Path(kept.run_dir) / "result.json").read_text())
     (problem,) = result["problems"]
     assert problem.startswith("deploy failed: broker ") and "did not start: it ended" in problem

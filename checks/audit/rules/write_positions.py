@@ -328,13 +328,14 @@ def delivered_before_sent(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     for (code,), rows in sections(topics[early]):
         wrong = early[rows.index[certain[rows.index]]]
         tally.report_undetermined("backdated_write", names[code], len(rows) - len(wrong), NEAR_IN_TIME)
-        shown = (_early(row) for row in part.take(wrong[:CAP]))
+        # a topic that was created again has a name for each of its lives, which the row does not have
+        shown = [_early(row, names[code]) for row in part.take(wrong[:CAP])]
         tally.report("backdated_write", names[code], len(wrong), shown)
 
 
-def _early(row: dict[str, Any]) -> dict[str, Any]:
+def _early(row: dict[str, Any], topic: str) -> dict[str, Any]:
     evidence = {"how": "delivered", "invoked_us": row["sent_us"], "polled_us": row["polled_us"]}
-    record = {name: row[name] for name in ("topic", "partition", "offset", "producer", "seq", "consumer")}
+    record = {name: row[name] for name in ("partition", "offset", "producer", "seq", "consumer")} | {"topic": topic}
     return record | {"incarnation": row["producer_incarnation"], "at_us": row["processed_us"], "evidence": evidence}
 
 
