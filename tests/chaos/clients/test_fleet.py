@@ -260,9 +260,9 @@ def test_a_client_that_cannot_start_reports_the_reason(fleet: MakeFleet) -> None
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
-producers: [{{name: shop, topic: {t}, config: {{no.such.setting: 1}}}}]
+producers: [{{name: shop, topic: {t}, config: {{plugin.library.paths: /nowhere}}}}]
 """)
-    with pytest.raises(ClientError, match=r"no\.such\.setting"):
+    with pytest.raises(ClientError, match="nowhere"):
         f.start_producers()
 
 

@@ -1,6 +1,7 @@
 """The client of an entry: its forms, its defaults, and what its runtime cannot do."""
 
 import json
+import re
 
 import pytest
 
@@ -596,3 +597,27 @@ def test_an_application_that_is_exactly_once_reads_committed_records_only():
 def test_a_session_cluster_has_slots_for_all_subtasks_without_one_task_manager(session, entry, slots):
     found = scenario(job(session, **entry)).consumers[0]
     assert found.client.session.slots_for(found.subtasks) == slots
+
+
+@pytest.mark.parametrize(
+    ("client", "setting", "message"),
+    [
+        ("java", "no.such.setting: 1", "no.such.setting is no setting of kafka-clients"),
+        ("confluent", "no.such.setting: 1", "no.such.setting is no setting of confluent-kafka"),
+        ("sarama", "No.Such: 1", "No.Such is no setting of sarama"),
+        ("sarama", "Producer.Retry.Max: many", "it takes a whole number"),
+        ("sarama", "Net.DialTimeout: soon", "a duration such as 500ms or 10s"),
+        ("sarama", "acks: 2", "the values are -1, 0, 1, all, noresponse, waitforall, waitforlocal"),
+        ("franz-go", "NoSuch: 1", "NoSuch is no setting of franz-go"),
+        ("franz-go", "RecordRetries: many", "it takes a whole number"),
+        ("franz-go", "ProducerLinger: soon", "a duration such as 500ms or 10s"),
+        ("franz-go", "acks: 2", "the values are -1, 0, 1, all, allisracks, leaderack, noack"),
+    ],
+)
+def test_what_a_program_would_refuse_is_refused_at_load(client, setting, message):
+    text = (
+        "title: t\ntopics: [{name: orders, replication_factor: 1}]\n"
+        f"producers: [{{name: shop, topic: orders, client: {client}, config: {{{setting}}}}}]\n"
+    )
+    with pytest.raises(ScenarioError, match=re.escape(message)):
+        parse(text, "t.yaml")

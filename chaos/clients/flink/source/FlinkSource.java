@@ -57,27 +57,34 @@ final class FlinkSource {
         KafkaSourceBuilder<ConsumerRecord<byte[], byte[]>> builder = KafkaSource.builder();
         KafkaSource<ConsumerRecord<byte[], byte[]>> source = builder.setProperties(properties)
                 .setTopics(spec.texts("topics"))
-                .setStartingOffsets(starts(spec, OffsetResetStrategy.valueOf(settings.reset().toUpperCase())))
+                .setStartingOffsets(starts(spec, restores, OffsetResetStrategy.valueOf(settings.reset().toUpperCase())))
                 .setDeserializer(new Whole())
                 .build();
         return environment.fromSource(new SeenSource(source, link), WatermarkStrategy.noWatermarks(), "kafka")
                 .uid("kafka");
     }
 
-    /** Returns where the source starts without a checkpoint; it looks that up itself. */
+    /** Returns where the source starts without a checkpoint of its job; it looks that up itself. */
     @SuppressWarnings("deprecation")
-    private static OffsetsInitializer starts(Spec spec, OffsetResetStrategy reset) {
+    private static OffsetsInitializer starts(Spec spec, boolean restores, OffsetResetStrategy reset) {
+        Map<String, Object> kept = spec.map("checkpoint"); // offsets that the fleet kept for a job without state
+        if (!restores && !kept.isEmpty()) {
+            return at(kept);
+        }
         return switch (spec.text("start")) {
             case "earliest" -> OffsetsInitializer.earliest();
             case "latest" -> OffsetsInitializer.latest();
             case "group" -> OffsetsInitializer.committedOffsets(reset);
             case "timestamp" -> OffsetsInitializer.timestamp(spec.number("timestamp_ms"));
-            default -> {
-                Map<TopicPartition, Long> offsets = new HashMap<>();
-                spec.map("offsets")
-                        .forEach((name, offset) -> offsets.put(Assignments.parse(name), ((Number) offset).longValue()));
-                yield OffsetsInitializer.offsets(offsets, OffsetResetStrategy.EARLIEST); // others at their beginning
-            }
+            default -> at(spec.map("offsets"));
         };
+    }
+
+    /** Returns the given offsets; other partitions start at their beginning. */
+    @SuppressWarnings("deprecation")
+    private static OffsetsInitializer at(Map<String, Object> given) {
+        Map<TopicPartition, Long> offsets = new HashMap<>();
+        given.forEach((name, offset) -> offsets.put(Assignments.parse(name), ((Number) offset).longValue()));
+        return OffsetsInitializer.offsets(offsets, OffsetResetStrategy.EARLIEST);
     }
 }

@@ -121,28 +121,34 @@ final class FlinkSource {
         }
         properties.putIfAbsent("group.id", "aftershock-none-" + spec.client().replace('/', '-')); // it needs one
         Reader source = new Reader(spec.texts("topics"), properties, restores);
-        startFrom(source, spec);
+        startFrom(source, spec, restores);
         source.setCommitOffsetsOnCheckpoints(settings.commits());
         return environment.addSource(source, "kafka").uid("kafka");
     }
 
-    /** Says where the source starts without a checkpoint; it looks that up itself. */
-    private static void startFrom(Reader source, Spec spec) {
+    /** Says where the source starts without a checkpoint of its job; it looks that up itself. */
+    private static void startFrom(Reader source, Spec spec, boolean restores) {
+        Map<String, Object> kept = spec.map("checkpoint"); // offsets that the fleet kept for a job without state
+        if (!restores && !kept.isEmpty()) {
+            source.setStartFromSpecificOffsets(at(kept));
+            return;
+        }
         switch (spec.text("start")) {
             case "earliest" -> source.setStartFromEarliest();
             case "latest" -> source.setStartFromLatest();
             case "group" -> source.setStartFromGroupOffsets();
             case "timestamp" -> source.setStartFromTimestamp(spec.number("timestamp_ms"));
-            default -> {
-                Map<KafkaTopicPartition, Long> offsets = new HashMap<>();
-                spec.map("offsets").forEach((name, offset) -> {
-                    TopicPartition partition = Assignments.parse(name);
-                    offsets.put(
-                            new KafkaTopicPartition(partition.topic(), partition.partition()),
-                            ((Number) offset).longValue());
-                });
-                source.setStartFromSpecificOffsets(offsets);
-            }
+            default -> source.setStartFromSpecificOffsets(at(spec.map("offsets")));
         }
+    }
+
+    private static Map<KafkaTopicPartition, Long> at(Map<String, Object> given) {
+        Map<KafkaTopicPartition, Long> offsets = new HashMap<>();
+        given.forEach((name, offset) -> {
+            TopicPartition partition = Assignments.parse(name);
+            offsets.put(
+                    new KafkaTopicPartition(partition.topic(), partition.partition()), ((Number) offset).longValue());
+        });
+        return offsets;
     }
 }

@@ -163,10 +163,6 @@ consumers:
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("NoSuch: 1", r"NoSuch = 1: these programs know no option NoSuch of franz-go"),
-        ("RecordRetries: many", r"RecordRetries = many: no whole number"),
-        ("ProducerLinger: soon", r"no duration such as 500ms or 10s"),
-        ("acks: 2", r"acks = 2: not one of -1, 0, 1, all, allisracks, leaderack, noack"),
         ("acks: 1", r"idempotency requires acks=all"),
     ],
 )

@@ -149,10 +149,6 @@ consumers:
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("No.Such: 1", r"No\.Such = 1: sarama \S+ has no setting No\.Such"),
-        ("Producer.Retry.Max: many", r"Producer\.Retry\.Max = many: no whole number of 64 bits"),
-        ("Net.DialTimeout: soon", r"no duration such as 500ms or 10s"),
-        ("acks: 2", r"acks = 2: not one of -1, 0, 1, all, noresponse, waitforall, waitforlocal"),
         ("Producer.Idempotent: true", r"Idempotent producer requires Producer\.RequiredAcks to be WaitForAll"),
     ],
 )

@@ -127,8 +127,9 @@ final class FlinkJob implements JobRows {
     /** Records where a partition begins. offset: null if its first record shows that. */
     private void begin(TopicPartition partition, Long offset, boolean restored) {
         openings.remove(partition);
-        String source = restored ? "checkpoint" : "start";
-        if (!restored && spec.text("start").equals("group")) {
+        boolean kept = spec.map("checkpoint").containsKey(partition.topic() + "/" + partition.partition());
+        String source = restored || kept ? "checkpoint" : "start";
+        if (!restored && !kept && spec.text("start").equals("group")) {
             OffsetAndMetadata committed = committed(partition);
             source = committed == null ? "reset" : "committed";
         }
