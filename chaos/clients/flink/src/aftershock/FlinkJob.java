@@ -56,6 +56,11 @@ final class FlinkJob implements JobRows {
         Long start() {
             return seen != null && (first == null || seen <= first) ? seen : null;
         }
+
+        /** Returns where the library began: what no record had moved, else its first record. */
+        Long begin() {
+            return start() == null ? first : start();
+        }
     }
 
     /** beginner: the subtask that gives all starts to a checkpoint. */
@@ -155,7 +160,7 @@ final class FlinkJob implements JobRows {
             TopicPartition partition = new TopicPartition(record.topic(), record.partition());
             if (!assignments.numbers.containsKey(partition)) {
                 Opening opening = openings.get(partition); // null of a partition that FlinkKafkaConsumer discovered
-                begin(partition, opening == null ? null : opening.start(), opening != null && opening.restored);
+                begin(partition, opening == null ? null : opening.begin(), opening != null && opening.restored);
             }
         }
         Map<TopicPartition, Long> ends = deliveries.write(records, polledUs);
