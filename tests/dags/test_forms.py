@@ -114,7 +114,7 @@ CONTRADICTING = [
     ({"i_own_this_cluster": True, "driver": "docker"}, "a new one (driver docker); give the param bootstrap too"),
     ({"bootstrap": "a:1", "driver": "docker"}, "the param bootstrap is for an existing cluster, and the param driver="),
     ({"bootstrap": "a:1", "kafka": "3.9.2"}, "the param kafka chooses the release of a new cluster"),
-    ({"overrides": ["title.x=3"]}, "the param overrides 'title.x=…': title is a single value"),
+    ({"overrides": ["title.x=3"]}, "the param overrides title.x=…: title is a single value"),
 ]
 AGREEING = [
     {"kafka_conn_id": "mine", "overrides": ["topics.0.partitions=3"]},
