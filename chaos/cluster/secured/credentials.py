@@ -106,13 +106,14 @@ def new_password() -> str:
 def _users(shared: Path, security: ClusterSecurity) -> str:
     """Return the users of PLAIN with their passwords, in the format of JAAS inside a properties file."""
     names = [PLATFORM, CLIENT] if security.mechanism == "PLAIN" else [PLATFORM]
-    return " ".join(f'user_{name}="{jaas((shared / f"{name}.password").read_bytes().decode())}"' for name in names)
+    quoted = {name: jaas((shared / f"{name}.password").read_bytes().decode()) for name in names}
+    # a properties file halves the backslashes
+    return " ".join(f'user_{name}="{password}"' for name, password in quoted.items()).replace("\\", "\\\\")
 
 
 def jaas(password: str) -> str:
-    """Return a password as JAAS reads it inside quotes in a properties file, which halves the backslashes."""
-    escaped = password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return escaped.replace("\\", "\\\\")
+    """Return a password as JAAS reads it inside quotes (java.io.StreamTokenizer)."""
+    return password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | None) -> Security:

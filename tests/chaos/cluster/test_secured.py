@@ -83,10 +83,9 @@ def test_credentials_are_files_of_their_owner_and_references_name_them(tmp_path:
     assert password is not None and len(password.password) >= 32
     assert password.password not in (homes[1] / LOGIN).read_text(), "brokers keep the hash of a SCRAM password only"
     platform = Access.of(made.platform)
-    assert (
-        platform is not None
-        and f'user_aftershock="{credentials.jaas(platform.password)}"' in (homes[1] / LOGIN).read_text()
-    )
+    assert platform is not None
+    written = credentials.jaas(platform.password).replace("\\", "\\\\")
+    assert f'user_aftershock="{written}"' in (homes[1] / LOGIN).read_text()
     assert platform.password not in made.model_dump_json() and password.password not in made.model_dump_json()
     for access in (platform, password):
         access.check()

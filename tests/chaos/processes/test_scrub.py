@@ -27,7 +27,7 @@ FORMS = {
     "JSON": json.dumps({"password": PASSWORD}),
     "JSON with letters": json.dumps(PASSWORD, ensure_ascii=False),
     "Python": repr(PASSWORD),
-    "JAAS": jaas(PASSWORD).replace("\\\\", "\\"),
+    "JAAS": jaas(PASSWORD),
     "HTTP": base64.b64encode(PASSWORD.encode()).decode(),
     "URL": quote_plus(PASSWORD),
 }
