@@ -5,7 +5,7 @@
     python -m chaos.drive.single_fault RUN_DIR --owner PID:STARTED
 
 It is a separate process. When the command (its owner) ends, also by SIGKILL, it heals at once. When it is killed too,
-the reaper of the run restores the brokers of a cluster that exists, and the command those of a cluster of `up`.
+the reaper of the run restores the brokers of a cluster that exists, and the command the brokers of a cluster of `up`.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def _check(order: Order, spec: FaultSpec, scenario: Scenario, kafka: Kafka, meta
 
 
 def _watched(fault: Any, spec: FaultSpec, metadata: Metadata) -> list[TopicPartition]:
-    """Return the partitions that the fault is about: that of the target first, then those that the brokers lead."""
+    """Return the partitions that the fault is about: the target's partition, then what the brokers lead."""
     selector, value = spec.target.selector
     theirs = {p: s for p, s in metadata.partitions.items() if not p.topic.startswith("__")}
     first = [p for p in theirs if value in (str(p), p.topic)] if selector in {*PARTITION_TARGETS, "topic"} else []

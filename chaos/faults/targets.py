@@ -250,7 +250,7 @@ def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
 def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
     """Return the partitions that a broker leads, with their leader epochs.
 
-    They are those of the scenario's topics, and of the user's topics that its faults aim at.
+    They belong to the scenario's topics, and to the user's topics that its faults aim at.
     """
     metadata = world.kafka.metadata()
     topics = {t.name for t in world.scenario.topics} | world.scenario.their_topics

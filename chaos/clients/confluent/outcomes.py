@@ -24,7 +24,7 @@ Kept = frozenset[str]
 
 attempt: there is only one attempt. batch: each attempt carries the same batch (an idempotent producer sends a batch
 again with exactly the same records: KIP-98, librdkafka's `last_msgid`). settings: those of the topic. limits: those of
-the topic and the brokers. rights: those of the client. timestamps: whether they are within the limits of brokers.
+the topic and the brokers. rights: what the client may do. timestamps: whether they are within the limits of brokers.
 """
 ANYWAY: Kept = frozenset()
 ATTEMPT, SETTINGS, RIGHTS = Kept({"attempt"}), Kept({"settings"}), Kept({"rights"})

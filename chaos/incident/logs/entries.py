@@ -25,6 +25,8 @@ _TIME = rf"(?P<at>{_DATE}(?:[.,]\d{{1,9}})?)\s?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 _LEVELS = r"TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL"
 _LEVEL = rf"(?P<level>{_LEVELS})"
 _LOGGER = r"[\w.$-]+"
+_TAIL = re.compile(rf"\((?P<logger>{_LOGGER})\)(?: \[[^\[\]]*\])?\s*\Z")
+"""The logger at the end of an entry, perhaps with the thread behind it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _QUARTER, _WIDEST = timedelta(minutes=15), timedelta(hours=14)
 """Unit and maximum of the offsets between time zones and UTC."""
@@ -61,7 +63,7 @@ LAYOUTS = (
         "Strimzi's",
         "%d{ISO8601} %p %m (%c) [%t]%n",
         re.compile(rf"{_TIME} {_LEVEL} +(?! *\[[^\]]*\] [\w.$]+(?::\d+)? - )(?P<rest>.*)"),
-        re.compile(rf"\((?P<logger>{_LOGGER})\)(?: \[[^\[\]]*\])?\s*\Z"),
+        _TAIL,
     ),
     Layout(
         "log4j's classic",
@@ -74,7 +76,7 @@ _WITHOUT_TIME = Layout(
     "without a time",
     "%p %m (%c)%n",
     re.compile(rf"{_LEVEL} +(?P<rest>.*)"),
-    re.compile(rf"\((?P<logger>{_LOGGER})\)(?: \[[^\[\]]*\])?\s*\Z"),
+    _TAIL,
 )
 """Layout of a log for a collector that writes the time itself, with a date and a zone."""
 EXPECTED = "one of " + ", ".join(layout.pattern.removesuffix("%n") for layout in LAYOUTS) + ", or JSON by line"

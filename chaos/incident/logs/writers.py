@@ -11,7 +11,7 @@ broker id. So each entry that names its writer belongs to that broker; the other
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -276,5 +276,4 @@ def _in_name(name: str) -> int | None:
 
 def _free_number(found: list[list[int]], free: dict[tuple[str, str], int]) -> int:
     """Return the number after the highest one that is in use."""
-    used = Counter(node for names in found for node in set(names)) + Counter(free.values())
-    return max(used, default=0) + 1
+    return max([0, *(node for names in found for node in names), *free.values()]) + 1
