@@ -7,15 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chaos.cluster.attached import commands, discovery
-from chaos.cluster.attached.driver import AttachedCluster
-from chaos.cluster.state import Attachment, ClusterState, NodeState
 from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import Security
 from chaos.processes.process import ROLE, RUN_DIR, ProcessId
-from chaos.run.directory import Run
+from tests.support.attached import with_a_killed_broker
 
 
 def run(tmp_path, command, timeout_s=20.0, **more):
@@ -103,23 +100,7 @@ def test_a_command_has_the_environment_and_an_empty_stdin(tmp_path, monkeypatch)
 @pytest.fixture
 def cluster(tmp_path):
     """An attached cluster of one broker that was killed, with a start command that writes a line for each run."""
-    attached = Attachment(
-        prefix="p", security=Security(), verbs=Verbs(start=f"echo started >> {tmp_path}/starts", timeout=0.2)
-    )
-    broker = NodeState(id=1, kafka="", host="h", port=1, state="killed")
-    known = ClusterState(
-        driver="attached",
-        kafka="",
-        cluster_id="c",
-        bootstrap="h:1",
-        heap_bytes=0,
-        owner=None,
-        reaper=ProcessId.current(),
-        attached=attached,
-        deadline_at=0,
-        brokers=[broker],
-    )
-    return AttachedCluster(Run.create(tmp_path, "ours"), known)
+    return with_a_killed_broker(tmp_path, Verbs(start=f"echo started >> {tmp_path}/starts", timeout=0.2))
 
 
 def starts(tmp_path):

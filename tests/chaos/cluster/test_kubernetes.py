@@ -16,17 +16,15 @@ import pytest
 import yaml
 
 import chaos.cluster.attached
-from chaos.cluster.attached.driver import AttachedCluster
 from chaos.cluster.drivers import driver
 from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import Attachment, ClusterState, NodeState
 from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError
 from chaos.install.cache import silent
-from chaos.kafka.security import Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
+from tests.support.attached import with_a_killed_broker
 from tests.support.platform import ROOT, left_running
 from tests.support.platform import chaos as run_chaos
 
@@ -64,21 +62,8 @@ def test_a_signal_reaches_the_jvm_of_the_broker_and_no_other_process(
 def test_a_broker_that_a_supervisor_started_is_back_only_when_it_is_ready(
     answers: tuple[bool, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attached = Attachment(prefix="p", security=Security(), verbs=Verbs(timeout=1))
-    broker = NodeState(id=1, kafka="", host="h", port=1, state="killed")
-    known = ClusterState(
-        driver="attached",
-        kafka="",
-        cluster_id="c",
-        bootstrap="h:1",
-        heap_bytes=0,
-        owner=None,
-        reaper=ProcessId.current(),
-        attached=attached,
-        deadline_at=0,
-        brokers=[broker],
-    )
-    cluster, given = AttachedCluster(Run.create(tmp_path, "ours"), known), iter(answers)
+    cluster, given = with_a_killed_broker(tmp_path, Verbs(timeout=1)), iter(answers)
+    (broker,) = cluster.state.brokers
     monkeypatch.setattr(cluster, "broker_alive", lambda number: True)
     monkeypatch.setattr(cluster, "_ready", lambda number: next(given))
     if True in answers:
