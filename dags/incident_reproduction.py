@@ -1,6 +1,6 @@
 """The DAG `incident_reproduction`: replay, repeat, compare, shrink or bisect an incident, or draft one from logs.
 
-Its task `reproduce` calls `chaos.incident.reproduction` in a child process. `source` is a bundle, a run directory or a
+Its task `reproduce` calls `chaos.campaign.reproduction` in a child process. `source` is a bundle, a run directory or a
 scenario; for `from-logs` a folder of broker logs. The task holds a slot of the pool for clusters. The run succeeds
 if the question was answered: the replay shows the same, all runs of the repetition are conclusive, both sides of the
 comparison are conclusive, the smallest scenario or the first release was found, or the draft was written. The result is
@@ -26,7 +26,7 @@ from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.anomalies import ANOMALIES  # noqa: E402
-from chaos.incident.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
+from chaos.campaign.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
 
 _RANGE = r"^\d+\.\d+\.\d+\.\.\d+\.\d+\.\d+$"
 _CLIENT = r"^([a-z-]+:)?\d+\.\d+\.\d+(\.\.|,)\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*$|^[a-z-]+$"
@@ -114,7 +114,7 @@ def reproduce(params: dict[str, Any]) -> str:
     with task_failure():
         request = Reproduction.from_params(params)
         request.check()
-        answer = call("chaos.incident.reproduction:reproduce", request, Answer)
+        answer = call("chaos.campaign.reproduction:reproduce", request, Answer)
     print(answer.detail)  # noqa: T201 - into the log of the task
     if not answer.answered:
         raise AirflowFailException(answer.sentence)

@@ -16,9 +16,9 @@ from chaos.cli.view import RunsView, View
 from chaos.errors import UsageError
 
 if TYPE_CHECKING:
-    from chaos.incident.bisect import ReleaseRow
-    from chaos.incident.repeat import Repetition
-    from chaos.incident.shrink import ShrinkResult
+    from chaos.campaign.bisect import ReleaseRow
+    from chaos.campaign.repeat import Repetition
+    from chaos.campaign.shrink import ShrinkResult
 
 EXAMPLES = {
     "bundle": "bundle runs/leader-kill-20261121-040000-1a2b",
@@ -77,8 +77,8 @@ def replay(
     Outcomes are the same if the verdict and the kinds of anomalies are; kinds of which the contract allows any number
     do not count. Exit codes are those of `run`, so a replay that fails as the incident did ends with 1.
     """
-    from chaos.incident import replay
-    from chaos.incident.subject import Request
+    from chaos.campaign import replay
+    from chaos.campaign.subject import Request
 
     request = Request(source, runs_dir, i_own_this_cluster=i_own_this_cluster)
     with View() as view:
@@ -107,8 +107,8 @@ def repeat(
     Each run has another seed, drawn from the first one. Ends with 1 if a run failed, else with 3 if one was
     inconclusive. Ctrl-C ends with 130, and prints the rates of the finished runs.
     """
-    from chaos.incident import repeat
-    from chaos.incident.subject import Request
+    from chaos.campaign import repeat
+    from chaos.campaign.subject import Request
 
     request = Request(
         source, runs_dir, variant, tuple(sets or ()), seed, i_own_this_cluster, runs=runs, same_seed=same_seed
@@ -152,8 +152,8 @@ def ab(
     Both sides have the same contract. Exit codes are those of an A/B scenario: 0 if both sides keep it, 1 if one breaks
     it, 3 if one is inconclusive; the comparison names the side.
     """
-    from chaos.incident import ab
-    from chaos.incident.subject import Request
+    from chaos.campaign import ab
+    from chaos.campaign.subject import Request
 
     request = Request(source, runs_dir, variant, tuple(sets or ()), seed, spark_master=spark_master, tries=repeat)
     with View() as view:
@@ -185,8 +185,8 @@ def shrink(
     it; a rare anomaly may be missed. smallest.yaml has the smallest scenario so far at any time. Ends with 0; with 3 if
     the whole scenario does not show the anomaly; with 130 after Ctrl-C, which keeps the smallest so far.
     """
-    from chaos.incident import shrink
-    from chaos.incident.subject import Request
+    from chaos.campaign import shrink
+    from chaos.campaign.subject import Request
 
     request = Request(source, runs_dir, variant, tuple(sets or ()), seed, anomaly=anomaly, tries=tries, budget=budget)
     with RunsView() as view:
@@ -222,11 +222,11 @@ def bisect(
 
     Both ends run first. An inconclusive release is skipped, as by `git bisect skip`. With a client library, the entries
     that use it get its release, or all entries if none does. Known releases are those of
-    chaos/incident/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
+    chaos/campaign/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
     inconclusive, or if only skipped releases are left; 2 for an unknown release.
     """
-    from chaos.incident import bisect
-    from chaos.incident.subject import Request
+    from chaos.campaign import bisect
+    from chaos.campaign.subject import Request
 
     overrides = tuple(sets or ())
     request = Request(

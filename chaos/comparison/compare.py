@@ -8,6 +8,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.campaign.clients import all_clients, parse_choice
+from chaos.campaign.releases import check_release
 from chaos.comparison.judge import client_name, side_by_side
 from chaos.errors import AftershockError, UsageError
 from chaos.gate import matrix
@@ -15,8 +17,6 @@ from chaos.gate.folder import GateFolder
 from chaos.gate.gate import run_missing
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import Gate
-from chaos.incident.clients import all_clients, parse_choice
-from chaos.incident.releases import check_release
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
 from chaos.run import ranks

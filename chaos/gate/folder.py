@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from chaos.campaign.kept_runs import pack_run, remove_run
 from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell
-from chaos.incident.kept_runs import pack_run, remove_run
 from chaos.run.directory import make_folder, write_atomically, write_json
 from chaos.run.gate_result import CellRun
 

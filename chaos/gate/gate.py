@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chaos.campaign import trials
 from chaos.errors import AftershockError, UsageError
 from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load
 from chaos.history.recording import record_part
-from chaos.incident import trials
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
 from chaos.run.directory import Run, new_run_id, write_atomically

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from chaos.campaign.score import interval
 from chaos.gate.baseline import Pair, warnings
 from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate, Times
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
-from chaos.incident.outcomes import interval
 from chaos.run import ranks
 from chaos.run.events import now_us
 from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, LeftOut, Machine, Mark, TimeComparison

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chaos.campaign.clients import clients_of, parse_choice, with_client
+from chaos.campaign.releases import check_release
+from chaos.campaign.subject import Subject, dump, raw_of
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError
 from chaos.gate.model import Gate
 from chaos.history.entries import setup_digest
-from chaos.incident.clients import clients_of, parse_choice, with_client
-from chaos.incident.releases import check_release
-from chaos.incident.subject import Subject, dump, raw_of
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
 from chaos.run.gate_result import Key, LeftOut

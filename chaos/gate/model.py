@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from chaos.campaign.clients import parse_choice
 from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
-from chaos.incident.clients import parse_choice
 from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.runtimes import DEFAULT

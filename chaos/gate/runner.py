@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from chaos.campaign.clients import clients_of
+from chaos.campaign.trials import TrialLab
 from chaos.errors import USAGE, AftershockError
 from chaos.gate.folder import GateFolder
 from chaos.gate.matrix import PlannedCell
@@ -21,8 +23,6 @@ from chaos.gate.model import Gate
 from chaos.history.entries import judged_entry
 from chaos.history.trends import TREND_STATS
 from chaos.incident.bundle import recorded_versions
-from chaos.incident.clients import clients_of
-from chaos.incident.trials import TrialLab
 from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
 from chaos.run.result import RunSummary

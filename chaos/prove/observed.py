@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos.anomalies import ANOMALIES, PHRASES
+from chaos.campaign.kept_runs import pack_run
 from chaos.contract import Contract, contract
-from chaos.incident.kept_runs import pack_run
 from chaos.lab.lab import FinishedRun
 from chaos.prove.task import Task
 from chaos.run.proof_result import FoundAnomaly, ProofRun, RunState

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from chaos.campaign.kept_runs import remove_run
+from chaos.campaign.trials import TrialLab
 from chaos.history.recording import record_part
-from chaos.incident.kept_runs import remove_run
-from chaos.incident.trials import TrialLab
 from chaos.lab.lab import DrivenRun
 from chaos.lab.progress import ProgressListener
 from chaos.prove.folder import ProofFolder

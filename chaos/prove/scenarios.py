@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from chaos.incident.subject import Subject
+from chaos.campaign.subject import Subject
 from chaos.prove.application import Application
 from chaos.prove.faults import FaultClass
 from chaos.prove.plan import FaultSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from chaos.incident.subject import Subject
+from chaos.campaign.subject import Subject
 from chaos.prove.application import Application
 from chaos.prove.plan import FaultSet
 from chaos.prove.scenarios import subject

@@ -30,7 +30,7 @@ class Bench:
         self.breaks: dict[str, BaseException] = {}
         self.asked: list[tuple[str, int | None]] = []
         self.write()
-        monkeypatch.setattr("chaos.incident.trials.TrialLab", self._lab)
+        monkeypatch.setattr("chaos.campaign.trials.TrialLab", self._lab)
         monkeypatch.setattr(matrix, "fetch_releases", lambda cells, say: None)
         self.draws, self._run = False, subprocess.run
         monkeypatch.setattr(subprocess, "run", self._drawn)

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from chaos.campaign import trials
 from chaos.cli import app
 from chaos.errors import AftershockError
-from chaos.incident import trials
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome

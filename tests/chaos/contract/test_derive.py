@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from chaos.anomalies import ANOMALIES
+from chaos.campaign.subject import raw_of
 from chaos.contract import contract, differences, unpromised
 from chaos.contract.faults import classes
 from chaos.contract.table import FAMILIES, rules
 from chaos.errors import ScenarioError
-from chaos.incident.subject import raw_of
 from chaos.scenario.faults import SPECS
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from chaos.campaign.clients import clients_of
 from chaos.clients.runtime import runtime
 from chaos.contract import contract
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
@@ -20,7 +21,6 @@ from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import RUNS, GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load, parse, passes_for, shipped
-from chaos.incident.clients import clients_of
 from chaos.lab.lab import FinishedRun
 from chaos.run import ranks
 from chaos.run.directory import Run

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from chaos.campaign.subject import Request
 from chaos.errors import PASS, UsageError
-from chaos.incident.subject import Request
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import new_run_id
 
@@ -58,7 +58,8 @@ class Answer:
 def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
     """Run an action. Raises `UsageError` for values that do not fit together, and as the action's command."""
     # imported on use: Airflow imports this module each time it reads the DAG
-    from chaos.incident import ab, bisect, from_logs, repeat, replay, shrink
+    from chaos.campaign import ab, bisect, repeat, replay, shrink
+    from chaos.incident import from_logs
     from chaos.lab import lab
 
     request.check()

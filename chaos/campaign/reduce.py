@@ -1,6 +1,6 @@
 """Removable parts of a scenario: faults, clients, records, members, partitions, settings.
 
-A scenario is plain data here (`chaos.incident.subject.raw_of`). After a removal the rest is repaired where possible: a
+A scenario is plain data here (`chaos.campaign.subject.raw_of`). After a removal the rest is repaired where possible: a
 fault that waits for a removed fault gets that fault's trigger, and unused topics are removed. `chaos.scenario` refuses
 what is still invalid.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.incident.subject import Raw
+from chaos.campaign.subject import Raw
 from chaos.scenario.triggers import parse_after
 
 ENTRIES = ("faults", "consumers", "processors", "producers")

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from chaos.campaign import ab, bisect, releases, repeat, replay, reproduction, score, shrink
+from chaos.campaign.reproduction import Reproduction
+from chaos.campaign.subject import load_subject
+from chaos.campaign.trials import TrialLab
 from chaos.clients.confluent import runtime
 from chaos.clients.specs import SpecBuilder
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.incident import ab, bisect, outcomes, releases, repeat, replay, reproduction, shrink
 from chaos.incident.bundle import pack
-from chaos.incident.reproduction import Reproduction
-from chaos.incident.subject import load_subject
-from chaos.incident.trials import TrialLab
 from chaos.install import pypi
 from chaos.lab import lab
 from chaos.lab.child_call import call
@@ -115,7 +115,7 @@ EXPECTING = expecting(lost_write={"min": 1}, duplicate_delivery={"illegal": 0})
 
 
 def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_counts():
-    assert outcomes.differences(outcome(lost_write=3), outcome(lost_write=3000), EXPECTING) == []
+    assert score.differences(outcome(lost_write=3), outcome(lost_write=3000), EXPECTING) == []
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,13 @@ def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_c
     ],
 )
 def test_what_differs_is_named(before, after, message):
-    assert outcomes.differences(before, after, EXPECTING) == [message]
+    assert score.differences(before, after, EXPECTING) == [message]
 
 
 def test_what_the_contract_leaves_open_is_chance_and_not_a_difference():
-    assert (
-        outcomes.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), EXPECTING) == []
-    )
+    assert score.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), EXPECTING) == []
     strict = expecting(lost_write={"min": 1})
-    assert outcomes.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), strict)
+    assert score.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), strict)
 
 
 def test_an_inconclusive_replay_is_neither_the_same_nor_different():
@@ -162,18 +160,18 @@ def test_a_replay_says_which_versions_differ(tmp_path):
 
 def test_an_anomaly_is_named_as_the_contract_does():
     scenario = load(find("clean-run"))
-    assert outcomes.parse_anomaly("lost_write", scenario) == "lost_write"
-    assert outcomes.parse_anomaly("duplicate_delivery.illegal", scenario) == "duplicate_delivery illegal"
+    assert score.parse_anomaly("lost_write", scenario) == "lost_write"
+    assert score.parse_anomaly("duplicate_delivery.illegal", scenario) == "duplicate_delivery illegal"
     for wrong in ("lost", "lost_write legal", "ack_latency max", ""):
         with pytest.raises(UsageError, match="known are lost_write"):
-            outcomes.parse_anomaly(wrong, scenario)
+            score.parse_anomaly(wrong, scenario)
 
 
 def test_a_time_above_its_bound_is_a_sign_like_an_anomaly(tmp_path):
     bounded = load(find("clean-run"), ["expect.ack_latency.max=1s"])
-    sign = outcomes.parse_anomaly("ack_latency", bounded)
+    sign = score.parse_anomaly("ack_latency", bounded)
     with pytest.raises(UsageError, match=r"no bound for isr_recovery; add one: --set expect\.isr_recovery\.max=30s"):
-        outcomes.parse_anomaly("isr_recovery", bounded)
+        score.parse_anomaly("isr_recovery", bounded)
     run = a_run(tmp_path)
     raw = {"verdict": "fail", "sentence": "", "totals": []}
     line = {"name": "n", "check": "ack_latency", "expected": "", "seen": ""}
@@ -181,7 +179,7 @@ def test_a_time_above_its_bound_is_a_sign_like_an_anomaly(tmp_path):
         run.result.write_text(json.dumps({**raw, "expectations": [{**line, "verdict": verdict}]}))
         assert RunOutcome.read(run).count(sign) == count
     worse = outcome().model_copy(update={"exceeded": {sign: 2}})
-    assert outcomes.merge([outcome(), worse]).count(sign) == 2
+    assert score.merge([outcome(), worse]).count(sign) == 2
 
 
 def test_counts_of_a_kind_with_parts():
@@ -192,9 +190,9 @@ def test_counts_of_a_kind_with_parts():
 
 
 def test_merged_runs_show_what_any_showed_without_inconclusive_runs():
-    both = outcomes.merge([outcome("inconclusive", corrupt_record=1), outcome("pass"), outcome("fail", lost_write=2)])
+    both = score.merge([outcome("inconclusive", corrupt_record=1), outcome("pass"), outcome("fail", lost_write=2)])
     assert (both.verdict, both.anomalies) == ("fail", {"lost_write": 2})
-    assert not outcomes.merge([outcome("inconclusive"), outcome("inconclusive")]).conclusive
+    assert not score.merge([outcome("inconclusive"), outcome("inconclusive")]).conclusive
 
 
 # rates
@@ -211,12 +209,12 @@ def test_merged_runs_show_what_any_showed_without_inconclusive_runs():
     ],
 )
 def test_the_interval_of_a_rate(count, of, low, high):
-    assert outcomes.interval(count, of) == pytest.approx((low, high), abs=1e-4)
+    assert score.interval(count, of) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_rates_count_only_conclusive_runs():
     every = [outcome(lost_write=3), outcome("pass"), outcome("inconclusive", corrupt_record=1), outcome(lost_write=1)]
-    found = {r.name: r for r in outcomes.rates(every)}
+    found = {r.name: r for r in score.rates(every)}
     assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
     assert found["a broken contract"].count == 2
     assert "corrupt_record" not in found
@@ -580,11 +578,13 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     requests = []
 
+    package = "incident" if function.startswith("from_logs") else "campaign"
+
     def command(*asked):
         requests.append(asked)
         raise RunDirError("far enough")
 
-    monkeypatch.setattr(f"chaos.incident.{function}", command)
+    monkeypatch.setattr(f"chaos.{package}.{function}", command)
     with pytest.raises(RunDirError, match="far enough"):
         reproduction.reproduce(requested(**params), ProgressListener())
     (asked,) = requests
@@ -649,7 +649,7 @@ def shrunk(text, sentence=""):
 )
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(f"chaos.incident.{action}.{action}", lambda *_, **__: result)
+    monkeypatch.setattr(f"chaos.campaign.{action}.{action}", lambda *_, **__: result)
     monkeypatch.setattr(lab, "compare", lambda run: run)
     request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
     answer = reproduction.reproduce(request, ProgressListener())
@@ -660,7 +660,7 @@ def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, res
 def test_a_request_and_its_error_cross_the_border_of_a_process(tmp_path):
     with pytest.raises(AftershockError, match="there is no bundle"):
         call(
-            "chaos.incident.reproduction:reproduce",
+            "chaos.campaign.reproduction:reproduce",
             requested(source="none.tar.gz", runs_dir=str(tmp_path)),
             reproduction.Answer,
         )
@@ -670,7 +670,7 @@ def test_a_result_crosses_the_border_of_a_process(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "server.log").write_text("[2026-11-21 04:00:00,123] INFO [KafkaServer id=1] started (kafka)\n")
     request = requested(action="from-logs", source=str(tmp_path / "logs"), runs_dir=str(tmp_path))
-    answer = call("chaos.incident.reproduction:reproduce", request, reproduction.Answer)
+    answer = call("chaos.campaign.reproduction:reproduce", request, reproduction.Answer)
     assert answer.answered and "TODO" in answer.detail
 
 

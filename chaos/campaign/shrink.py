@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from chaos.campaign import reduce, trials
+from chaos.campaign.score import parse_anomaly
+from chaos.campaign.search import ddmin, smallest
+from chaos.campaign.subject import Raw, Request, Subject, dump, raw_of, scenario_of
 from chaos.errors import INCONCLUSIVE, PASS, UsageError
-from chaos.incident import reduce, trials
-from chaos.incident.outcomes import parse_anomaly
-from chaos.incident.search import ddmin, smallest
-from chaos.incident.subject import Raw, Request, Subject, dump, raw_of, scenario_of
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_atomically
 from chaos.units import parse_duration

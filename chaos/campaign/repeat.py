@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from chaos.incident import trials
-from chaos.incident.outcomes import CONFIDENCE, Rate, rates
-from chaos.incident.subject import Request, Subject
+from chaos.campaign import trials
+from chaos.campaign.score import CONFIDENCE, Rate, rates
+from chaos.campaign.subject import Request, Subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_json

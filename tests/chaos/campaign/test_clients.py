@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from chaos.campaign.clients import all_clients, clients_of, parse_choice, with_client
+from chaos.campaign.subject import Subject
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.clients import all_clients, clients_of, parse_choice, with_client
-from chaos.incident.subject import Subject
 from chaos.scenario.load import parse
 from chaos.scenario.runtimes import RUNTIMES
 from chaos.scenario.runtimes.java import PACKAGE

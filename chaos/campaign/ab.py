@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
+from chaos.campaign.subject import Raw, Request, Subject, dump, load_subject, raw_of
 from chaos.drive import stages, variants
 from chaos.errors import UsageError
-from chaos.incident.subject import Raw, Request, Subject, dump, load_subject, raw_of
 from chaos.lab.lab import run_variants
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run, new_folder, write_atomically

@@ -49,7 +49,7 @@ class Request:
     tries: int = 1
     """Runs of each candidate: `shrink` needs one that shows the anomaly, `bisect` and `ab` count all of them."""
     budget: str = "60,60m"
-    """`shrink`: see `chaos.incident.shrink.Budget`."""
+    """`shrink`: see `chaos.campaign.shrink.Budget`."""
     kafka: str | None = None
     client: str | None = None
     """`bisect`: the releases of either Kafka (`A..B`) or a client library (`releases.client_axis`)."""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.incident import reduce, shrink
-from chaos.incident.search import ddmin, first_change, smallest
-from chaos.incident.subject import Subject, load_subject, raw_of, scenario_of
+from chaos.campaign import reduce, shrink
+from chaos.campaign.search import ddmin, first_change, smallest
+from chaos.campaign.subject import Subject, load_subject, raw_of, scenario_of
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from chaos.campaign.subject import Subject, dump, raw_of
 from chaos.clients.runtime import runtime
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.subject import Subject, dump, raw_of
 from chaos.kafka.settings import Config
 from chaos.scenario.clients import Entry, Processor, assignors_of
 from chaos.scenario.load import parse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from chaos.campaign.subject import Request, Subject, dump, raw_of
 from chaos.drive import stages
-from chaos.incident.subject import Request, Subject, dump, raw_of
 from chaos.lab.lab import DrivenRun, FinishedRun, Lab
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run, new_folder, write_atomically

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from chaos.campaign import trials
+from chaos.campaign.releases import Axis, client_axis, kafka_axis
+from chaos.campaign.score import merge, parse_anomaly, signature
+from chaos.campaign.search import Change, State, first_change
+from chaos.campaign.subject import Request, Subject
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, ClusterError, UsageError
-from chaos.incident import trials
-from chaos.incident.outcomes import merge, parse_anomaly, signature
-from chaos.incident.releases import Axis, client_axis, kafka_axis
-from chaos.incident.search import Change, State, first_change
-from chaos.incident.subject import Request, Subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_json

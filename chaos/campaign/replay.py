@@ -6,11 +6,11 @@ import platform
 from dataclasses import dataclass
 
 from chaos import __version__
+from chaos.campaign import trials
+from chaos.campaign.score import differences
+from chaos.campaign.subject import Request, Subject, load_subject
 from chaos.clients.runtime import runtime
 from chaos.errors import UsageError
-from chaos.incident import trials
-from chaos.incident.outcomes import differences
-from chaos.incident.subject import Request, Subject, load_subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_json
