@@ -48,6 +48,7 @@ from chaos.run.events import EventLog, now_us
 from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
+from chaos.scenario.setting_rules import limit_problems
 from chaos.scenario.setup import PARTITION_TARGETS, Topic
 from chaos.scenario.share import Share
 from chaos.scenario.shipped import SHIPPED
@@ -135,6 +136,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if scenario.attached:
                 scenario = _ask_settings(run, resolved, cluster, events)
+                if beyond := [*limit_problems(scenario, scenario.expect)]:
+                    raise UsageError(f"the cluster does not take a client of the scenario: {'; '.join(beyond)}")
             rights.grant(cluster, scenario)
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)

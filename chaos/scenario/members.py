@@ -48,9 +48,13 @@ def session_timeout(setup: Setup, entry: Subscribe | Share) -> tuple[float, str]
     else:
         traits = entry.client.traits
         given = traits.common(entry.config).get(name, traits.defaults(entry.client.release).get(name))
-        if given is None and entry.client.runtime == "java" and number(entry.client.release or "") < (3, 0, 0):
+        first = {"java": (3, 0, 0), "confluent": (1, 7, 0)}.get(entry.client.runtime)
+        if given is None and first and number(setup.client_of(entry).release or "99") < first:
             given = 10_000  # until KIP-735
-    return (float(given) if isinstance(given, int) else SESSION_MS) / 1000, name
+    try:
+        return float(SESSION_MS if given is None else given) / 1000, name
+    except ValueError:  # no number, which has its own message
+        return SESSION_MS / 1000, name
 
 
 def slow_removals(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[tuple[str, float, str]]:

@@ -34,7 +34,7 @@ from chaos.scenario.processing import Transactions
 from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.security_rules import security_problems
-from chaos.scenario.setting_rules import cluster_setting_problems
+from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.share_rules import share_group_problems
 from chaos.scenario.trigger_rules import order_problems, trigger_problems
@@ -70,6 +70,7 @@ def problems(
     yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
     yield from cluster_setting_problems(setup, faults)
+    yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
     yield from _fault_problems(setup, faults)
     yield from fleet_problems(setup, faults)

@@ -44,7 +44,7 @@ Asked = Iterator[tuple[str, Ability]]
 
 def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield what an entry or a fault asks of a client that its runtime cannot do."""
-    for where, entry in entries(setup):
+    for where, entry in setup.placed_entries:
         for key, ability in _asked(entry):
             yield from _refusal(f"{where}.{key}" if key else where, entry.client, ability)
         for key, ability in _asked_by_topics(setup, entry, faults):
@@ -64,13 +64,6 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
             yield from _refusal("cluster.security.key_password", entry.client, "encrypted keys")
     for i, fault in enumerate(faults):
         yield from _fault_problems(setup, f"faults[{i}]", fault)
-
-
-def entries(setup: Setup) -> Iterator[tuple[str, Entry]]:
-    """Yield every client entry with its place, such as `producers[0]`."""
-    for key in ("producers", "consumers", "processors"):
-        for i, entry in enumerate(getattr(setup, key)):
-            yield f"{key}[{i}]", entry
 
 
 def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) -> Asked:

@@ -10,7 +10,6 @@ from chaos.cluster.settings import SCRAM_SINCE, line_of
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.wire import WireFault
-from chaos.scenario.runtime_rules import entries
 from chaos.scenario.setup import Setup
 from chaos.units import format_duration
 
@@ -100,7 +99,7 @@ def _token_problems(setup: Setup) -> Iterator[str]:
         yield f"{where}: Kafka {cluster.kafka} has no check of tokens of an issuer (KIP-768); choose 3.4 or later"
     if security.token_lifetime is not None and not LEAST_TOKEN_S <= security.token_lifetime <= 86_400:
         yield f"{WHERE}.token_lifetime: {format_duration(security.token_lifetime)} is not between 10s and 24h"
-    for place, entry in entries(setup):
+    for place, entry in setup.placed_entries:
         if reason := entry.client.missing("tokens"):
             yield f"{place}.client: {where} asks for tokens, and {reason}"
 

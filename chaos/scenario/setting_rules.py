@@ -11,9 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.settings import Config, as_text
-from chaos.scenario.clients import Entry, Processor, Producer, uses_kip_848
+from chaos.scenario.clients import Entry, Processor, Producer, Subscribe, uses_kip_848
+from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.members import session_timeout
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Role, number
 from chaos.scenario.setup import Setup
@@ -71,6 +73,39 @@ def topic_setting_problems(setup: Setup, where: str, config: Config) -> Iterator
             of_broker = name.startswith("log.") and name.removeprefix("log.") in set(TOPIC[0].names())
             hint = f"; for a topic it is called {name.removeprefix('log.')}" if of_broker else ""
             yield f"{where}: {name} {problem.partition(' (')[0] if hint else problem}{hint}"
+
+
+_LEAST_SESSION, _MOST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+_MOST_TRANSACTION = "transaction.max.timeout.ms"
+_LIMITS_MS = {_LEAST_SESSION: 6_000, _MOST_SESSION: 1_800_000, _MOST_TRANSACTION: 900_000}
+"""Limits of the brokers for time-outs of clients, with Kafka's defaults."""
+
+
+def limit_problems(setup: Setup, expect: Expect) -> Iterator[str]:
+    """Yield time-outs of clients beyond a limit of the brokers, which then refuse the client at its start.
+
+    The limits of an existing cluster are known after it was asked. `expect.client_errors` may name the refusal.
+    """
+    config = setup.cluster.config
+    limits = {
+        name: _number(config, name, ms) for name, ms in _LIMITS_MS.items() if name in config or not setup.attached
+    }
+    members = {entry.name: entry for entry in setup.readers if isinstance(entry, Subscribe)}
+    for where, entry in setup.placed_entries:
+        found = []
+        if isinstance(entry, Producer | Processor) and entry.transactions and entry.client.runtime != "streams":
+            asked = f"{where}.transactions.timeout: transaction.timeout.ms", entry.transactions.timeout * 1000
+            found.append((*asked, "above", _MOST_TRANSACTION, "INVALID_TRANSACTION_TIMEOUT"))
+        if (member := members.get(entry.name)) and not uses_kip_848(member.config):
+            seconds, name = session_timeout(setup, member)
+            asked = f"{where}.{'consumer_' * isinstance(entry, Processor)}config: {name}", seconds * 1000
+            found.append((*asked, "below", _LEAST_SESSION, "INVALID_SESSION_TIMEOUT"))
+            found.append((*asked, "above", _MOST_SESSION, "INVALID_SESSION_TIMEOUT"))
+        for what, ms, side, limit, error in found:
+            bound = limits.get(limit, ms)
+            refused = ms < bound if side == "below" else ms > bound
+            if refused and not any(error in text for text in expect.client_errors.get(entry.name, {})):
+                yield f"{what}={ms:.0f} is {side} {limit}={bound:.0f}, so the brokers refuse the client ({error})"
 
 
 def client_setting_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:

@@ -208,7 +208,14 @@ class Setup(Strict):
     @property
     def entries(self) -> list[Entry]:
         """The entries of all clients."""
-        return [*self.producers, *self.consumers, *self.processors]
+        return [entry for _, entry in self.placed_entries]
+
+    @property
+    def placed_entries(self) -> Iterator[tuple[str, Entry]]:
+        """Every client entry with its place, such as `producers[0]`."""
+        for key in ("producers", "consumers", "processors"):
+            for i, entry in enumerate(getattr(self, key)):
+                yield f"{key}[{i}]", entry
 
     @property
     def groups(self) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
 """The settings that each release of Kafka and of its client libraries knows: names, releases, values.
 
 A table in `tables/` has one setting a line: name, first release, last release (or line of releases), values; an empty
-release is open. The libraries themselves print names and values: the `ConfigDef` of Kafka's classes, librdkafka's
+release is open. The table of brokers adds the line of releases from which a running broker changes the setting; see
+`dynamic_problem`. The libraries themselves print names and values: the `ConfigDef` of Kafka's classes, librdkafka's
 `rd_kafka_conf_properties_show`; those of the other libraries are from their sources. A setting with other values in
 another release has a line for each.
 
@@ -41,11 +42,15 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Known:
-    """A setting in some releases. since, until: its first and last release, or line of releases; empty if open."""
+    """A setting in some releases. since, until: its first and last release, or line of releases; empty if open.
+
+    dynamic: the first line of releases in which a running broker changes it (2.8 also for earlier ones); empty if none.
+    """
 
     since: str
     until: str
     values: str
+    dynamic: str = ""
 
     def begins_after(self, release: str) -> bool:
         """Return whether a release is older than the first one that has it."""
@@ -140,6 +145,42 @@ def _problem(rows: Sequence[Known], release: str | None, software: str, value: S
     if begun[-1].ends_before(release):
         return f"is no setting of {software}; it exists up to {begun[-1].until}"
     return value_problem(begun[-1].values, value)
+
+
+_RATES = (
+    *("leader.replication.throttled.rate", "follower.replication.throttled.rate"),
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Rates of replication throttles (KIP-73): running brokers take them, and no `ConfigDef` has them."""
+_SET_BY_US = ("listener", "advertised.", "sasl.", "ssl.", "principal.builder.", "cordoned.")
+_OF_A_LISTENER = re.compile(
+    r"listener\.name\.[^.]+\.(max\.connections|max\.connection\.creation\.rate|num\.network\.threads)"
+)
+
+
+def dynamic_problem(name: str, release: str | None) -> str:
+    """Return why a running broker does not change a setting (KIP-226), as the end of a sentence; empty if it does.
+
+    The table has the settings with the update mode cluster-wide, of which a broker may have another value than all.
+    Settings with the mode per-broker belong to listeners and their security. release: None for any.
+    """
+    if own := _OF_A_LISTENER.fullmatch(name):
+        name = own[1]
+    if name.startswith(_SET_BY_US):
+        return "belongs to listeners and folders, which Aftershock sets itself"
+    if name in _RATES:
+        return ""
+    changed = {other: rows[-1] for other, rows in table("broker").items() if rows[-1].dynamic}
+    if name not in changed:
+        found = get_close_matches(name, [*changed, *_RATES], 1, 0.85)
+        hint = f"; did you mean {found[0]}?" if found else ", from the start"
+        return f"no broker takes it while it runs (KIP-226); give it in cluster.config{hint}"
+    known = changed[name]
+    if release is not None and numbers(release)[:2] < numbers(known.dynamic):
+        return f"brokers take it while they run from Kafka {known.dynamic} on, not in {release}"
+    if release is not None and known.ends_before(release):
+        return f"Kafka {release} has no such setting; it exists up to {known.until}"
+    return ""
 
 
 def value_problem(values: str, value: Scalar) -> str:

@@ -37,6 +37,73 @@ def test_entries_that_cannot_be_one_group_are_refused(entries: tuple[str, ...], 
         scenario(*entries)
 
 
+SESSION = "name: a, config: {session.timeout.ms: 2000}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "cluster", "message"),
+    [
+        (
+            SESSION,
+            "",
+            r"x:5: consumers\[0\].config: session.timeout.ms=2000 is below group.min.session.timeout.ms=6000",
+        ),
+        ("name: a, config: {session.timeout.ms: '2000'}", "", "session.timeout.ms=2000 is below"),
+        (SESSION, "config: {group.min.session.timeout.ms: 2000}", ""),
+        ("name: a, config: {session.timeout.ms: 1800001}", "", "above group.max.session.timeout.ms=1800000"),
+        ("name: a, config: {session.timeout.ms: 1800000}", "", ""),
+        ("name: a", "config: {group.max.session.timeout.ms: 30000}", "timeout.ms=45000 is above group.max.*=30000"),
+        (
+            "name: a, client: sarama, config: {Consumer.Group.Session.Timeout: 5s}",
+            "",
+            "session.timeout.ms=5000 is below",
+        ),
+        ("name: a, client: 'confluent:1.6.1'", "config: {group.min.session.timeout.ms: 20000}", "=10000 is below"),
+        ("name: a, config: {group.protocol: consumer}", "config: {group.max.session.timeout.ms: 30000}", ""),
+        (SESSION, "driver: attached, bootstrap: 'k:9092'", ""),  # the cluster is asked
+        (
+            SESSION,
+            "driver: attached, bootstrap: 'k:9092', asked: true, config: {group.min.session.timeout.ms: '10'}",
+            "",
+        ),
+        (
+            SESSION,
+            "driver: attached, bootstrap: 'k:9092', asked: true, config: {group.min.session.timeout.ms: '2001'}",
+            "=2000 is below group.min.session.timeout.ms=2001",
+        ),
+    ],
+)
+def test_a_session_that_the_brokers_refuse_is_refused_at_load(entry: str, cluster: str, message: str) -> None:
+    more = f"cluster: {{{cluster}}}\n" if cluster else ""
+    if not message:
+        scenario(entry, faults=more)
+        return
+    with pytest.raises(ScenarioError, match=f"(?s){message}.*INVALID_SESSION_TIMEOUT"):
+        scenario(entry, faults=more)
+
+
+def test_a_scenario_may_show_the_refusal_of_a_session() -> None:
+    scenario(SESSION, faults="expect: {client_errors: {a: {INVALID_SESSION_TIMEOUT: 1}}}")
+    with pytest.raises(ScenarioError, match="is below"):
+        scenario(SESSION, "name: b", faults="expect: {client_errors: {b: {INVALID_SESSION_TIMEOUT: 1}}}")
+
+
+@pytest.mark.parametrize(("timeout", "refused"), [("900s", False), ("901s", True)])
+def test_a_transaction_that_the_brokers_refuse_is_refused_at_load(timeout: str, refused: bool) -> None:
+    writer = f"producers: [{{name: shop, topic: orders, records: 100, transactions: {{timeout: {timeout}}}}}]"
+    processor = "processors: [{name: p, group: h, topics: [orders], to: o, consumer_config: {session.timeout.ms: 9}}]"
+    text = "title: t\ntopics: [{name: orders}, {name: o}]\n" + writer
+    if not refused:
+        parse(text, "x")
+    else:
+        with pytest.raises(
+            ScenarioError, match=r"x:3: producers\[0\].transactions.timeout: .*INVALID_TRANSACTION_TIMEOUT"
+        ):
+            parse(text, "x")
+    with pytest.raises(ScenarioError, match=r"processors\[0\].consumer_config: session.timeout.ms=9 is below"):
+        parse(f"{text}\n{processor}", "x")
+
+
 def test_only_a_static_member_can_be_fenced() -> None:
     fence = "faults: [{name: f, kind: consumer.fence, target: {member: a/1}, when: {at: 1s}}]\n"
     scenario("name: a, static: true", faults=fence)
