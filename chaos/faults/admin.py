@@ -27,8 +27,8 @@ S = TypeVar("S", bound=FaultSpec)
 
 LEADERLESS_TIMEOUT_S = 20.0
 LEAST_MOVE_S, WINDOW_S, FETCH_BYTES, MOVE_S = 4.0, 11.0, 2**20, 60.0
-"""Of a throttled move: the least time until its proof, the window of its quota, the most bytes of a fetch
-(replica.fetch.max.bytes), and the longest time until it is complete after the heal."""
+"""A throttled move: the least seconds until the proof, the seconds that the quota averages over, the most bytes of one
+fetch (replica.fetch.max.bytes), and the most seconds from the heal until the move is complete."""
 HIDDEN = ""
 """The rate in the answer of a broker: Kafka gives no rate a type, so brokers hide the value as they hide passwords."""
 BACK_S = 20.0

@@ -8,11 +8,10 @@ counts only when __consumer_offsets is created.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from pydantic import TypeAdapter, ValidationError
 
-from chaos.cluster.attached.discovery import ANSWER_S, reach
+from chaos.cluster.attached.discovery import ANSWER_S, no_topic, reach
 from chaos.errors import UsageError
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
@@ -93,9 +92,7 @@ def _with_topic(kafka: Kafka, metadata: Metadata, name: str, topic: TopicPart | 
     """Return the topic as it is in the cluster, with what the user gave instead."""
     states = _states(metadata, name)
     if not states:
-        names = {partition.topic for partition in metadata.partitions}
-        near = get_close_matches(name, names, 1, 0.6)
-        raise UsageError(f"the cluster has no topic {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        raise no_topic(name, metadata)
     theirs = {
         key: _setting(key, found, name) for key, found in topic_settings(kafka, name, sorted(BROKER_NAMES)).items()
     }

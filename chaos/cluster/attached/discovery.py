@@ -54,10 +54,15 @@ def check_partition(partition: TopicPartition, metadata: Metadata) -> None:
     """Raise `UsageError` if the cluster does not have a partition, with the nearest names of topics."""
     numbers = [p.number for p in metadata.partitions if p.topic == partition.topic]
     if not numbers:
-        names = sorted({p.topic for p in metadata.partitions if not p.topic.startswith("__")})
-        raise UsageError(f"the cluster has no topic {partition.topic!r}{_nearest(partition.topic, names, 'topics')}")
+        raise no_topic(partition.topic, metadata)
     if partition.number not in numbers:
         raise UsageError(f"{partition.topic} has partitions 0 to {max(numbers)}, not {partition.number}")
+
+
+def no_topic(name: str, metadata: Metadata) -> UsageError:
+    """Return the error for a topic that the cluster does not have, with the nearest names."""
+    names = sorted({p.topic for p in metadata.partitions if not p.topic.startswith("__")})
+    return UsageError(f"the cluster has no topic {name!r}{_nearest(name, names, 'topics')}")
 
 
 def check_groups(kafka: Kafka, groups: Collection[str]) -> None:
