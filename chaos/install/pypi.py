@@ -6,6 +6,7 @@ package) is the installed one, and so are the libraries with which the platform 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from chaos.install.locations import python_path
 from chaos.install.tool import run_tool
 
 INSTALL_S = 600
+CODECS = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
+"""What kafka-python and aiokafka need to read batches that other clients compress: franz-go does so by default."""
 
 
 def client_environment(
@@ -29,8 +32,9 @@ def client_environment(
     environment may lack. Only wheels are installed, without further dependencies. Raises `ResolveError` if the release
     is not available or does not run here.
     """
+    more = hashlib.sha256(" ".join(others).encode()).hexdigest()[:8]
     directory = cached(
-        f"clients/{package}-{release}-{sys.implementation.cache_tag}",
+        f"clients/{package}-{release}-{more}-{sys.implementation.cache_tag}",
         lambda target: _install(package, release, module, target, others, on_progress),
         f"another run installs {package} {release}; waiting for it",
         on_progress,

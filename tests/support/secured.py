@@ -6,6 +6,7 @@ client certificate).
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -49,6 +50,60 @@ ENVIRONMENT = {VARIABLES[of]: password for of, password in PASSWORDS.items()}
 SHORT_SESSION = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
 VERBS = ("kill", "stop", "start", "pause", "resume")
 _JAAS = "org.apache.kafka.common.security"
+MEMBER = "mode: subscribe, {group}, config: {{auto.offset.reset: earliest}}"
+RUNS = {
+    # without idempotence, a retry during the fault may write a record twice
+    "libraries": (
+        {
+            "confluent": "",
+            "sarama": "config: {acks: all, retries: 300, enable.idempotence: true, Net.MaxOpenRequests: 1}",
+            "kafka-python": "",
+            "aiokafka": "",
+            "franz-go": "",
+        },
+        {"kafka-python:2.2.21": MEMBER, "confluent": MEMBER, "sarama": MEMBER, "aiokafka": MEMBER, "franz-go": MEMBER},
+        ["confluent.producer", "kafka_python.main", "aiokafka.main", "sarama-clients", "franz-go-clients"],
+    ),
+    "python": (  # without Go, which does not read encrypted keys
+        {"confluent": "", "kafka-python": "", "aiokafka": ""},
+        {"kafka-python:2.2.21": MEMBER, "confluent": MEMBER, "aiokafka": MEMBER},
+        ["confluent.producer", "kafka_python.main", "aiokafka.main"],
+    ),
+    "jvm": (
+        {"java": "", "flink": "config: {acks: all}"},
+        {"java:2.8.2": MEMBER, "flink": "mode: assign", "flink-legacy": "mode: assign", "spark": "mode: assign"},
+        ["aftershock.Main", "aftershock.FlinkMain", "aftershock.SparkMain", "aftershock.StreamsMain"],
+    ),
+    "tokens": (
+        {"confluent": "", "java": ""},
+        {"confluent": MEMBER, "java": MEMBER},
+        ["confluent.producer", "aftershock.Main"],
+    ),
+}
+"""By name: the keys of the producers and of the consumers by runtime, and programs among the processes.
+
+`tokens`: the runtimes that get tokens from an issuer."""
+
+
+def every_client(name: str, replicas: int) -> str:
+    """Return the topics and clients of `RUNS`; with Java, Kafka Streams too, which needs a topic for its outputs."""
+    writers, readers, _ = RUNS[name]
+    plain = {client: re.sub("[^a-z]", "", client) for client in (*writers, *readers)}
+    about = f"partitions: 3, replication_factor: {replicas}, config: {{min.insync.replicas: {min(replicas, 2)}}}"
+    lines = ["topics:", f"  - {{name: orders, {about}}}"]
+    if name == "jvm":
+        lines += [f"  - {{name: counts, {about}}}", "processors:"]
+        streams = "group: count, topics: [orders], to: counts, client: streams, plain: {commit: after_output}"
+        lines.append(f"  - {{name: count, {streams}, consumer_config: {{auto.offset.reset: earliest}}}}")
+    lines.append("producers:")
+    for client, keys in writers.items():
+        about = f"topic: orders, rate: 50/s, records: 400, outlast_faults: true, client: {client}"
+        lines.append(f"  - {{name: from-{plain[client]}, {about}{keys and ', '}{keys}}}")
+    lines.append("consumers:")
+    for client, keys in readers.items():
+        about = keys.format(group=f"group: to-{plain[client]}")
+        lines.append(f"  - {{name: to-{plain[client]}, topics: [orders], client: '{client}', {about}}}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

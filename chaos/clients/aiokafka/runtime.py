@@ -6,7 +6,7 @@ from chaos.clients.python.main import PROGRAMS
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
-from chaos.install.pypi import client_environment
+from chaos.install.pypi import CODECS, client_environment
 from chaos.scenario.runtimes.aiokafka import NEWEST, TRAITS
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import number
@@ -18,7 +18,7 @@ OWN_PROTOCOL_SINCE = (0, 9, 0)
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Install a release; see `Runtime`."""
     release = client.release or NEWEST
-    others = ["async-timeout==4.0.3"]
+    others = [*CODECS, "async-timeout==4.0.3"]
     if number(release) < OWN_PROTOCOL_SINCE:
         others.append("kafka-python==2.0.2")
     environment = client_environment(TRAITS.library, release, "aiokafka", on_progress, others)

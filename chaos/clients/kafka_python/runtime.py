@@ -10,14 +10,14 @@ from chaos.clients.python.main import PROGRAMS
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
-from chaos.install.pypi import client_environment
+from chaos.install.pypi import CODECS, client_environment
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.kafka_python import NEWEST, TRAITS
 
 
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Install a release; see `Runtime`."""
-    environment = client_environment(TRAITS.library, client.release or NEWEST, "kafka", on_progress)
+    environment = client_environment(TRAITS.library, client.release or NEWEST, "kafka", on_progress, CODECS)
     command = (*ENTRY, "chaos.clients.kafka_python.main")
     return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
 

@@ -31,6 +31,7 @@ from chaos.run.directory import Run
 from tests.chaos.cluster.test_controllers import TWO
 from tests.support.engines import needs_engine
 from tests.support.platform import HELD, chaos, left_running
+from tests.support.secured import RUNS, every_client
 from tests.support.watch import Watch, files_with
 
 SCRAM = ClusterSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=True)
@@ -281,6 +282,45 @@ def test_a_run_with_tokens_shows_neither_them_nor_the_keys_of_their_issuer(tmp_p
     assert left_running(tmp_path) == [] and not (run / "brokers").exists()
     assert secrets.modes == {0o600} and len(secrets.texts) > SECRETS
     for secret in (*secrets.texts, HEADER):
+        assert files_with(tmp_path, secret) == []
+        assert [line for line in watch.arguments if secret.encode() in line] == []
+        assert secret not in ended.out and secret not in ended.err
+
+
+EVERY = """
+title: every client logs in
+cluster: {{driver: {driver}, brokers: 1, security: {{protocol: SASL_SSL, mechanism: {mechanism}, acls: true}}}}
+{clients}
+limits: {{clients: 180s}}
+"""
+
+
+@pytest.mark.kafka
+@needs_engine
+@pytest.mark.parametrize(
+    ("driver", "mechanism", "name"),
+    [
+        ("process", "SCRAM-SHA-256", "jvm"),
+        ("process", "PLAIN", "libraries"),
+        ("docker", "SCRAM-SHA-256", "libraries"),
+        ("docker", "PLAIN", "jvm"),
+        ("docker", "OAUTHBEARER", "tokens"),
+    ],
+)
+def test_every_client_logs_in_and_no_file_has_a_secret(tmp_path: Path, driver: str, mechanism: str, name: str) -> None:
+    file, runs = tmp_path / "mine.yaml", tmp_path / "runs"
+    file.write_text(EVERY.format(driver=driver, mechanism=mechanism, clients=every_client(name, 1)))
+    with Secrets(runs) as secrets, Watch() as watch:
+        ended = chaos("run", file, "--json", "--runs-dir", runs, timeout_s=900)
+    unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] not in HELD]
+    assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
+    for program in RUNS[name][2]:
+        assert any(program.encode() in line for line in watch.arguments), program
+    (run,) = (path for path in runs.iterdir() if path.is_dir())
+    assert left_running(tmp_path) == [] and not (run / "brokers").exists()
+    assert pack(Run(run), tmp_path / "run.tar.gz")
+    assert len(secrets.texts) >= 2 and any("\n" in text for text in secrets.texts)
+    for secret in secrets.texts:
         assert files_with(tmp_path, secret) == []
         assert [line for line in watch.arguments if secret.encode() in line] == []
         assert secret not in ended.out and secret not in ended.err
