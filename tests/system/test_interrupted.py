@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from chaos.processes.process_table import find_marked
+from chaos.run.events import STAGE_TEXTS
 from chaos.wait import wait_until
 from tests.support.platform import chaos, left_running, start
 
@@ -52,6 +53,47 @@ def test_ctrl_c_ends_everything(tmp_path):
     assert "Traceback" not in err and "KeyboardInterrupt" not in err
     assert err.splitlines()[-1] == "interrupted; everything of the run was ended, and nothing is left running"
     assert left_running(tmp_path) == []
+
+
+EACH_STAGE = """
+title: Every stage of a run
+cluster: {brokers: 1}
+topics: [{name: orders, partitions: 2, replication_factor: 1}]
+producers: [{name: shop, topic: orders, rate: 500/s, records: 2000}]
+consumers:
+  - name: billing
+    mode: subscribe
+    group: billing
+    topics: [orders]
+    per_record: 4ms
+    config: {auto.offset.reset: earliest}
+faults:
+  - {name: back, kind: clock.jump, by: -1h, target: {broker: 1}, when: {acked: 300}, heal: {after: 3s}}
+"""
+PHASES = ("injected", "healed")
+
+
+@pytest.mark.parametrize("moment", [*PHASES, *(stage for stage in STAGE_TEXTS if stage not in ("workers", "heal"))])
+def test_ctrl_c_at_each_stage_leaves_nothing(tmp_path, moment):
+    (tmp_path / "each.yaml").write_text(EACH_STAGE)
+    runs = tmp_path / "runs"
+    with (tmp_path / "stderr").open("w+") as output:
+        process = start("run", tmp_path / "each.yaml", "--runs-dir", runs, stderr=output)
+
+        def reached():
+            assert process.poll() is None, (tmp_path / "stderr").read_text()[-2000:]
+            events = [json.loads(line) for f in runs.glob("*/events.jsonl") for line in f.read_text().split("\n")[:-1]]
+            return any(
+                e.get("phase") == moment or (e.get("stage"), e.get("state")) == (moment, "begin") for e in events
+            )
+
+        wait_until(reached, 240, f"no {moment}", every_s=0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+    err = (tmp_path / "stderr").read_text()
+    assert process.returncode == 130 and "Traceback" not in err
+    assert err.splitlines()[-1] == "interrupted; everything of the run was ended, and nothing is left running"
+    assert left_running(tmp_path) == [] and not list(runs.glob("*/brokers"))
 
 
 def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green(tmp_path):
