@@ -16,7 +16,8 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
+sys.path.insert(0, str(PROJECT / "dags"))
+sys.path.insert(0, str(PROJECT))  # checkout only
 
 from aftershock_forms import OVERRIDE, folder_params, seed_param  # noqa: E402
 from aftershock_outcome import default_runs_dir, task_failure  # noqa: E402

@@ -20,7 +20,8 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
+sys.path.insert(0, str(PROJECT / "dags"))
+sys.path.insert(0, str(PROJECT))  # checkout only
 
 from aftershock_forms import folder_params, seed_param  # noqa: E402
 from aftershock_links import add_links  # noqa: E402

@@ -40,7 +40,8 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
+sys.path.insert(0, str(PROJECT / "dags"))
+sys.path.insert(0, str(PROJECT))  # checkout only
 
 from aftershock_clients import check_slots, clients, fleet  # noqa: E402
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402

@@ -73,7 +73,7 @@ class LazyGroup(TyperGroup):
 
 def _load(name: str) -> Any:
     """Import the module of a command; return its function or its group of this name (`list_` if it is taken)."""
-    module = importlib.import_module(f"chaos.cli.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"{__name__}.{COMMANDS[name][0]}")
     command = getattr(module, f"{name}_" if name in ("list", "break") else name.replace("-", "_"))
     parent = typer.Typer()
     parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group

@@ -65,7 +65,7 @@ class Runtime:
 
 def runtime(name: str = DEFAULT) -> Runtime:
     """Return the library in a folder of `chaos.clients`. Raises `ModuleNotFoundError` if there is none."""
-    found: Runtime = import_module(f"chaos.clients.{name.replace('-', '_')}.runtime").RUNTIME
+    found: Runtime = import_module(f"{__package__}.{name.replace('-', '_')}.runtime").RUNTIME
     return found
 
 

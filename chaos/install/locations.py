@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder that holds the packages `chaos`, `checks` and `dags`: a checkout, or site-packages."""
+"""The folder that holds the packages `chaos`, `checks` and `dags`: a checkout, or `aftershock` in site-packages."""
+PREFIX = __name__.partition("chaos.")[0]
+"""The begin of the names of these packages: empty in a checkout, `aftershock.` if installed; see `wheel`."""
 
 
 def checkout() -> Path | None:
@@ -37,5 +39,6 @@ def airflow_home() -> Path:
 
 def python_path() -> str:
     """Return a PYTHONPATH with which a child process imports this installation, whatever its working directory is."""
+    own = str(ROOT.parent if PREFIX else ROOT)
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join([str(ROOT), *(entry for entry in entries if entry and entry != str(ROOT))])
+    return os.pathsep.join([own, *(entry for entry in entries if entry and entry != own)])

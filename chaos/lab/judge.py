@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
+from chaos.install.locations import PREFIX
 from chaos.processes import process_table
 from chaos.processes.process import ProcessId, spawn
 from chaos.processes.python_module import run_module
@@ -39,7 +40,7 @@ def start_checks(home: Run, spark_master: str | None, *argv: str) -> subprocess.
     """Start `python -m checks` as a process of `home`, with its log there. Raises `OSError`."""
     home.logs.mkdir(parents=True, exist_ok=True)
     return spawn(
-        [sys.executable, "-m", "checks", *argv, *(["--spark-master", spark_master] if spark_master else [])],
+        [sys.executable, "-m", f"{PREFIX}checks", *argv, *(["--spark-master", spark_master] if spark_master else [])],
         run=home,
         role=ROLE,
         owner=ProcessId.current(),

@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 import chaos
 import checks
 from chaos.errors import ClusterError
+from chaos.install.locations import PREFIX
 from chaos.run.directory import Run
 
 TIMEOUT_S = 120.0
@@ -90,9 +91,11 @@ def _pack(path: Path) -> None:
     """Write our sources to a zip file of a few hundred kB."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in (chaos, checks):
-            root = Path(package.__path__[0])
+            root, name = Path(package.__path__[0]), package.__name__.replace(".", "/")
             for source in sorted(root.rglob("*.py")):
-                archive.write(source, f"{package.__name__}/{source.relative_to(root)}")
+                archive.write(source, f"{name}/{source.relative_to(root)}")
+        if PREFIX:
+            archive.writestr(f"{PREFIX.rstrip('.')}/__init__.py", "")
 
 
 def _timeout_s() -> float:

@@ -40,8 +40,7 @@ class Pages:
 
 def make_app() -> Any:
     """Return the pages, for users of Airflow who may read DAG runs."""
-    if str(PROJECT) not in sys.path:
-        sys.path.insert(0, str(PROJECT))
+    sys.path.insert(0, str(PROJECT))  # checkout only
     from chaos.pages.app import create_app, warm_up
     from chaos.pages.opening import open_folder
     from chaos.pages.site import Site

@@ -1,13 +1,15 @@
 """The wheel in an environment of its own, run by a user who makes everything as hard as it gets.
 
-The environment, the working directory and TMPDIR have spaces and umlauts in their paths, the locale is C, the time zone
-has an odd offset, the user is not root, and the home directory cannot be written to.
+The environment, the working directory and TMPDIR have spaces and umlauts in their paths. The locale is C, the time zone
+has an odd offset, the user is not root, and the home directory cannot be written to. Packages of others named `chaos`,
+`checks` and `dags` are installed beside it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +72,7 @@ def installed() -> Iterator[Installation]:
         (wheel,) = (folder / "dist").glob("*.whl")
         uv("venv", "--quiet", "--python", python, environment)
         uv("pip", "install", "--quiet", "--python", environment, "-c", ROOT / "requirements.txt", wheel)
+        add_packages_of_others(environment)
         compile_what_runs(environment / "bin" / "python")
         if os.geteuid() == 0:
             for path in (folder, *(folder / name for name in ("Träge Läufe 1", "tmp mit Überraschung"))):
@@ -80,13 +83,21 @@ def installed() -> Iterator[Installation]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def add_packages_of_others(environment: Path) -> None:
+    """Install packages of the same names as the folders of a checkout; whoever imports one of them fails."""
+    (packages,) = environment.glob("lib/python*/site-packages")
+    for name in ("chaos", "checks", "dags"):
+        (packages / name).mkdir()
+        (packages / name / "__init__.py").write_text(f"raise ImportError('this {name} is not of Aftershock')\n")
+
+
 def compile_what_runs(python: Path) -> None:
     """Import the modules of a run, which writes their bytecode; the user of the tests cannot write it."""
     modules = (
-        "chaos.cli",
-        "chaos.clients.confluent.group_consumer",
-        "checks.expectations.validate",
-        "checks.spark",
+        "aftershock.chaos.cli",
+        "aftershock.chaos.clients.confluent.group_consumer",
+        "aftershock.checks.expectations.validate",
+        "aftershock.checks.spark",
     )
     done = subprocess.run([python, "-c", f"import {', '.join(modules)}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -113,8 +124,19 @@ def test_the_wheel_holds_scenarios_gates_dags_pages_and_no_tests(installed: Inst
         "checks/spark/log4j2.properties",
         "chaos/kafka/schemas/ConsumerGroupDescribeRequest.json",
     ):
-        assert needed in names
-    assert {name.partition("/")[0] for name in names} == {"chaos", "checks", "dags", "aftershock-0.1.0.dist-info"}
+        assert f"aftershock/{needed}" in names
+    assert {name.partition("/")[0] for name in names} == {"aftershock", "aftershock-0.1.0.dist-info"}
+
+
+def test_every_import_and_every_named_module_in_the_wheel_has_its_own_name(installed: Installation) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        sources = {n: wheel.read(n).decode() for n in wheel.namelist() if n.endswith(".py")}
+    general = r"(chaos|checks|dags)"
+    for name, source in sources.items():
+        assert not re.search(rf"^\s*(from|import) {general}\b", source, re.M), name
+        found = [m.group(1) for m in re.finditer(rf"""["']({general}(\.\w+)+)[:"']""", source)]
+        assert not [module for module in found if f"aftershock/{module.replace('.', '/')}.py" in sources], name
+    assert len(sources) > 500
 
 
 def test_light_commands_answer(installed: Installation) -> None:
@@ -122,6 +144,8 @@ def test_light_commands_answer(installed: Installation) -> None:
     assert "faults:" in installed("show", "leader-kill").out
     assert json.loads(installed("schema").out)["title"] == "Scenario"
     assert "Usage: aftershock" in installed("--help").out
+    refused = installed("show", "leader-kil").err
+    assert "`aftershock list`" in refused and "python -m" not in refused
 
 
 @pytest.mark.kafka
@@ -141,7 +165,7 @@ def test_a_scenario_runs_from_command_to_verdict(installed: Installation) -> Non
 def test_airflow_finds_a_dag_for_each_scenario(installed: Installation) -> None:
     environment = installed.folder / "Umgebung 1"
     code = (
-        "import json; from chaos.install.locations import dags_folder; "
+        "import json; from aftershock.chaos.install.locations import dags_folder; "
         "from airflow.dag_processing.dagbag import DagBag; "
         "bag = DagBag(str(dags_folder())); "
         "print('found', json.dumps([sorted(bag.dags), {k: str(v) for k, v in bag.import_errors.items()}]))"
