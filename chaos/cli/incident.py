@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, Rounds, RunsDir, Seed, Sets, Side, Source
+from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, Rounds, RunsDir, Seed, Select, Sets, Side, Source
 from chaos.cli.output import plain_table, print_comparison, print_json, print_line, print_result
 from chaos.cli.view import RunsView, View
 from chaos.errors import UsageError
@@ -276,12 +276,13 @@ def _from_logs(
     clients: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings of producers and consumers: properties or YAML.")
     ] = None,
+    select: Select = None,
 ) -> None:
     """Write a draft of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
     from chaos.incident.from_logs import from_logs
     from chaos.incident.logs.yaml_text import plain
 
     with View() as view:
-        text = from_logs(folder, out, timezone, clients, lambda message: view.say(plain(message)))
+        text = from_logs(folder, out, timezone, clients, lambda message: view.say(plain(message)), tuple(select or ()))
     if out is None:
         sys.stdout.write(text)

@@ -27,6 +27,10 @@ Bootstrap = Annotated[
 Owned = Annotated[
     bool, typer.Option("--i-own-this-cluster", help="Allow faults on brokers of an existing cluster (`cluster.verbs`).")
 ]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(help="Of a file with several: the profile, section, channel or service. May be given several times."),
+]
 Seed = Annotated[int | None, typer.Option(min=0, help="Fixes every random choice; drawn and reported when left out.")]
 Sets = Annotated[
     list[str] | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from chaos.cli.options import Bootstrap
+from chaos.cli.options import Bootstrap, Select
 from chaos.errors import UsageError
 
 EXAMPLES = {"promise": "promise app.yaml"}
@@ -39,12 +39,7 @@ def promise(
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Number of replicas of the topic.")] = None,
     bootstrap: Bootstrap = None,
     topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of a file with several: the profile, section, channel or service. May be given several times."
-        ),
-    ] = None,
+    select: Select = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the answers as Markdown.")] = False,
 ) -> None:

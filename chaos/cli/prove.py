@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from chaos.cli.options import RUNS_DIR, Bootstrap, RunsDir, Seed
+from chaos.cli.options import RUNS_DIR, Bootstrap, RunsDir, Seed, Select
 from chaos.cli.output import SIGNS, plain_table, print_line
 from chaos.cli.view import RunsView
 from chaos.errors import UsageError
@@ -23,7 +23,8 @@ EXAMPLES = {"prove": "prove app.yaml --for 30m"}
 
 def prove(
     app: Annotated[
-        Path | None, typer.Argument(metavar="APP.YAML", help="The application's file, as `promise` reads it.")
+        Path | None,
+        typer.Argument(metavar="FILE", help="An app.yaml, or settings of an application, as `promise` reads them."),
     ] = None,
     budget: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="Begin no other run after this time, such as 30m.")
@@ -40,6 +41,7 @@ def prove(
     ] = None,
     bootstrap: Bootstrap = None,
     topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
+    select: Select = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the sets of faults in their order; start nothing.")
     ] = False,
@@ -58,7 +60,9 @@ def prove(
 
     if resume and into:
         raise UsageError("--resume continues the proof in its folder; leave --into out")
-    request = ProofRequest(app, runs_dir, budget, seed, most, jobs, resume, into, against, bootstrap, topic)
+    chosen = tuple(select or ())
+    request = ProofRequest(app, runs_dir, budget, seed, most, jobs, resume, into, against, bootstrap, topic, chosen)
+    typer.echo("reading the settings of the application", err=True)
     judge = plan_proof(request)
     for line in judge.application.assumed:
         typer.echo(f"assumed: {line}", err=True)
@@ -92,6 +96,7 @@ def _print_plan(judge: ProofJudge) -> None:
 def _print_result(result: ProofResult, folder: Path) -> None:
     from chaos.prove.against import STATES
 
+    print_line(f"Settings of {result.name}, tried with programs of Aftershock, not with the application itself:")
     Console(highlight=False).print(f"{SIGNS[result.verdict]}  [bold]{result.name}[/], Kafka {result.kafka}")
     print_line(result.sentence)
     table = plain_table("promise", "state", "sets", "runs", right=("sets", "runs"), fixed=("state",))

@@ -10,7 +10,6 @@ from chaos.contract.quorum import governing
 from chaos.contract.readers import reading, sharing
 from chaos.contract.table import FAMILIES, LineRules, Outcome, State, judge, rules
 from chaos.contract.writers import Situation, writing
-from chaos.promise.problems import Problems, unique
 from chaos.scenario.expect import ANY, ZERO, Bound
 from chaos.scenario.model import Scenario
 
@@ -52,13 +51,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Contract:
-    """The bounds of all anomalies, in the order of the registry.
-
-    refused: settings with which a client does not start.
-    """
+    """The bounds of all anomalies, in the order of the registry."""
 
     lines: list[Line]
-    refused: list[str]
 
     def counts(self) -> dict[tuple[str, str], Bound]:
         """Return the bound of every count by (kind, split)."""
@@ -73,25 +68,22 @@ def contract(scenario: Scenario) -> Contract:
     """Return the contract of a scenario: what `expect` states, and where it says `promised`, what is derived."""
     given = scenario.expect.counts()
     if not scenario.expect.promised:
-        return Contract([Line(kind, split, "given", bound, "") for (kind, split), bound in given.items()], [])
-    problems = Problems()
-    derived = derive(scenario, problems)
+        return Contract([Line(kind, split, "given", bound, "") for (kind, split), bound in given.items()])
     stated = scenario.expect.model_fields_set
     return Contract(
         [
             Line(line.kind, line.split, "given", given[line.kind, line.split], "`expect` states it")
             if line.kind in stated
             else line
-            for line in derived
-        ],
-        unique(problems.refused),
+            for line in derive(scenario)
+        ]
     )
 
 
-def derive(scenario: Scenario, problems: Problems) -> list[Line]:
-    """Return what the settings of a scenario promise under its faults. What a client refuses is added to `problems`."""
+def derive(scenario: Scenario) -> list[Line]:
+    """Return what the settings of a scenario promise under its faults."""
     situations = {
-        "write": list(writing(scenario, problems)),
+        "write": list(writing(scenario)),
         "read": list(reading(scenario)),
         "share": list(sharing(scenario)),
         "quorum": list(governing(scenario)),
@@ -118,7 +110,7 @@ def differences(scenario: Scenario) -> list[Line]:
         bound = stated[line.kind, line.split]
         return (bound.max == 0 and line.state != "forbidden") or (bound.min > 0 and line.state != "allowed")
 
-    return [] if scenario.expect.promised else [line for line in derive(scenario, Problems()) if differs(line)]
+    return [] if scenario.expect.promised else [line for line in derive(scenario) if differs(line)]
 
 
 def unpromised(scenario: Scenario) -> dict[tuple[str, str], str]:
@@ -131,7 +123,7 @@ def unpromised(scenario: Scenario) -> dict[tuple[str, str], str]:
     shown = {key for key, bound in stated.items() if bound.max == 0 and _states(scenario, key[0])} | {LOST}
     return {
         (line.kind, line.split): _not_promised(line)
-        for line in derive(scenario, Problems())
+        for line in derive(scenario)
         if line.state == "allowed"
         and (line.kind, line.split) in shown
         and not {line.kind, line.name} & scenario.promised_differs.keys()

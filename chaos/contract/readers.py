@@ -8,7 +8,6 @@ from chaos.contract import faults
 from chaos.contract.table import judge, rules
 from chaos.contract.writers import FLINK, Situation, settings_in, topic_states, truth, writing_by
 from chaos.kafka.settings import as_text
-from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, setting
 from chaos.scenario.clients import (
     Assign,
@@ -119,9 +118,10 @@ def _refresh(scenario: Scenario, entry: Consumer) -> Facts:
 
 def _processor_facts(scenario: Scenario, entry: Processor) -> Facts:
     how = entry.plain.commit if entry.plain else "transactions"
-    outputs = [judge(rules("write")["lost_write", ""], s.facts) for s in writing_by(scenario, entry, Problems())]
+    outputs = list(writing_by(scenario, entry))
     return {
-        "writes.loses": truth("losses", any(o is not None and o.state != "forbidden" for o in outputs)),
+        "writes.losses": Setting("losses", _worst("lost_write", outputs), entry.name),
+        "writes.copies": Setting("copies", _worst("duplicate_write", outputs), entry.name),
         "reads.processor": Setting("processing", how, entry.name),
         "reads.state": truth("state", entry.state is not None),
         "reads.commit": Setting("commit", "with output", entry.name),
@@ -130,6 +130,12 @@ def _processor_facts(scenario: Scenario, entry: Processor) -> Facts:
         "reads.commits": truth("commits", True),
         "reads.workers": Setting("workers", "none", entry.name),
     }
+
+
+def _worst(kind: str, situations: Sequence[Situation]) -> str:
+    """Return what a line is in the situation that promises least."""
+    states = {found.state for s in situations if (found := judge(rules("write")[kind, ""], s.facts)) is not None}
+    return next((state for state in ("allowed", "not decided") if state in states), "forbidden")
 
 
 def _commit_facts(entry: Consumer) -> Facts:

@@ -52,31 +52,28 @@ def settings_in(config: Config, where: str) -> Settings:
     return {name: setting(name, value, where) for name, value in config.items()}
 
 
-def writing(scenario: Scenario, problems: Problems) -> Iterator[Situation]:
-    """Yield the situations of all producers and processors, each with every state of the settings of its topic.
-
-    What a client refuses is added to `problems`.
-    """
+def writing(scenario: Scenario) -> Iterator[Situation]:
+    """Yield the situations of all producers and processors, each with every state of the settings of its topic."""
     writers: list[Writer] = [*scenario.producers, *scenario.processors]
     for entry in writers:
-        yield from writing_by(scenario, entry, problems)
+        yield from writing_by(scenario, entry)
 
 
-def writing_by(scenario: Scenario, entry: Writer, problems: Problems) -> Iterator[Situation]:
+def writing_by(scenario: Scenario, entry: Writer) -> Iterator[Situation]:
     """Yield the situations of one producer or processor."""
-    of_entry = _writer_facts(scenario, entry, problems)
+    of_entry = _writer_facts(scenario, entry)
     for name in entry.written if isinstance(entry, Producer) else [entry.to]:
         for of_topic in topic_states(scenario, scenario.topic(name)):
             yield Situation(f"{entry.name} to {name}", of_entry | of_topic)
 
 
-def _writer_facts(scenario: Scenario, entry: Writer, problems: Problems) -> Facts:
+def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
     """Return the facts of one client that writes: its settings, and the faults of its process and its connections."""
     client = scenario.client_of(entry)
     part = ClientPart("producer", client, settings_in(entry.config, f"{entry.name}.config"))
     if entry.transactions:
         part.settings["transactional.id"] = setting("transactional.id", entry.name, entry.name)
-    found = _settings_of(part, problems)
+    found = _settings_of(part)
     own = faults.client_faults(scenario, [entry], getattr(entry, "group", None))
     crashes = faults.of_class(own, "crashes")
     count = entry.count if isinstance(entry, Producer) else entry.members
@@ -102,8 +99,12 @@ def _writer_facts(scenario: Scenario, entry: Writer, problems: Problems) -> Fact
     return {**found, **facts}
 
 
-def _settings_of(part: ClientPart, problems: Problems) -> Facts:
-    """Return what a client really uses, also what it changes by itself, as far as the rules know its library."""
+def _settings_of(part: ClientPart) -> Facts:
+    """Return what a client really uses, also what it changes by itself, as far as the rules know its library.
+
+    A scenario with settings that its client refuses is not loaded, so there are no problems here.
+    """
+    problems = Problems()
     if part.client.runtime in ADJUSTING:
         return producer_facts(part, problems)
     found = {f"producer.{name}": value for name, value in common_settings(part, problems).items()}

@@ -17,6 +17,10 @@ from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import resources as specs
 from chaos.scenario.model import Scenario
+from chaos.wait import wait_until
+
+FIRST_RECORD_S = 15.0
+"""Time for a partition to get its first record: a producer without keys fills one partition after another."""
 
 MIN_WAIT_S = 0.5
 """Minimum additional time that a throttled broker must have waited for the CPU."""
@@ -142,6 +146,11 @@ class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
         state = targets.partition(self._partition, world)
         self._whole_isr, self._epoch = set(self.brokers) >= set(state.isr), state.leader_epoch
         disk = able(world.cluster, CutLog)
+        wait_until(
+            lambda: world.kafka.end_offsets([self._partition]).get(self._partition, 0) > 0,
+            FIRST_RECORD_S,
+            f"{self._partition} has no record that could be lost",
+        )
         self._end = world.kafka.end_offsets([self._partition]).get(self._partition, 0)
         self._tails, self.begun = {}, True
         for broker in self.brokers:

@@ -81,12 +81,17 @@ class FaultRun:
 
     def _inject(self) -> None:
         self._act("injection", self.fault.inject, ("injecting", "injected"), self.fault.spec.target.describe())
-        deadline = time.monotonic() + self.proof_timeout_s
-        while "injected" in self.phases and time.monotonic() < deadline and not self._ending.is_set():
+        while "injected" in self.phases and self._searched_s() < self.proof_timeout_s and not self._ending.is_set():
             if proof := self.fault.proof(self.world):
                 self._enter("proven", proof)
                 return
             time.sleep(PROOF_INTERVAL_S)
+
+    def _searched_s(self) -> float:
+        """Return for how long a proof was looked for, less the heal: some effects show when brokers are back."""
+        now = time.monotonic()
+        healing_s = self.phases.get("healed", self.phases.get("failed", now)) - self.phases.get("healing", now)
+        return now - self.phases["injected"] - max(0.0, healing_s)
 
     def _heal(self) -> None:
         self._act("heal", self.fault.heal, ("healing", "healed"), "")

@@ -22,6 +22,7 @@ READ: dict[Role, frozenset[str]] = {
             *("request.timeout.ms", "linger.ms", "transaction.timeout.ms", "transactional.id", "partitioner"),
             "socket.timeout.ms",
             *("partitioner.class", "partitioner.ignore.keys", "Producer.Partitioner", "retry.backoff.ms"),
+            "retry.backoff.max.ms",
         }
     ),
     "consumer": frozenset(

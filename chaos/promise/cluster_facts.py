@@ -123,7 +123,10 @@ def _checked(settings: Mapping[str, Setting], problems: Problems) -> Settings:
 
 
 def _derived(facts: Facts) -> Facts:
-    """Return what follows from replicas and min.insync.replicas: how many may be lost, and how many may be down."""
+    """Return what follows from replicas and min.insync.replicas: how many may be lost, and how many may be down.
+
+    A topic with more replicas than brokers cannot be created (INVALID_REPLICATION_FACTOR).
+    """
     found: Facts = {}
     pairs = (
         ("topic", "topic.replication.factor", "topic.min.insync.replicas"),
@@ -140,4 +143,6 @@ def _derived(facts: Facts) -> Facts:
             both = f"{facts[replicas].origin}, {facts[least].origin}"
             numbers = {"losable": m - 1, "spare": n - m, "copies.beyond.leader": n - 1}
             found |= {f"{part}.{name}": Setting(name, str(value), both, False) for name, value in numbers.items()}
+            if "cluster.brokers" in facts and n > int(facts["cluster.brokers"].value):
+                found[f"{part}.uncreated"] = Setting("uncreated", "true", both)
     return found

@@ -38,13 +38,15 @@ from chaos.promise.frameworks import (
     squash,
     table,
 )
-from chaos.promise.names import ALIASES, Part, Role, known
+from chaos.promise.names import ALIASES, PYTHON, Part, Role, known
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings
 
 _ENV_NAME = re.compile(r"[A-Z][A-Za-z0-9]*(_+[A-Za-z0-9]+)+|[A-Z][A-Z0-9]+")
 _PASCAL = re.compile(r"(?=.*[a-z])([A-Z][a-z0-9]*)+")
 _PYTHON_OR_GO = re.compile(r"(go\.[a-z.]+|[a-z_]+_cb|dotnet\.[a-z.]+)")
+_CLUSTER_NAMES = ("controller.quorum.voters", "controller.quorum.bootstrap.servers", "zookeeper.connect")
+"""Settings that all brokers of a cluster have in common."""
 _DOTNET_OWN = ("enablebackgroundpoll", "enabledeliveryreports", "deliveryreportfields", "consumeresultfields")
 
 
@@ -77,10 +79,8 @@ class SettingsFile:
         found = [one for one in self.parts if one.part == part]
         chosen = [one for one in found if selection.takes(one.name)] or found
         if len({_identity(one) for one in chosen}) > 1:
-            listed = "; ".join(f"{one.name or 'without a name'} ({_origin(one)})" for one in chosen)
-            advice = "choose one with --select, or select in app.yaml"
-            if self.text.option == "--clients":
-                advice = "give a file with one"
+            listed = "; ".join(f"{one.name or 'without a name'} ({_differs(one, chosen)})" for one in chosen)
+            advice = "choose one with --select" + (", or select in app.yaml" if self.text.option != "--clients" else "")
             raise UsageError(f"{self.text.label} has {len(chosen)} {part}s that differ: {listed}; {advice}")
         return chosen[0] if chosen else None
 
@@ -109,7 +109,14 @@ def _common(found: Found, name: str) -> str:
     return ALIASES.get(found.runtime, {}).get(name, name)
 
 
-def _origin(found: Found) -> str:
+def _differs(found: Found, others: Sequence[Found]) -> str:
+    """Return a setting in which parts differ, with its origin in one of them; else where that one begins."""
+    read = {name for one in others for part in _identity(one) if isinstance(part, frozenset) for name, _ in part}
+    for name in sorted(read):
+        every = [one.settings.get(name) or one.extras.get(name) for one in others]
+        if len({s.value if s else "" for s in every}) > 1:
+            own = found.settings.get(name) or found.extras.get(name)
+            return f"{own.name}={own.shown}, {own.origin}" if own else f"no {name}"
     return next((s.origin for s in found.settings.values() if ":" in s.origin), found.label)
 
 
@@ -229,6 +236,8 @@ class _Reader(FrameworkReader):
             elif path[0].lower() not in IGNORED_SECTIONS:
                 found.setdefault(tail[0], []).append((replace(entry, path=path), tail[1], tail[2]))
         real = {section: rows for section, rows in found.items() if _is_client(section, rows)}
+        if root_is_plain and self._is_python(entries):
+            return None
         if root_is_plain and (set(real) == {()} or not real) and not any(map(self._is_dotnet, real.values())):
             flat = all(len(split(entry.name)) == len(entry.path) for entry in entries)
             if flat and (real or self.text.form == "properties" or any(e.path[0].islower() for e in entries)) and real:
@@ -239,6 +248,10 @@ class _Reader(FrameworkReader):
             if section not in real:
                 self.check_foreign(entry for entry, *_ in rows)
         return [one for section, rows in real.items() for one in self._section(section, rows)]
+
+    def _is_python(self, entries: list[Entry]) -> bool:
+        """Return whether the names are those of kafka-python and aiokafka."""
+        return sum(len(entry.path) == 1 and entry.name in PYTHON for entry in entries) * 2 > len(entries)
 
     def _check_unknown(self, entry: Entry, sections: list[tuple[str, ...]]) -> None:
         """Refuse a name that may be a misspelt setting of a client."""
@@ -376,12 +389,31 @@ class _Reader(FrameworkReader):
             found += self._variables([e for e in variables if "." not in e.path[0]], service, images.get(service, ""))
             if key := dialect_of(dotted):
                 found += self.apply(key, dotted, service)
+        self._count_brokers([one for one in found if one.part == "cluster"], entries)
         return found
+
+    def _count_brokers(self, brokers: list[Found], entries: list[Entry]) -> None:
+        """Give each broker of a compose file the number of brokers of its cluster."""
+        replicas = {
+            e.path[1]: e.value
+            for e in entries
+            if e.path[2:] in (("deploy", "replicas"), ("scale",)) and e.value.isdigit()
+        }
+        clusters = dict[str, list[Found]]()
+        for one in brokers:
+            of = (one.settings.get(name) for name in _CLUSTER_NAMES)
+            clusters.setdefault(next((s.value for s in of if s is not None), ""), []).append(one)
+        for members in clusters.values():
+            count = sum(int(replicas.get(one.name, "1")) for one in members)
+            services = f"{self.text.path.name}, {', '.join(one.name for one in members)}"
+            for one in members:
+                one.extras["brokers"] = Setting("brokers", str(count), services)
 
     def _resources(self, entries: list[Entry]) -> list[Found]:
         """Return what the resources of Kubernetes are, each in its document."""
         found: list[Found] = []
         cluster: Found | None = None
+        pools: list[Setting] = []
         for document in dict.fromkeys(entry.document for entry in entries):
             own = [entry for entry in entries if entry.document == document]
             values = {entry.name: entry.value for entry in own}
@@ -389,17 +421,19 @@ class _Reader(FrameworkReader):
             label = f"Strimzi's {kind}"
             if kind in ("KafkaConnect", "KafkaConnector"):
                 worker = [replace(entry, path=entry.path[2:]) for entry in own if entry.path[:2] == ("spec", "config")]
+                worker += [replace(e, path=("connector", "class")) for e in own if e.path == ("spec", "class")]
                 found += self.apply("connect", worker, name)
             elif kind in table()["kinds"] and "strimzi" not in values.get("apiVersion", ""):
                 self.problems.refused.append(f"{own[0].origin}: {kind} of another operator than Strimzi is not read")
             elif kind in table()["kinds"]:
                 parts = self._resource(own, kind, name, label)
                 for one in parts:
+                    if kind == "KafkaNodePool" and "broker" in _roles_of(one) and "brokers" in one.extras:
+                        pools.append(one.extras["brokers"])
                     if one.part == "cluster" and cluster is not None:
                         cluster.settings |= one.settings
-                        cluster.extras |= {
-                            n: s for n, s in one.extras.items() if "broker" in (_roles_of(one) or "broker")
-                        }
+                        if "broker" in (_roles_of(one) or "broker"):
+                            cluster.extras |= one.extras
                     elif one.part == "cluster" and "broker" in (_roles_of(one) or "broker"):
                         cluster = one
                         found.append(one)
@@ -409,6 +443,9 @@ class _Reader(FrameworkReader):
                 self.problems.refused.append(f"{own[0].origin}: {kind} is not read; give the settings of its clients")
             else:
                 found += self._containers(own, name or kind)
+        if cluster is not None and pools and all(pool.value.isdigit() for pool in pools):  # they count, not Kafka's
+            count = str(sum(int(pool.value) for pool in pools))
+            cluster.extras["brokers"] = Setting(pools[0].name, count, ", ".join(pool.origin for pool in pools))
         return found
 
     def _resource(self, own: list[Entry], kind: str, name: str, label: str) -> list[Found]:

@@ -212,9 +212,14 @@ class _Placed:
         rows = [*self.shared.get(part, []), *self.own.get((part, channel), [])]
         return {name: setting for _, name, setting in sorted(rows, key=lambda row: row[0])}
 
-    def wanted(self, key: str, connector: bool) -> list[tuple[Part, str]]:
-        """Return the clients that there are. A worker and an application of Kafka Streams have both."""
-        if key == "streams" or (key == "connect" and not connector):
+    def wanted(self, key: str, connector: Part | None) -> list[tuple[Part, str]]:
+        """Return the clients that there are. A worker and an application of Kafka Streams have both.
+
+        connector: the client of a connector of Kafka Connect.
+        """
+        if connector is not None:
+            return [(connector, "")]
+        if key in ("streams", "connect"):
             return [("producer", ""), ("consumer", "")]
         listens = key == "spring" and self.extras and ("consumer", "") not in self.own
         return [*self.own, *([("consumer", "")] if listens else [])]  # type: ignore[list-item]
@@ -300,9 +305,10 @@ class FrameworkReader:
                 return []
             else:
                 self._place(key, entry, rule, channel, placed, variables)
+        connector = self._connector(entries) if key == "connect" else None
         found = [
             Found(part, f"{prefix}{channel}", table()[key]["label"], "java", placed.settings(part, channel))
-            for part, channel in placed.wanted(key, any(begins(entry.path, "connector.class") for entry in entries))
+            for part, channel in placed.wanted(key, connector)
         ]
         for one in found:
             one.extras = placed.extras.get("", {}) | placed.extras.get(one.name.removeprefix(prefix), {})
@@ -329,6 +335,25 @@ class FrameworkReader:
             for part in rule["to"] if len(rule["to"]) > 1 else ():
                 if name in known(f"java-{part}") or name not in client_names():
                     placed.shared.setdefault(part, []).append(row)
+
+    def _connector(self, entries: list[Entry]) -> Part | None:
+        """Return the client of a connector: a sink has topics that it reads. None for a worker."""
+        given = {entry.name: entry for entry in entries}
+        if (named := given.get("connector.class")) is None:
+            return None
+        kind = named.value.rpartition(".")[2]
+        if kind.startswith("Mirror"):
+            self.problems.refused.append(
+                f"{named.origin}: a connector of MirrorMaker reads one cluster and writes another one, which is not "
+                "read; give the settings of its clients as properties"
+            )
+        sink = "Sink" in kind or (bool({"topics", "topics.regex"} & given.keys()) and "Source" not in kind)
+        part: Role = "consumer" if sink else "producer"
+        self.problems.notes.append(
+            f"{named.origin}: a connector; where it says nothing, {part}. settings of its worker count, which are not "
+            f"in this file: give the worker's file first, and this one with --{part}-properties"
+        )
+        return part
 
     def _hint(self, key: str) -> str:
         return {"spring": "spring.kafka.….", "connect": "producer. or consumer. with "}.get(key, "")
@@ -493,7 +518,13 @@ class FrameworkReader:
         if one.part == "consumer":
             if one.settings["enable.auto.commit"].value.lower() != "true":
                 one.commit = Setting("commit", "after_processing", f"what {one.label} does in sinks", given=False)
-        elif once is not None and once.value.lower() == "enabled":
+            tolerance = one.extras.get("tolerance")
+            if tolerance is not None and tolerance.value.lower() == "all":
+                self.problems.notes.append(
+                    f"{tolerance.origin}: {tolerance.name}={tolerance.shown}: a record that fails is left out, and its "
+                    "offset is committed"
+                )
+        elif once is not None and once.value.lower() in ("enabled", "required"):
             for name, value in {"enable.idempotence": "true", "transactional.id": "set by Kafka Connect"}.items():
                 one.settings[name] = Setting(name, value, f"set by {once.name}={once.shown}, {once.origin}")
         if replicas is not None and replicas.value == "1" and one.part == "producer":
@@ -506,6 +537,11 @@ class FrameworkReader:
 def _own(one: Found, name: str, value: str) -> Setting:
     """Return a setting that the framework gives to the client, as if the user had."""
     return Setting(name, value, f"default of {one.label}")
+
+
+def is_framework(given: Setting) -> bool:
+    """Return whether a framework gives a setting where its file says nothing."""
+    return given.origin.startswith("default of ")
 
 
 def rule_of(dialect: dict[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:

@@ -15,7 +15,7 @@ from chaos.promise.app import COMMIT_TIMES, AppFile, Consumer, Producer, is_app,
 from chaos.promise.client_settings import ClientPart
 from chaos.promise.cluster_facts import ClusterPart, TopicPart
 from chaos.promise.dialects import SettingsFile, open_settings
-from chaos.promise.frameworks import Found, Selection
+from chaos.promise.frameworks import Found, Selection, is_framework
 from chaos.promise.names import (
     LABELS,
     PARTS,
@@ -182,7 +182,7 @@ def _client_part(
             check_understood(named.runtime, role, read, file.text.label)
         else:
             read, commit = found.settings, found.commit
-        settings |= read
+        settings |= {name: s for name, s in read.items() if name not in settings or not is_framework(s)}
         if own is not None and file is given[0][0]:
             settings |= config
     settings = settings if own is not None else {**config, **settings} if path else {**settings, **config}
@@ -220,8 +220,8 @@ def _library(
         at = f" ({first.origin}: {first.name})" if first else ""
         raise UsageError(
             f"{opened.text.label}: no name in it is of one client library only{at}, and their defaults differ; name "
-            "the library with --client (java, confluent for librdkafka), or give the file of the framework that reads "
-            "it: Kafka Connect's has key.converter, Kafka Streams' has application.id"
+            "the library with --client (java, confluent for librdkafka, kafka-python), or give the file of the "
+            "framework that reads it: Kafka Connect's has key.converter, Kafka Streams' has application.id"
         )
     return named, why
 

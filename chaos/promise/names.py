@@ -18,6 +18,7 @@ from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings
 from chaos.scenario.runtimes import RUNTIMES
 from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.scenario.runtimes.kafka_python import SETTINGS as _OF_PYTHON
 from chaos.scenario.runtimes.sarama import NAMES as SARAMA
 from chaos.settings import table
 
@@ -57,6 +58,8 @@ _SARAMA = sorted({*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"})
 """The fields of sarama's `Config` that the rules read, or that have a common name."""
 _PYTHON = {"error_cb", "logger", "on_commit", "on_delivery", "throttle_cb", "stats_cb"}
 """Settings of confluent-kafka that librdkafka does not have."""
+PYTHON = _OF_PYTHON | {"bootstrap_servers", "group_id", "client_id", "enable_auto_commit", "transactional_id"}
+"""Settings of kafka-python, which aiokafka has, too, by the names that no other library has."""
 _WRAPPERS = re.compile(r"go\.|dotnet\.|(event|rebalance|offset_commit|dr|dr_msg)_cb$")
 """Settings of confluent-kafka-go, Confluent.Kafka for .NET and node-rdkafka that librdkafka does not have."""
 _FOREIGN = re.compile(r"(schema\.registry|basic\.auth|bearer\.auth|confluent|apicurio|avro|json|spring|value\.|key\.)")
@@ -200,6 +203,11 @@ def _nearest(name: str, names: Collection[str]) -> str:
 
 def parts_of_names(names: Collection[str], label: str) -> tuple[Part, ...]:
     """Return the parts that a file with Kafka's names is for. Raises `UsageError` if the names do not say it."""
+    if any("_" in name and name in PYTHON for name in names):
+        raise UsageError(
+            f"{label}: its names are those of kafka-python and aiokafka; the rules know the consumer of kafka-python: "
+            "give the file with --consumer-properties and --client kafka-python"
+        )
     every = {role: known(f"java-{role}") | known(f"librdkafka-{role}") for role in ("producer", "consumer")}
     clients, given = every["producer"] | every["consumer"], set(names)
     sarama = {name.partition(".")[0].lower() for name in given & {*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"}}

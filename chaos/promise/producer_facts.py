@@ -135,15 +135,28 @@ def _keyed(runtime: str, found: Settings) -> Setting:
     return own.meaning("true" if own.value in _KEYED else "false")
 
 
+def _pauses_ms(retries: int, first: int, most: int | None) -> int:
+    """Return how long the pauses between retries last at least, in ms.
+
+    most: the longest one, of releases with KIP-580, where each pause is twice as long as the one before, less at most
+    20% by chance; None of releases where all are as long as the first.
+    """
+    if most is None or most <= first:
+        return retries * (first if most is None else most)
+    growing = [first * 2**n for n in range(min(retries, 64)) if first * 2**n < most]
+    return int((sum(growing) + (retries - len(growing)) * most) * 0.8)
+
+
 def _retry_window(runtime: str, found: Settings) -> Setting | None:
     """Return how long the client at least tries to send a record before it reports a failure, in ms.
 
-    A refusal comes back at once, so a limit of retries counts with their shortest pause.
+    A refusal comes back at once, so a limit of retries counts with their shortest pauses.
     """
     retries, backoff, timeout = (found.get(name) for name in ("retries", "retry.backoff.ms", "delivery.timeout.ms"))
     if retries is None or backoff is None:
         return None
-    by_retries = int(retries.value) * int(backoff.value)
+    most = found.get("retry.backoff.max.ms")
+    by_retries = _pauses_ms(int(retries.value), int(backoff.value), int(most.value) if most else None)
     if timeout is None:  # sarama has none
         return retries.meaning(str(by_retries))
     within = FOREVER if runtime == "confluent" and timeout.value == "0" else int(timeout.value)

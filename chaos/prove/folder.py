@@ -19,6 +19,7 @@ PLAN, RUNS, RESULT = "plan.json", "runs.jsonl", "proof.json"
 
 class Plan(BaseModel):
     """The content of `plan.json`. app: the application's file. digest: of that file and all that it names.
+    select: what is chosen of a file with several applications.
 
     spent_s: seconds that the proof ran before it was continued.
     """
@@ -28,6 +29,7 @@ class Plan(BaseModel):
     seed: int
     most: int
     sets: list[str]
+    select: list[str] = []
     spent_s: float = 0
 
 

@@ -50,6 +50,7 @@ class ProofRequest:
     against: Path | None = None
     bootstrap: str | None = None
     topic: str | None = None
+    select: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,16 @@ def plan_proof(request: ProofRequest) -> ProofJudge:
     path = request.app or (Path(earlier.app) if earlier else None)
     if path is None:
         raise UsageError("give an app.yaml, or --resume with the folder of a proof")
-    options = Options(app=path, bootstrap=request.bootstrap, topic=request.topic)
+    select = request.select or tuple(earlier.select if earlier else ())
+    options = Options(app=path, bootstrap=request.bootstrap, topic=request.topic, select=select)
     app = application.read(options)
     found = outcomes(app.facts)
     planned = plan(found, fault_classes(app.facts, app.names), earlier.most if earlier else request.most)
     seed = earlier.seed if earlier else new_seed() if request.seed is None else request.seed
     sets = {faults.id: faults for faults in planned.sets}
     follow_up = FollowUp(app, found, sets, seed, _mended(options))
-    words = ["python -m chaos prove", shlex.quote(str(path)), *([f"--for {request.budget}"] if request.budget else [])]
+    words = ["python -m chaos prove", shlex.quote(str(path)), *(f"--select {shlex.quote(name)}" for name in select)]
+    words += [f"--for {request.budget}"] if request.budget else []
     return ProofJudge(app, found, planned, follow_up, seed, " ".join([*words, f"--seed {seed}"]))
 
 
@@ -113,7 +116,9 @@ def open_proof(judge: ProofJudge, request: ProofRequest) -> Proof:
         return Proof(judge, place, budget_s, earlier)
     path = (request.into or request.runs_dir / new_run_id(f"prove-{app.title}")).absolute()
     file = str(app.files[0].absolute())
-    planned = folder.Plan(app=file, digest=digest, seed=judge.seed, most=request.most, sets=sets)
+    planned = folder.Plan(
+        app=file, digest=digest, seed=judge.seed, most=request.most, sets=sets, select=list(request.select)
+    )
     return Proof(judge, ProofFolder.create(path, planned), budget_s, earlier)
 
 

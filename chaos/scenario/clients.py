@@ -323,7 +323,7 @@ ConsumerEntry = Annotated[Subscribe | Assign | Share, Field(discriminator="mode"
 Entry = Producer | Processor | Subscribe | Assign | Share
 
 
-def settings_of(entry: Producer | Consumer) -> Config:
+def settings_of(entry: Producer | Processor | Consumer) -> Config:
     """Return the settings of an entry by their common names; the names in the scenario are those of its library.
 
     KafkaSource of Flink replaces auto.offset.reset by what its start means (`OffsetsInitializer`).

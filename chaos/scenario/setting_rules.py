@@ -17,6 +17,7 @@ from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.members import session_timeout
 from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.java import NEWEST
 from chaos.scenario.runtimes.traits import Role, number
 from chaos.scenario.setup import Setup
 from chaos.settings import Source, setting_problem
@@ -112,12 +113,15 @@ def client_setting_problems(setup: Setup, where: str, entry: Entry) -> Iterator[
     """Yield what is wrong with the settings of a client."""
     client = setup.client_of(entry)
     role: Role = "producer" if isinstance(entry, Producer | Processor) else "consumer"
-    yield from _client_problems(f"{where}.config", client, role, entry.config)
+    transactional = isinstance(entry, Producer | Processor) and entry.transactions is not None
+    yield from _client_problems(f"{where}.config", client, role, entry.config, transactional)
     if isinstance(entry, Processor):
         yield from _client_problems(f"{where}.consumer_config", client, "consumer", entry.consumer_config)
 
 
-def _client_problems(where: str, client: Client, role: Role, config: Config) -> Iterator[str]:
+def _client_problems(
+    where: str, client: Client, role: Role, config: Config, transactional: bool = False
+) -> Iterator[str]:
     traits, release = client.traits, _release(client)
     plugin = not traits.plugins.isdisjoint(config)
     software = f"{traits.library} {release or ''}".strip()
@@ -136,7 +140,7 @@ def _client_problems(where: str, client: Client, role: Role, config: Config) -> 
             yield f"{where}: {name} {problem}"
         if name not in (common := traits.common({name: config[name]})) and not config.keys().isdisjoint(common):
             yield f"{where}: {name} is also given as {', '.join(common)}; give it once"
-    yield from _contradictions(where, client, role, config)
+    yield from _contradictions(where, client, role, config, transactional)
 
 
 def _release(client: Client) -> str | None:
@@ -160,16 +164,20 @@ _OTHER_NAMES = {
 """Names of settings that `Traits.common` leaves as they are, with the common ones."""
 
 
-def _contradictions(where: str, client: Client, role: Role, config: Config) -> Iterator[str]:
+def _contradictions(where: str, client: Client, role: Role, config: Config, transactional: bool) -> Iterator[str]:
     """Yield settings with which the library does not start, though it takes each of them alone."""
     given = {_OTHER_NAMES.get(name, name): value for name, value in client.traits.common(config).items()}
     software = f"{client.traits.library} {_release(client) or ''}".strip()
-    of = _idempotence if role == "producer" else _memberships
-    yield from (f"{where}: {problem}, so {software} does not start" for problem in of(client, given))
+    found = _idempotence(client, given, transactional) if role == "producer" else _memberships(client, given)
+    yield from (f"{where}: {problem}, so {software} does not start" for problem in found)
 
 
-def _idempotence(client: Client, given: Config) -> Iterator[str]:
+def _idempotence(client: Client, given: Config, transactional: bool) -> Iterator[str]:
     runtime, on = client.runtime, as_text(given.get("enable.idempotence", False)).lower() in ("true", "t", "1")
+    if runtime == "java" and "enable.idempotence" not in given:  # the default gives way, but for requests in flight
+        on = transactional
+        if not on and number(_release(client) or NEWEST) >= (4, 0, 0) and _number(given, _IN_FLIGHT, 5) > 5:
+            yield f"{given[_IN_FLIGHT]} requests in flight contradict enable.idempotence=true (default), which allows 5"
     if on and as_text(given.get("acks", "all")).lower() not in ("all", "-1"):
         yield f"acks={given['acks']} contradicts enable.idempotence, which needs acks=all"
     if on and _number(given, "retries", 1) == 0 and runtime in ("java", "confluent", "sarama", "kafka-python"):

@@ -62,11 +62,16 @@ class ClientSettings:
         return float(self.consumer.get("max.poll.interval.ms", 6000)) / 1000
 
 
-def read_client_settings(path: Path | None) -> ClientSettings:
-    """Return the settings in a file; empty ones without a file. Raises `UsageError` if it has no known setting."""
+def read_client_settings(path: Path | None, select: tuple[str, ...] = ()) -> ClientSettings:
+    """Return the settings in a file; empty ones without a file. Raises `UsageError` if it has no known setting.
+
+    select: what is chosen of a file with several applications.
+    """
+    if path is None and select:
+        raise UsageError("--select chooses among the applications of a file; give the file with --clients")
     if path is None:
         return ClientSettings()
-    selection = Selection()
+    selection = Selection(select)
     file = open_settings("--clients", path, CLIENTS, selection, Problems())
     settings, used = ClientSettings(file=path.name), set[str]()
     if file.plain:
@@ -77,6 +82,7 @@ def read_client_settings(path: Path | None) -> ClientSettings:
             found = file.choose(role, selection)
             for name, given in found.settings.items() if found else ():
                 used |= {given.name.replace(":", ".")} if _add(settings, role, name, given.value) else set()
+    selection.check()
     names = (entry.name for entry in file.text.entries([]))
     settings.ignored = [name for name in names if name not in used]  # without the values, which may be secrets
     _reconcile(settings)

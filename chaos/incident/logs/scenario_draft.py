@@ -56,6 +56,7 @@ def draft_scenario(
     timezone: str | None = None,
     client_settings: Path | None = None,
     progress: Callable[[str], None] = lambda message: None,
+    select: tuple[str, ...] = (),
 ) -> str:
     """Return a scenario for the incident in the logs below a folder, as YAML with comments.
 
@@ -63,7 +64,7 @@ def draft_scenario(
     if the text is no valid scenario, which would be a bug.
     """
     zone = zone_of(timezone or "UTC")
-    settings = read_client_settings(client_settings)
+    settings = read_client_settings(client_settings, select)
     timeline = read_timeline(folder, zone, progress)
     state = read_state(timeline)
     numbers = {broker: i % MAX_BROKERS + 1 for i, broker in enumerate(state.brokers)}

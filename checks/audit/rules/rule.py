@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.kafka.settings import as_text
 from chaos.ledger.schemas import OLDEST_VERSION
-from chaos.scenario.clients import Producer, settings_of
+from chaos.scenario.clients import Processor, Producer, settings_of
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT
@@ -57,7 +57,8 @@ class RunData:
     def setting(self, client: str | None, name: str, default: str) -> str:
         """Return a setting of a producer client such as `shop/1`: the scenario's value, else the library's default."""
         entry = entry_of(client or "")
-        producer: Producer | None = next((p for p in self.scenario.producers if p.name == entry), None)
+        writers: list[Producer | Processor] = [*self.scenario.producers, *self.scenario.processors]
+        producer = next((writer for writer in writers if writer.name == entry), None)
         if producer is None:
             return default
         library = self.scenario.client_of(producer)

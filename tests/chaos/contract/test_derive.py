@@ -249,7 +249,6 @@ def test_a_cluster_that_answered_decides_as_a_new_one_with_these_settings() -> N
 def test_settings_that_a_client_refuses_are_refused_at_load() -> None:
     with pytest.raises(ScenarioError, match="acks=1 contradicts"):
         scenario(producer={"config": {"acks": 1, "enable.idempotence": True}})
-    assert contract(scenario()).refused == []
 
 
 @pytest.mark.parametrize(("to", "allowed"), [("earliest", "duplicate_delivery.legal"), ("latest", "skipped_delivery")])
@@ -433,3 +432,28 @@ def test_a_zero_is_promised_or_named_with_the_settings_that_do_not_promise_it():
     explained = load(find("acks1-leader-kill"), variant="acks-1")
     assert "duplicate_write" in explained.promised_differs
     assert "duplicate_write" not in {kind for kind, _ in unpromised(explained)}
+
+
+def processing(fault_: dict[str, Any], **config: Any) -> Scenario:
+    """Return the base scenario with a plain processor to a second topic."""
+    out = {"name": "bills", "partitions": 2, "replication_factor": 3, "config": IN_SYNC}
+    processor = {
+        "name": "bill",
+        "group": "bill",
+        "topics": ["orders"],
+        "to": "bills",
+        "client": "java",
+        "config": config,
+    }
+    plain = {"plain": {"commit": "after_output"}}
+    return scenario(fault_, topics=[*BASE["topics"], out], processors=[processor | plain])
+
+
+def test_outputs_that_are_lost_or_written_twice_by_the_client_are_no_faults_of_the_processing() -> None:
+    at_output = fault("broker.kill", target={"leader_of": "bills/0"})
+    weak, strong = processing(at_output, acks=1), processing(at_output)
+    assert {"lost_write", "missing_output"} <= states(weak)
+    assert {"lost_write", "missing_output"} <= states(strong, "forbidden")
+    cut = fault("wire.cut", api="Produce", client="bill/*", side="response", target={"leader_of": "bills/0"}, count=3)
+    assert {"duplicate_write", "duplicate_output.illegal"} <= states(processing(cut, acks=1))
+    assert {"duplicate_write", "duplicate_output.illegal"} <= states(processing(cut), "forbidden")

@@ -1,6 +1,8 @@
 """The run of a fault records its intent, outcome and proof, and every failed heal."""
 
 import json
+import threading
+import time
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -81,6 +83,26 @@ def test_a_fault_passes_all_phases_and_records_its_proof(rows):
 def test_a_fault_without_effect_is_never_proven(rows):
     run = run_of(Scripted(), rows, proof_timeout_s=0.1)
     run.inject()
+    settled(run)
+    assert "proven" not in run.phases
+
+
+def test_the_time_of_a_heal_does_not_count_for_a_proof_that_shows_when_brokers_are_back(rows):
+    back = threading.Event()
+    fault = Scripted()
+    fault.proof = lambda world: "the log ends early" if back.is_set() else None
+    fault.heal = lambda world: time.sleep(0.6) or back.set() or "back"
+    run = run_of(fault, rows, proof_timeout_s=0.4)
+    run.inject()
+    run.heal()
+    settled(run)
+    assert run.phases["proven"] >= run.phases["healing"] + 0.6
+
+
+def test_a_search_for_proof_ends_after_a_heal_that_failed(rows):
+    run = run_of(Scripted(breaks_at="heal"), rows, proof_timeout_s=0.1)
+    run.inject()
+    run.heal()
     settled(run)
     assert "proven" not in run.phases
 

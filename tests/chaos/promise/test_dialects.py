@@ -33,6 +33,11 @@ SPRING_AUTO = "spring.kafka.consumer.enable-auto-commit=true\nspring.kafka.consu
 SPRING_PROFILES = (
     "spring.kafka.producer.acks: all\n---\nspring.config.activate.on-profile: prod\nspring.kafka.producer.acks: 0\n"
 )
+POOL = """apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+spec: {{replicas: {}, roles: [{}]}}
+metadata: {{name: p}}
+"""
 SMALLRYE = "mp.messaging.{}.connector=smallrye-kafka\n"
 CONNECT = "key.converter=a.B\noffset.storage.topic=o\n"
 DEPOT = """{"Logging": {"LogLevel": {"Default": "Information"}}, // a comment
@@ -136,6 +141,13 @@ CASES: list[tuple[str, str | bytes, tuple[str, ...], set[str], set[str]]] = [
     ("w.properties", f"{CONNECT}exactly.once.source.support=enabled\n", (), set(), ORDERED),
     ("c.json", '{"name": "x", "config": {"connector.class": "a.B", "producer.override.acks": "1"}}', (),
      {"producer acks=1 c.json:1"}, {"order/partition/one-in-flight"}),
+    ("sink.json", '{"connector.class": "a.S3Sink", "topics": "o"}', (), set(),
+     {"delivery/start/earliest", "delivery/processing/after"}),
+    ("sink.properties", "connector.class=a.B\ntopics.regex=o.*\nconsumer.override.auto.offset.reset=latest\n", (),
+     {"consumer auto.offset.reset=latest sink.properties:3"}, {"delivery/start/latest"}),
+    ("src.properties", "connector.class=a.BSource\ntopics=x\nexactly.once.support=required\n", (), set(), ORDERED),
+    ("c.yaml", "apiVersion: kafka.strimzi.io/v1\nkind: KafkaConnector\nmetadata: {name: s}\n"
+     "spec: {class: a.B, config: {topics: o}}\n", (), set(), {"delivery/start/earliest"}),
     (".env", "CONNECT_OFFSET_STORAGE_TOPIC=o\nCONNECT_PRODUCER_ACKS=1\n", (), {"producer acks=1 .env:2"}, set()),
     ("s.properties", "application.id=a\nacks=1\nmain.consumer.auto.offset.reset=latest\nnum.stream.threads=2\n", (),
      {"producer acks=1 s.properties:2"}, {*UNORDERED, "delivery/start/latest", "delivery/processing/after"}),
@@ -165,8 +177,16 @@ CASES: list[tuple[str, str | bytes, tuple[str, ...], set[str], set[str]]] = [
      {*UNORDERED, "durability/commits/one-copy"}),
     ("c.yml", "services: {k: {image: wurstmeister/kafka, environment: {KAFKA_BROKER_ID: 1}}}\n", (), set(),
      {"durability/commits/one-copy"}),
-    ("c.yml", "services: {k: {image: apache/kafka, environment: {KAFKA_BROKER_ID: 1}}}\n", (), set(),
-     {"durability/commits/copies"}),
+    ("c.yml", "services: {k: {image: apache/kafka, environment: {KAFKA_BROKER_ID: 1}}}\n", (),
+     {"cluster brokers=1 c.yml, k"},
+     {"durability/commits/uncreated", "durability/transactions/uncreated", "availability/groups/uncreated"}),
+    ("c.yml", "services: {k: {image: apache/kafka, deploy: {replicas: 3}, environment: {KAFKA_LOG_DIRS: a}}}\n", (),
+     {"cluster brokers=3 c.yml, k"}, {"durability/commits/copies"}),
+    ("c.yml", "services: {a: {environment: &e {KAFKA_ZOOKEEPER_CONNECT: z}}, b: {environment: *e},\n"
+     "  c: {environment: *e}, d: {environment: {KAFKA_ZOOKEEPER_CONNECT: y}}}\n", ("--select", "b"),
+     {"cluster brokers=3 c.yml, a, b, c"}, {"durability/commits/copies", "durability/transactions/min-isr"}),
+    ("pools.yaml", "---\n".join([*(POOL.format(*p) for p in ((1, "broker"), (9, "controller"), (1, "broker"))),
+     CLUSTER]), (), {"cluster brokers=2 pools.yaml:3, pools.yaml:13"}, set()),
     ("topic.yaml", TOPIC, (), {"topic partitions=2 topic.yaml:4", "topic replicas=3 topic.yaml:4",
      "topic cleanup.policy=compact topic.yaml:4"}, {"delivery/lag/compact", "availability/reads/replicas"}),
     ("all.yaml", f"{CLUSTER}---\n{TOPIC}", ("--client", "java"),
@@ -239,10 +259,19 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...], str]] = [
     ("a.properties", "server.port=1\nlogging.level.root=INFO\n", (), "no name in it says what it is for"),
     ("a.properties",
      SMALLRYE.format("outgoing.a") + SMALLRYE.format("outgoing.b") + "mp.messaging.outgoing.a.acks=all\n", (),
-     "has 2 producers that differ: a (a.properties:3); b"),
+     "has 2 producers that differ: a (mp.messaging.outgoing.a.acks=all, a.properties:3); b (acks=1, default of"),
     ("w.properties", f"{CONNECT}acks=1\n", (), "did you mean producer.acks?"),
+    ("src.properties", "connector.class=a.B\nexactly.once.support=required\nproducer.override.acks=1\n", (),
+     "src.properties:3: producer.override.acks=1 contradicts transactional.id"),
+    ("m.json", '{"connector.class": "a.MirrorSourceConnector", "topics": ".*"}', (), "a connector of MirrorMaker"),
+    ("k.json", '{"bootstrap_servers": "a:1", "auto_offset_reset": "earliest"}', (), "--client kafka-python"),
+    ("c.yml", "services: {k: {image: apache/kafka, environment: {KAFKA_BROKER_ID: 1}}}\n", ("--client", "java"),
+     "__consumer_offsets cannot be created with one broker"),
+    ("q.properties", SMALLRYE.format("outgoing.a") + SMALLRYE.format("outgoing.b")
+     + "kafka.acks=1\nmp.messaging.outgoing.b.acks=all\n", (),
+     "a (kafka.acks=1, q.properties:3); b (mp.messaging.outgoing.b.acks=all, q.properties:4)"),
     ("p.properties", "producer.acks=1\n", (), "(p.properties:1: producer.acks), and their defaults differ"),
-    ("appsettings.json", TWO, (), "has 2 producers that differ: Kafka:Producers:Bills (appsettings.json:1); Kafka:"),
+    ("appsettings.json", TWO, (), "has 2 producers that differ: Kafka:Producers:Bills ("),
     ("appsettings.json", DEPOT.replace("EnableIdempotence", "EnableIdempotance"), (),
      "appsettings.json:2: Kafka:Producer:Depot:EnableIdempotance is not understood, and a promise may depend on it; "
      "did you mean EnableIdempotence?"),

@@ -478,10 +478,13 @@ def test_fully_reliable_needs_every_part_and_names_what_is_missing(tmp_path: Pat
 
 def test_a_limit_of_retries_bounds_how_long_a_send_is_repeated(tmp_path: Path) -> None:
     for config, row, said in (
-        ({"retries": 5}, "short-window", "about 500 ms"),
-        ({"retries": 400}, "window", "up to 40 seconds"),
+        ({"retries": 5, "retry.backoff.max.ms": 100}, "short-window", "about 500 ms"),
+        ({"retries": 400, "retry.backoff.max.ms": 100}, "window", "up to 40 seconds"),
         ({"retries": 5000}, "window", "up to 2 minutes"),
         ({"retries": 40, "retry.backoff.ms": 1000}, "window", "up to 40 seconds"),
+        ({"retries": 3}, "short-window", "about 560 ms"),  # 100, 200 and 400 ms, less 20% (KIP-580)
+        ({"retries": 3, "retry.backoff.max.ms": 100}, "short-window", "about 300 ms"),
+        ({"retries": 50}, "window", "up to 38 seconds"),  # 100, 200, 400, 800 ms, then 46 times 1 s
     ):
         found = answers(write_app(tmp_path, producer={"client": "java", "config": config}))["availability/outage"]
         assert (found["row"], said in found["promise"]) == (row, True), found
