@@ -21,48 +21,38 @@ from chaos.kafka.quorum import Belief, ask_controller
 EVERY_S = 0.2
 TIMEOUT_S = 1.0
 
-Addresses = Mapping[int, tuple[str, int]]
-"""Host and port by node id."""
 Note = Callable[[str, str, object], None]
 """Records an entity, a key and a value if it changed."""
 
 
 class QuorumWatch:
-    """Asks the dedicated controllers inside its context, also those that come later, until they are removed."""
+    """Asks the dedicated controllers inside its context."""
 
     def __init__(
-        self, controllers: Callable[[], Addresses], note: Note, access: Callable[[int], Access | None]
+        self, controllers: Mapping[int, tuple[str, int]], note: Note, access: Callable[[int], Access | None]
     ) -> None:
-        """`controllers` returns the present addresses by node id. access: how to log in to one."""
-        self._controllers, self._access, self._note = controllers, access, note
+        """`controllers` are the addresses by node id; without any, nothing is watched. access: how to log in to one."""
+        self._access = access
+        self._note = note
         self._stopping = threading.Event()
-        self._watched: dict[tuple[int, tuple[str, int]], threading.Thread] = {}
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="quorum-watch")
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(node, at), daemon=True, name=f"quorum-watch-{node}")
+            for node, at in controllers.items()
+        ]
 
     def __enter__(self) -> QuorumWatch:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._stopping.set()
-        for thread in (self._thread, *self._watched.values()):
+        for thread in self._threads:
             thread.join(timeout=10)
-
-    def _watch(self) -> None:
-        """Watch each controller that is there in a thread of its own."""
-        while not self._stopping.is_set():
-            for controller in self._controllers().items():
-                if controller not in self._watched:
-                    thread = threading.Thread(
-                        target=self._repeat, args=controller, daemon=True, name=f"quorum-watch-{controller[0]}"
-                    )
-                    self._watched[controller] = thread
-                    thread.start()
-            self._stopping.wait(EVERY_S)
 
     def _repeat(self, node: int, at: tuple[str, int]) -> None:
         link, track = BrokerConnection(*at, self._access(node)), Track(node, self._note)
-        while not self._stopping.is_set() and self._controllers().get(node) == at:
+        while not self._stopping.is_set():
             track.add(ask_controller(node, link, TIMEOUT_S))
             self._stopping.wait(EVERY_S)
         track.end()

@@ -64,15 +64,6 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[scram-3.9.2": (
         "chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1"
     ),
-    "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.6.2": (
-        "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.9.2"
-    ),
-    "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.7.2": (
-        "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.9.2"
-    ),
-    "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.8.1": (
-        "chaos/cluster/test_migration.py::test_a_cluster_goes_back_and_then_all_the_way[3.9.2"
-    ),
     "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-3": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1"
     ),

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.cluster.clocks import SetClock
 from chaos.cluster.disks import LimitDisk, SlowDisk
-from chaos.cluster.migration import Migrate
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -302,7 +301,6 @@ CAPABILITIES: dict[str, type] = {
     "change_release": ChangeRelease,
     "set_clock": SetClock,
     "slow_disk": SlowDisk,
-    "migrate": Migrate,
 }
 
 C = TypeVar("C")

@@ -230,7 +230,15 @@ def write_cluster(
     cluster_id = "" if zookeeper else new_id()
 
     def write(node: int, host: str, port: int, settings: dict[str, str]) -> NodeState:
-        return write_node(run, spec, node, (host, port), settings, release, cluster_id)
+        startup.write_files(run, node, settings, release, cluster_id)
+        return NodeState(
+            id=node,
+            kafka=spec.kafka,
+            host=host,
+            port=port,
+            log=str(log_of(run, startup.role(node)).relative_to(run.path)),
+            data=str((startup.home(run, node) / "data").relative_to(run.path)),
+        )
 
     server = zookeeper.address if zookeeper else None
     brokers = [
@@ -256,28 +264,6 @@ def write_cluster(
     return cluster_state
 
 
-def write_node(
-    run: Run,
-    spec: ClusterSpec,
-    node: int,
-    address: tuple[str, int],
-    settings: dict[str, str],
-    release: Release,
-    cluster_id: str,
-) -> NodeState:
-    """Write the files of a node, and return its state."""
-    startup.write_files(run, node, settings, release, cluster_id)
-    host, port = address
-    return NodeState(
-        id=node,
-        kafka=spec.kafka,
-        host=host,
-        port=port,
-        log=str(log_of(run, startup.role(node)).relative_to(run.path)),
-        data=str((startup.home(run, node) / "data").relative_to(run.path)),
-    )
-
-
 def _hosts(endpoints: Sequence[BrokerEndpoints], controllers: Mapping[int, ControllerEndpoints]) -> list[str]:
     """Return the hosts at which nodes, clients and the platform reach the nodes."""
     listeners = [a for e in endpoints for a in (f"{e.host}:", e.controller, e.peers) if a]
@@ -287,7 +273,7 @@ def _hosts(endpoints: Sequence[BrokerEndpoints], controllers: Mapping[int, Contr
 
 def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
     """Return a client port for each broker, then `more` other ports. Raises `MachineError` if a fixed port is taken."""
-    fixed, excluded = spec.fixed_ports(), ports_in_use()
+    fixed, excluded = spec.fixed_ports(), _ports_in_use()
     if fixed is None:
         return free_ports(spec.brokers + more, but=excluded)
     for port in fixed:
@@ -299,12 +285,12 @@ def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
     return [*fixed, *free_ports(more, but={*fixed, *excluded})]
 
 
-def ports_in_use() -> set[int]:
+def _ports_in_use() -> set[int]:
     """Return the ports of all live runs, including brokers that are down: these return to their ports."""
     ports: set[int] = set()
     for run_dir in {p.run_dir for p in find_marked()}:
         with contextlib.suppress(RunDirError):  # nothing is deployed yet, or the directory was removed
             other = state.load(Run(run_dir))
             ports |= {p for b in other.nodes for p in (b.port, b.controller_port, *b.behind) if p is not None}
-            ports |= {server.port for server in (other.zookeeper, other.former_zookeeper) if server}
+            ports |= {other.zookeeper.port} if other.zookeeper else set()
     return ports

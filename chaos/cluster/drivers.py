@@ -33,7 +33,7 @@ def _unknown(name: str) -> UsageError:
     return UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
 
 
-_ONLY_PROCESS = frozenset({"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk", "migrate"})
+_ONLY_PROCESS = frozenset({"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk"})
 DRIVER_CAPABILITIES: dict[str, frozenset[str]] = {
     "process": frozenset({"kill", "stop", "start", "pause", "isolate"}) | _ONLY_PROCESS,
     "docker": frozenset(CAPABILITIES) - _ONLY_PROCESS,

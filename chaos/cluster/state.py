@@ -100,9 +100,8 @@ class ClusterState(BaseModel):
     lender: str | None = None  # the run directory of the lender, if the cluster is borrowed
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
-    former_zookeeper: ZooKeeperState | None = None  # ended, because the cluster was migrated to KRaft
     switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
-    refinalized: bool = False  # a run changed finalized features, the place of metadata, or settings of the release
+    refinalized: bool = False  # a run changed finalized features or settings of the release
     clocks: bool = False  # nodes have control files of their clocks, see chaos.preload
     skewed: bool = False  # a run changed the clock of a node, so files may have times of the future
     disks: bool = False  # nodes have control files of their disks, see chaos.preload

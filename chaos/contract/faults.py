@@ -26,10 +26,7 @@ _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
 _READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
-_ONE_BY_ONE = (
-    *("cluster.rolling_restart", "cluster.upgrade", "cluster.downgrade", "cluster.finalize", "clock.skew"),
-    *("migration.enter", "migration.switch", "migration.rollback"),
-)
+_ONE_BY_ONE = (*("cluster.rolling_restart", "cluster.upgrade", "cluster.downgrade", "cluster.finalize", "clock.skew"),)
 _CLASSES_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
 
 

@@ -17,7 +17,7 @@ RESIGNS_SINCE = (3, 7)
 def governing(scenario: Scenario) -> Iterator[Situation]:
     """Yield the situation of dedicated controllers; nothing if there are none."""
     cluster = scenario.cluster
-    if scenario.quorums != 1:
+    if cluster.controllers is None:
         return
     resigns = "true" if line_of(cluster.kafka) >= RESIGNS_SINCE else "false"
     facts = {"quorum.resigns": setting("resigns", resigns, f"Kafka {cluster.kafka}", given=False)}

@@ -103,9 +103,7 @@ class Drive:
             state = self._cluster.state
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             observer = stack.enter_context(self._observer())
-            if self._workers:
-                self._workers.watch(observer.note)
-            stack.enter_context(QuorumWatch(lambda: state.controller_addresses, observer.note, state.access))
+            stack.enter_context(QuorumWatch(state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap

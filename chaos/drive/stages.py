@@ -20,7 +20,6 @@ from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
-from chaos.cluster.migration import Migrate
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive import rights
@@ -129,8 +128,6 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             _note_java(run, resolved)
             for release in scenario.later_releases:  # now, because it may take a minute
                 able(cluster, ChangeRelease).prepare_release(release, events.note)
-            for release in scenario.migrated_releases:
-                able(cluster, Migrate).prepare_migration(release, events.note)
             access = cluster.state.access()
             with events.stage("topics"):
                 _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)

@@ -25,8 +25,6 @@ from chaos.faults import (  # noqa: F401
     controllers,
     deletion,
     issuer,
-    migration,
-    migration_rollback,
     network,
     producers,
     quorum,

@@ -12,6 +12,8 @@ from chaos.faults.brokers import BrokerPause
 from chaos.faults.network import ONE_WAY, CutFault
 from chaos.faults.targets import BrokerFault, start_down
 from chaos.kafka import admin
+from chaos.kafka.connection import BrokerConnection
+from chaos.kafka.quorum import ask_controller
 from chaos.relay.cuts import Cut
 from chaos.scenario.faults import controllers as specs
 
@@ -61,7 +63,7 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
     def _effect(self, world: World) -> str | None:
         if self._ends:
             return self._left_behind(world)
-        found = targets.active_controller(world)
+        found = world.kafka.controller()
         if found is None:
             return self._stalled(world) if self._stalls() else None
         controller, epoch = found
@@ -119,7 +121,11 @@ class ControllerIsolate(CutFault[specs.ControllerIsolate], spec=specs.Controller
 
     def _effect(self, world: World) -> str | None:
         """Ask the controllers themselves: brokers may still follow the one that is cut off."""
-        beliefs = targets.beliefs(world)
+        beliefs = {}
+        for node, address in world.cluster.state.controller_addresses.items():
+            link = BrokerConnection(*address, targets.access_to(node, world))
+            beliefs[node] = ask_controller(node, link, targets.SILENCE_S)
+            link.close()
         epochs = {node: belief.epoch for node, belief in beliefs.items() if belief and belief.epoch is not None}
         later = {node: epoch for node, epoch in epochs.items() if node != self.broker and epoch > self._epoch}
         if not later:

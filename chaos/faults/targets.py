@@ -13,10 +13,9 @@ from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Fault, World
 from chaos.kafka.access import Access
-from chaos.kafka.connection import BrokerConnection, connect, seconds_left
+from chaos.kafka.connection import connect, seconds_left
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.quorum import Belief, ask_controller
 from chaos.kafka.share_groups import share_coordinator
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.triggers import Target
@@ -79,29 +78,7 @@ def share_coordinator_of(group: str, world: World) -> int | None:
 
 def controller(world: World) -> tuple[int, int]:
     """Return the active controller and its epoch. Raises `FaultError` if no broker names one."""
-    return answer(lambda: active_controller(world), "no broker names an active controller")
-
-
-def active_controller(world: World) -> tuple[int, int] | None:
-    """Return the active controller and its epoch; None if there is none, or nobody names it.
-
-    While a cluster migrates, brokers in ZooKeeper mode name any broker. So the KRaft controllers are asked themselves.
-    """
-    cluster = world.cluster
-    if not (cluster.controller_ids and cluster.state.zookeeper):
-        return world.kafka.controller()
-    found = [(belief.epoch, node) for node, belief in beliefs(world).items() if belief and belief.epoch is not None]
-    return max(found)[::-1] if found else None
-
-
-def beliefs(world: World) -> dict[int, Belief | None]:
-    """Return the answer of each dedicated controller about itself."""
-    found = {}
-    for node, address in world.cluster.state.controller_addresses.items():
-        link = BrokerConnection(*address, access_to(node, world))
-        found[node] = ask_controller(node, link, SILENCE_S)
-        link.close()
-    return found
+    return answer(world.kafka.controller, "no broker names an active controller")
 
 
 def controllers(world: World) -> list[int]:
@@ -111,7 +88,7 @@ def controllers(world: World) -> list[int]:
 
 def voters(world: World) -> list[int]:
     """Return the ids of the controllers that are voters of the quorum; all controllers if it is not known."""
-    quorum = None if world.cluster.state.zookeeper else world.kafka.quorum()
+    quorum = world.kafka.quorum()
     return sorted(quorum.ends) if quorum and quorum.ends else controllers(world)
 
 

@@ -44,10 +44,6 @@ LEFT_OUT = {
         ["cluster.upgrade", "cluster.downgrade", "cluster.finalize"],
         "needs a second release of Kafka; rolling-restart is its like",
     ),
-    **dict.fromkeys(
-        ["migration.provision", "migration.enter", "migration.switch", "migration.finalize", "migration.rollback"],
-        "needs a cluster with ZooKeeper; rolling-restart is the like of its restarts",
-    ),
     "consumer.churn": "several consumer-leave, one after another",
     "consumer.fence": "needs static membership",
     **dict.fromkeys(

@@ -17,13 +17,11 @@ from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin, ConsumerPause, ProducerJoin
 from chaos.scenario.faults.clocks import ClockFault
-from chaos.scenario.faults.migration import MigrationProvision
 from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.hints import nearest
 from chaos.scenario.members import slow_removals
-from chaos.scenario.migration_rules import can_migrate
 from chaos.scenario.mistakes import joined
 from chaos.scenario.names import Spelled
 from chaos.scenario.setup import PARTITION_TARGETS, Setup
@@ -232,20 +230,6 @@ class Scenario(Setup):
     def later_releases(self) -> list[str]:
         """The releases of brokers that faults change to, each once."""
         return list(dict.fromkeys(f.to for f in self.faults if isinstance(f, ReleaseChange)))
-
-    @property
-    def quorums(self) -> int:
-        """The number of quorums of dedicated controllers, one after the other: deployed, or provisioned to migrate."""
-        provisioned = sum(isinstance(f, MigrationProvision) for f in self.faults)
-        return provisioned + (self.cluster.controllers is not None)
-
-    @property
-    def migrated_releases(self) -> list[str]:
-        """The releases with which brokers may migrate from ZooKeeper to KRaft; none without such a fault."""
-        if not any(isinstance(f, MigrationProvision) for f in self.faults):
-            return []
-        releases = dict.fromkeys([self.cluster.kafka, *self.later_releases])
-        return [release for release in releases if can_migrate(release)]
 
     @property
     def deleted_topics(self) -> frozenset[str]:

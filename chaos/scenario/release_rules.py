@@ -14,18 +14,8 @@ from chaos.cluster.settings import (
     line_of,
 )
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.migration import MigrationStep
 from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, ClusterUpgrade, ReleaseChange
 from chaos.scenario.hints import nearest
-from chaos.scenario.migration_rules import (
-    KRAFT,
-    beside_problems,
-    release_change_problem,
-    start_state,
-    state_after,
-    step_problems,
-    under_way,
-)
 from chaos.scenario.setup import Setup
 
 LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(5))]
@@ -42,13 +32,8 @@ class Timeline:
 
     releases: dict[int, str]
     final: tuple[int, int]
-    migration: str
-    """How far a migration to KRaft is, see `chaos.scenario.migration_rules`."""
-
-    @property
-    def zookeeper(self) -> bool:
-        """Whether the brokers keep their metadata in ZooKeeper."""
-        return self.migration != KRAFT
+    zookeeper: bool
+    """Whether the brokers keep their metadata in ZooKeeper."""
 
     def target(self, fault: FaultSpec) -> list[int]:
         """Return the brokers that a fault targets."""
@@ -58,15 +43,14 @@ class Timeline:
 def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield what is wrong with changes of releases and features. They take place in the order of the scenario."""
     yield from _start_problems(setup)
-    yield from beside_problems(faults)
     kafka = setup.cluster.kafka
     controllers = [CONTROLLERS] if setup.cluster.controllers else []
     releases = dict.fromkeys([*controllers, *range(1, setup.cluster.brokers + 1)], kafka)
-    now = Timeline(releases, line_of(kafka), start_state(setup))
+    now = Timeline(releases, line_of(kafka), setup.cluster.metadata == "zookeeper")
     former: FaultSpec | None = None
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
-        if not isinstance(fault, ReleaseChange | ClusterFinalize | MigrationStep):
+        if not isinstance(fault, ReleaseChange | ClusterFinalize):
             continue
         if former is not None and former.name not in _awaited(fault, faults):
             yield (
@@ -74,15 +58,6 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
                 f"let it begin afterwards, such as after: {former.name}.proven"
             )
         former = fault
-        if isinstance(fault, MigrationStep):
-            yield from step_problems(setup, where, fault, now.migration, set(now.releases.values()), now.final)
-            now.migration = state_after(fault, now.migration)
-            if now.migration == KRAFT:
-                now.releases[CONTROLLERS] = next(iter(now.releases.values()))
-            continue
-        if under_way(now.migration):
-            yield release_change_problem(where, fault.kind)
-            continue
         if isinstance(fault, ClusterFinalize):
             yield from _finalize_problems(setup, where, fault, now)
             continue
@@ -115,8 +90,8 @@ def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline
     elif now.zookeeper and line >= ZOOKEEPER_BEFORE:
         yield (
             f"{where}.to: {to} has no ZooKeeper mode, and the brokers keep their metadata in ZooKeeper; "
-            f"migrate to KRaft before (migration.*), choose a release before {_text(ZOOKEEPER_BEFORE)}, "
-            f"or a cluster with metadata: kraft from {_text(KRAFT_SINCE)} on"
+            f"choose a release before {_text(ZOOKEEPER_BEFORE)}, or a cluster with metadata: kraft from "
+            f"{_text(KRAFT_SINCE)} on"
         )
     elif isinstance(fault, ClusterDowngrade):
         yield from _downgrade_problems(setup, where, fault, now)

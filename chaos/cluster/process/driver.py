@@ -17,10 +17,10 @@ from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment
 from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints, on_this_host
 from chaos.cluster.process import partition_log, preloads, zookeeper
-from chaos.cluster.process.migration import Migrations
 from chaos.cluster.process.preloads import Preloads
+from chaos.cluster.process.releases import ReleaseChanges
 from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import BrokerStatus, ClusterState
+from chaos.cluster.state import BrokerStatus, ClusterState, ZooKeeperState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress
@@ -41,7 +41,7 @@ FAILED = ".failed"
 """The suffix of a data folder that was taken away from its broker."""
 
 
-class ProcessCluster(Migrations, Preloads):
+class ProcessCluster(ReleaseChanges, Preloads):
     """The brokers of one run, each a JVM on this machine.
 
     All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
@@ -68,8 +68,16 @@ class ProcessCluster(Migrations, Preloads):
         cluster = cls(deployment.run, create_layout(deployment, release), release)
         cluster._note_preloads(deployment.spec)
         if cluster.state.zookeeper is not None:
-            cluster._start_server(cluster.state.zookeeper)
+            cluster._start_zookeeper(release, cluster.state.zookeeper)
         return cluster
+
+    def _start_zookeeper(self, release: Release, server: ZooKeeperState) -> None:
+        spawned = zookeeper.start(release, self.run, self.state.owner)
+        self._children.append(spawned.popen)
+        with self._lock:
+            server.process = spawned.identity
+            self.state.save(self.run.cluster)
+        zookeeper.wait_ready(self.run, server, startup.READY_TIMEOUT_S)
 
     def broker_alive(self, broker: int) -> bool:
         """Return whether the process of a broker exists; that of a paused broker does."""
@@ -119,7 +127,7 @@ class ProcessCluster(Migrations, Preloads):
     def wipe_disk(self, broker: int) -> None:
         """Replace the disk of a broker by an empty, formatted one. Raises `ClusterError` while the broker runs."""
         data = self._unused_data(broker)
-        storage = None if self.in_zookeeper_mode(broker) else self._release_of(broker).storage
+        storage = self._release_of(broker).storage
         folders = [meta.parent.name for meta in data.glob("*/meta.properties")]
         shutil.rmtree(data)
         if storage is None:  # with ZooKeeper, a broker creates its files
@@ -195,8 +203,9 @@ class ProcessCluster(Migrations, Preloads):
 
     def end_brokers(self) -> None:
         """End all nodes, ZooKeeper and the switch, and remove their data; clients and reaper continue."""
-        servers = filter(None, [self.state.zookeeper, self.state.former_zookeeper])
-        processes = [*(n.process for n in self.state.nodes), *(s.process for s in servers), self.state.switch]
+        processes = [*(n.process for n in self.state.nodes), self.state.switch]
+        if self.state.zookeeper is not None:
+            processes.append(self.state.zookeeper.process)
         for identity in filter(None, processes):
             process.kill(identity)
         self._reap()

@@ -10,7 +10,7 @@ from chaos.cluster.brokers import jvm, startup
 from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.brokers.release import prepare
 from chaos.cluster.deployment import StartedCluster
-from chaos.cluster.settings import ZOOKEEPER_BEFORE, line_of, properties
+from chaos.cluster.settings import properties
 from chaos.cluster.state import ClusterState
 from chaos.install.cache import Progress, silent
 from chaos.run.directory import Run
@@ -67,6 +67,6 @@ class ReleaseChanges(StartedCluster):
 
     def _prepared(self, version: str, on_progress: Progress = silent) -> Release:
         if version not in self._releases:
-            with_zookeeper = self.state.zookeeper is not None and line_of(version) < ZOOKEEPER_BEFORE
+            with_zookeeper = self.state.zookeeper is not None
             self._releases[version] = prepare(version, self.run, self.state.owner, on_progress, with_zookeeper)
         return self._releases[version]

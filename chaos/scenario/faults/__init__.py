@@ -15,7 +15,7 @@ from pydantic import Field
 from chaos.scenario.faults import quorum  # noqa: F401 - after brokers and controllers, which it imports
 
 # in this order, messages, the JSON Schema and the reference list the kinds
-from chaos.scenario.faults import brokers, controllers, upgrades, migration, resources  # noqa: F401
+from chaos.scenario.faults import brokers, controllers, upgrades, resources  # noqa: F401
 from chaos.scenario.faults import clocks, network, wire, raw, clients  # noqa: F401
 from chaos.scenario.faults import admin, security, certificates  # noqa: F401
 from chaos.scenario.faults.base import SPECS, FaultSpec

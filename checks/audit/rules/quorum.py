@@ -82,10 +82,8 @@ def _fetch_timeout_ms(scenario: Scenario) -> int:
 
 
 def _inapplicable(scenario: Scenario) -> str:
-    """Return why the rule does not apply; empty if it does. A new quorum begins at the first epoch."""
-    if scenario.quorums > 1:
-        return "the run has several quorums, one after the other"
-    return "" if scenario.quorums else "the cluster has no dedicated controllers"
+    """Return why the rule does not apply; empty if it does."""
+    return "" if scenario.cluster.controllers else "the cluster has no dedicated controllers"
 
 
 def _explain(f: Finding, e: dict[str, Any], c: RunData) -> str:

@@ -32,7 +32,7 @@ from chaos.run.directory import Run
 
 
 def test_the_capabilities_of_processes_and_containers() -> None:
-    of_processes = {"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk", "migrate"}
+    of_processes = {"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk"}
     assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
     assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
