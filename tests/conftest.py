@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.lanes import NIGHTLY, is_nightly, matches
 from tests.support.browser import Browser, find
 
 settings.register_profile("aftershock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,26 +35,24 @@ LONGEST = (
 """The files that take longest, longest first."""
 
 
+Lanes = dict[str, tuple[pytest.Mark, ...]]
+COLLECTED = pytest.StashKey[Lanes]()
+"""The marks `nightly` of each collected test, by the part of its node id below `tests/`, before a lane is selected."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark nightly tests, and put the longest files first, so that no worker waits for one of them at the end."""
-    for item in items:
-        if is_nightly(item.nodeid):
-            item.add_marker(pytest.mark.nightly)
+    """Put the longest files first, so that no worker waits for one of them at the end."""
+    config.stash[COLLECTED] = {i.nodeid.removeprefix("tests/"): tuple(i.iter_markers("nightly")) for i in items}
     tests = Path(__file__).parent
     rank = {tests / name: n for n, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
-    if config.getoption("collectonly", default=False) and len(config.args) == 1 and config.args[0].endswith("tests"):
-        _check_lanes([item.nodeid for item in items])
 
 
-def _check_lanes(node_ids: list[str]) -> None:
-    """Raise `UsageError` where `NIGHTLY` names a test that does not exist, or a twin that is nightly too."""
-    for key, twin in NIGHTLY.items():
-        if not any(matches(key, node) for node in node_ids):
-            raise pytest.UsageError(f"tests/lanes.py: no test matches {key}; correct the key, or delete it")
-        if not any(matches(twin, node) and not is_nightly(node) for node in node_ids):
-            raise pytest.UsageError(f"tests/lanes.py: {key} has no twin in the standard lane: nothing matches {twin}")
+@pytest.fixture(scope="session")
+def lanes(request: pytest.FixtureRequest) -> Lanes:
+    """Return the marks `nightly` of each test that this session collected, deselected tests included."""
+    return request.config.stash[COLLECTED]
 
 
 @pytest.fixture(scope="module")

@@ -253,6 +253,7 @@ def run_dag(name, airflow, **conf):
     return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly(twin="chaos/prove/test_judge.py")
 @pytest.mark.kafka
 def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_held(airflow, tmp_path):
     app = tmp_path / "app.yaml"
@@ -265,6 +266,7 @@ def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.nightly(twin="system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure")
 @pytest.mark.kafka
 def test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes(airflow, small, tmp_path):
     contracts = {"as-is": {}, "broken": {"expect": {"duplicate_write": {"min": 1}}}}
@@ -279,6 +281,7 @@ def test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes(air
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.nightly(twin="system/test_incident.py::test_a_replay_shows_the_same_with_the_same_releases")
 @pytest.mark.kafka
 def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
     done = run_dag("incident_reproduction", airflow, action="repeat", source=small, runs=1, runs_dir=tmp_path)

@@ -61,7 +61,17 @@ def test_a_leader_is_killed_by_its_address_and_comes_back(up: Run, tmp_path: Pat
     assert addresses == set(bootstrap.split(","))
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "sigkill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(
+            signal.SIGINT,
+            id="ctrl-c",
+            marks=pytest.mark.nightly(twin="system/test_break.py::test_a_break_that_is_ended_half_way_heals[sigkill]"),
+        ),
+        pytest.param(signal.SIGKILL, id="sigkill"),
+    ],
+)
 def test_a_break_that_is_ended_half_way_heals(up: Run, tmp_path: Path, end: signal.Signals) -> None:
     argv = [
         sys.executable,

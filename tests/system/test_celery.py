@@ -64,6 +64,7 @@ def passed_on(host: str, airflow: AirflowParts, run: str, run_dir: Path) -> None
     assert json.loads((run_dir / "result.json").read_text())["verdict"] == "pass"
 
 
+@pytest.mark.nightly(twin="dags/test_slots.py::test_a_task_without_a_slot_defers_and_runs_when_one_is_free")
 def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leaves_nothing(airflow, tmp_path):
     slots = Slots(airflow.home / FILE, 1)
     assert slots.take("this test")
@@ -79,6 +80,9 @@ def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leav
     assert slots.any_free()
 
 
+@pytest.mark.nightly(
+    twin="dags/test_workers.py::test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods"
+)
 def test_a_run_stays_on_the_worker_of_the_queue_and_without_a_queue_it_is_refused(airflow, tmp_path):
     run = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="queued")
     passed_on(socket.gethostname(), airflow, run, tmp_path / "queued")

@@ -27,6 +27,9 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+    pytest.mark.nightly(
+        twin="dags/test_clients.py::test_a_run_has_a_task_for_each_worker_and_is_refused_if_they_do_not_fit"
+    ),
 ]
 TEXT = """
 title: clients on workers

@@ -6,7 +6,12 @@ import pytest
 
 from tests.support.platform import chaos, left_running
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.nightly(
+        twin="system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
+    ),
+]
 
 
 def test_libraries_run_the_same_scenario_and_their_cost_is_measured(tmp_path):

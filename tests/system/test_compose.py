@@ -184,6 +184,7 @@ def test_a_run_leaves_no_process_and_no_secret(airflow):
     assert [path for path in files if any(s in path.read_bytes() for s in secret)] == []
 
 
+@pytest.mark.nightly(twin="system/test_airflow.py::test_a_dag_whose_contract_is_broken_is_not_green")
 def test_a_contract_that_does_not_hold_is_a_failed_run(airflow):
     assert airflow.run("broken", "expect.duplicate_write={min: 1}") == "failed", airflow.why("broken")
     assert json.loads((airflow.runs / "broken" / "result.json").read_text())["verdict"] == "fail"

@@ -73,6 +73,7 @@ def run(runs_dir: Path, *arguments: object) -> dict:
     return ended.result
 
 
+@pytest.mark.nightly(twin="system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed")
 @needs_engine
 @pytest.mark.parametrize("name", ["leader-kill"])  # others show nothing more
 def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path: Path, name: str) -> None:

@@ -34,6 +34,9 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+    pytest.mark.nightly(
+        twin="system/test_fleet.py::test_clients_on_two_workers_pass_and_every_record_is_in_the_ledger"
+    ),
 ]
 
 TEXT = """

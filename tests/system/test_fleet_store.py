@@ -21,7 +21,14 @@ from chaos.wait import wait_until
 from tests.support.platform import chaos, left_running, start
 from tests.support.spark_cluster import SparkCluster, hdfs, spark_cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark_cluster, pytest.mark.nightly, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark_cluster,
+    pytest.mark.timeout(1500),
+    pytest.mark.nightly(
+        twin="system/test_fleet.py::test_the_large_tables_of_workers_go_to_a_folder_by_url_and_are_audited_there"
+    ),
+]
 
 RECORDS = 500_000
 TEXT = """

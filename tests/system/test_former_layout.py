@@ -67,6 +67,7 @@ def test_the_history_records_it(run_dir: Path, runs_dir: Path) -> None:
     assert run_dir.name in shown.out
 
 
+@pytest.mark.nightly(twin="system/test_incident.py::test_a_replay_shows_the_same_with_the_same_releases")
 @pytest.mark.kafka
 def test_a_replay_loses_records_again(runs_dir: Path) -> None:
     ended = chaos("replay", BUNDLE, "--json", "--runs-dir", runs_dir / "again")

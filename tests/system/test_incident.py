@@ -83,6 +83,7 @@ def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     assert left_running(runs_dir) == []
 
 
+@pytest.mark.nightly(twin="chaos/incident/logs/test_from_logs.py")
 def test_the_scenario_from_its_broker_logs_loses_records_too(lost, runs_dir, tmp_path):
     (tmp_path / "app.properties").write_text("acks=1\n")
     logs = [lost.path / "logs", "--clients", tmp_path / "app.properties"]

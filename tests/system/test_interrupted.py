@@ -73,6 +73,7 @@ faults:
 PHASES = ("injected", "healed")
 
 
+@pytest.mark.nightly(twin="system/test_interrupted.py::test_ctrl_c_ends_everything")
 @pytest.mark.parametrize("moment", [*PHASES, *(stage for stage in STAGE_TEXTS if stage not in ("workers", "heal"))])
 def test_ctrl_c_at_each_stage_leaves_nothing(tmp_path, moment):
     (tmp_path / "each.yaml").write_text(EACH_STAGE)

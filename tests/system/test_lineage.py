@@ -54,6 +54,7 @@ def metrics() -> Iterator[tuple[str, list[bytes]]]:
         server.shutdown()
 
 
+@pytest.mark.nightly(twin="system/test_airflow.py::test_the_demo_runs_through_airflow_and_proves_all_three_faults")
 @pytest.mark.kafka
 @pytest.mark.airflow
 def test_airflow_emits_lineage_and_metrics_of_each_task(

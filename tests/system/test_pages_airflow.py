@@ -27,7 +27,14 @@ from tests.support.platform import ROOT
 from tests.support.postgres import postgres_server
 from tests.support.spark_cluster import hdfs
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark_cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark_cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.nightly(
+        twin="chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
+    ),
+]
 
 PLUGINS = ROOT / "dags" / "plugins"
 WRITTEN = 60

@@ -13,7 +13,7 @@ from chaos.wait import wait_until
 from tests.chaos.prove.apps import APPS, write
 from tests.support.platform import chaos, left_running, start
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly(twin="chaos/prove/test_judge.py")]
 
 
 def stored(folder: Path) -> list[str]:

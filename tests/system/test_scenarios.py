@@ -1,7 +1,8 @@
 """Every shipped scenario on a real cluster, from the command to the verdict.
 
-The nightly lane runs the whole catalogue, the standard lane a part of it; `tests/lanes.py` names the twin of each row
-that was moved to the nights. `test_airflow.py` shows what `coordinator-loss` and `slow-consumer` do.
+The nightly lane runs the whole catalogue, the standard lane a part of it. `TWINS` names scenarios with the behaviour of
+another test; the twin of every other one is a scenario of the part. `test_airflow.py` shows what `coordinator-loss` and
+`slow-consumer` do.
 """
 
 import json
@@ -28,7 +29,48 @@ PART = {
     "transactions",
     "unclean-election",
 }
+TWINS = {
+    "acks1-leader-kill/acks-1": "system/test_incident.py::test_the_run_names_the_lost_records_with_their_mechanism",
+    "assign-same-group": (
+        "chaos/clients/test_fleet.py::test_each_group_and_each_assign_consumer_receives_and_counts_all_records"
+    ),
+    "auto-commit-crash/default": (
+        "chaos/clients/test_consumers.py::test_automatic_commits_are_recorded_and_with_librdkafka_defaults_run_ahead"
+    ),
+    "clean-run": "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure",
+    "clock-client": (
+        "chaos/clients/test_clocks.py::test_a_client_sees_another_time_and_its_rows_have_that_of_the_machine"
+    ),
+    "clock-logins": "chaos/faults/test_clocks.py::test_a_reading_contains_how_far_the_clock_is_ahead",
+    "clock-skew": (
+        "chaos/cluster/test_conformance.py::test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart"
+    ),
+    "group-split": ("chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"),
+    "hanging-transaction": (
+        "chaos/clients/test_transactions.py::test_a_hanging_transaction_is_unknown_and_not_readable"
+    ),
+    "oversized-records": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer]"
+    ),
+    "producer-restart": (
+        "chaos/clients/test_transactions.py::test_a_producer_that_resends_restarts_at_the_first_unacknowledged_record"
+    ),
+    "retry-reorder/plain": "chaos/relay/test_brokers.py::test_a_dropped_request_is_not_written",
+    "send-modes": "chaos/clients/test_transactions.py::test_every_record_has_a_row_in_each_mode",
+    "slow-disk": (
+        "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1]"
+    ),
+    "worker-pool/naive": (
+        "chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind"
+    ),
+}
+"""Tests of the standard lane by a scenario, or a variant, that shows the same."""
 ALL = {entry.name for entry in entries()}
+
+
+def nightly(name):
+    own = "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[leader-kill]"
+    return pytest.mark.nightly(twin=TWINS.get(name) or TWINS.get(name.partition("/")[0]) or own)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +122,7 @@ def total(result, check, split=""):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in PART else pytest.mark.nightly) for name in sorted(ALL)]
+    "name", [pytest.param(name, marks=() if name in PART else nightly(name)) for name in sorted(ALL)]
 )
 def test_a_shipped_scenario_meets_its_contract(results, name):
     code, result = results(name)
@@ -105,6 +147,9 @@ def test_acks_all_loses_nothing(results):
     assert result["counts"]["in_log"] >= result["counts"]["acked"] >= 16_000
 
 
+@pytest.mark.nightly(
+    twin="system/test_ui.py::test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything"
+)
 def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
     tame = ("--set", "faults.slow.per_record=1us", "--set", "limits.proof=3s")
     code, result = results("slow-consumer", *tame)
@@ -112,6 +157,9 @@ def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
     assert not result["faults"][0]["proven_us"]
 
 
+@pytest.mark.nightly(
+    twin="checks/expectations/test_judgement.py::test_a_drive_that_broke_off_makes_stalled_delivery_inconclusive"
+)
 def test_a_load_beyond_its_limit_is_inconclusive_and_none_of_it_counts_as_stalled(results):
     """The producer would send for minutes; it ends before the drain."""
     asked = ("--set", "producers.shop.rate=500/s", "--set", "producers.shop.records=100000", "--set", "limits.drive=4s")
@@ -121,18 +169,23 @@ def test_a_load_beyond_its_limit_is_inconclusive_and_none_of_it_counts_as_stalle
     assert total(result, "stalled_delivery") == total(result, "skipped_delivery") == 0
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/test_fleet.py::test_each_group_and_each_assign_consumer_receives_and_counts_all_records"
+)
 def test_each_assign_consumer_gets_every_record(results):
     _, result = results("assign-same-group")
     distinct = {r["reader"]: r["distinct"] for r in result["counts"]["readers"]}
     assert distinct == {"flink/1": 10_000, "flink/2": 10_000}
 
 
+@pytest.mark.nightly(twin="system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure")
 def test_another_kafka_release_runs_the_same_scenario(results):
     code, result = results("clean-run", "--kafka", "3.9.2")
     assert (code, result["verdict"]) == (0, "pass")
     assert result["versions"]["kafka"] == "3.9.2"
 
 
+@pytest.mark.nightly(twin="system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure")
 @pytest.mark.parametrize("name", ["leader-kill"])  # one scenario shows it
 def test_a_release_with_zookeeper_meets_the_same_contracts(results, name):
     code, result = results(name, "--kafka", "2.8.2")
@@ -141,6 +194,7 @@ def test_a_release_with_zookeeper_meets_the_same_contracts(results, name):
     assert result["faults"] and all(f["proven_us"] for f in result["faults"])
 
 
+@pytest.mark.nightly(twin="system/test_incident.py::test_the_same_loss_fails_a_contract_that_forbids_it")
 def test_a_copied_run_directory_is_judged_again_offline(results, runs_dir, tmp_path):
     _, result = results("leader-kill")
     copy = tmp_path / "copy"

@@ -25,7 +25,11 @@ from chaos.kafka.share_groups import share_coordinator
 from chaos.wait import wait_until
 from tests.support.platform import left_running, start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(400),
+    pytest.mark.nightly(twin="checks/audit/test_stories.py::test_story[delivered_beyond_the_limit]"),
+]
 
 ORDERS = TopicPartition("orders", 0)
 _SCHEMAS = {"load_json": "tests.system.schemas"}

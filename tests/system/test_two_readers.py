@@ -21,7 +21,13 @@ from chaos.run.result import Result
 from chaos.wait import wait_until
 from tests.support.platform import SHORTEST, chaos, left_running, start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(900),
+    pytest.mark.nightly(
+        twin="chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
+    ),
+]
 PAGES = ("", "?page=1", "gates.html", "proofs.html", "runs/trends.html")
 
 

@@ -122,7 +122,15 @@ consumers:
     assert all(ends[c["offset"]] <= c["completed_us"] for c in commits)
 
 
-@pytest.mark.parametrize("client", ["confluent", "java", "java:2.8.2"])
+JAVA_POOL = pytest.mark.nightly(
+    twin="chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind[confluent]"
+)
+JAVA_THREADS = pytest.mark.nightly(
+    twin="chaos/clients/test_consumers.py::test_threads_of_one_process_are_members_and_crash_together[confluent]"
+)
+
+
+@pytest.mark.parametrize("client", ["confluent", *(pytest.param(c, marks=JAVA_POOL) for c in ("java", "java:2.8.2"))])
 def test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind(
     fleet: MakeFleet, run: Run, bootstrap: str, client: str
 ) -> None:
@@ -160,8 +168,11 @@ consumers:
 
 @pytest.mark.parametrize(
     ("client", "workers"),
-    [("confluent", ""), ("java", ""), ("java:2.8.2", ", workers: {count: 3}")],
-    ids=["confluent", "java", "java:2.8.2"],
+    [
+        pytest.param("confluent", "", id="confluent"),
+        pytest.param("java", "", id="java", marks=JAVA_THREADS),
+        pytest.param("java:2.8.2", ", workers: {count: 3}", id="java:2.8.2", marks=JAVA_THREADS),
+    ],
 )
 def test_threads_of_one_process_are_members_and_crash_together(
     fleet: MakeFleet, run: Run, client: str, workers: str

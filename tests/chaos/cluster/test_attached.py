@@ -361,6 +361,9 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
     assert roles(run) == []
 
 
+@pytest.mark.nightly(
+    twin="system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"
+)
 @pytest.mark.parametrize(
     ("name", "listener"),
     [

@@ -67,12 +67,17 @@ DRIVERS = [
     *itertools.product(("process", "docker"), ("4.3.1", "3.9.2")),
     ("attached", "4.3.1"),
 ]
+OLDER = pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")
 
 
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((name, kafka), id=f"{name}-{kafka}", marks=[needs_engine] if name == "docker" else [])
+        pytest.param(
+            (name, kafka),
+            id=f"{name}-{kafka}",
+            marks=[*([needs_engine] if name == "docker" else []), *([OLDER] if kafka == "3.9.2" else [])],
+        )
         for name, kafka in DRIVERS
     ],
 )

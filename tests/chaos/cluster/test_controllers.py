@@ -91,17 +91,22 @@ def test_a_dynamic_quorum_that_is_not_possible_is_refused(kafka: str, controller
         ClusterSpec(3, kafka, controllers=controllers, voters=2).check()
 
 
+OTHER = pytest.mark.nightly(
+    twin="chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1-1-3-True-0]"
+)
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     ("name", "kafka", "brokers", "controllers", "switch", "voters"),
     [
         ("process", "4.3.1", 1, 3, True, 0),
-        ("process", "3.3.2", 1, 3, True, 0),
-        ("process", "3.9.2", 3, 2, False, 0),
-        ("process", "3.9.2", 1, 3, True, 3),
-        ("process", "3.6.2", 1, 1, False, 0),
-        pytest.param("docker", "4.3.1", 1, 3, True, 0, marks=needs_engine),
-        pytest.param("docker", "4.3.1", 1, 4, True, 3, marks=needs_engine),
+        pytest.param("process", "3.3.2", 1, 3, True, 0, marks=OTHER),
+        pytest.param("process", "3.9.2", 3, 2, False, 0, marks=OTHER),
+        pytest.param("process", "3.9.2", 1, 3, True, 3, marks=OTHER),
+        pytest.param("process", "3.6.2", 1, 1, False, 0, marks=OTHER),
+        pytest.param("docker", "4.3.1", 1, 3, True, 0, marks=[needs_engine, OTHER]),
+        pytest.param("docker", "4.3.1", 1, 4, True, 3, marks=[needs_engine, OTHER]),
     ],
 )
 def test_controllers_start_end_and_return(

@@ -91,9 +91,17 @@ def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, 
     cluster.destroy()
 
 
+STRIMZI = pytest.mark.nightly(
+    twin="chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-statefulset]"
+)
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-@EXAMPLE
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.stem, marks=STRIMZI if "strimzi" in path.stem else ()) for path in EXAMPLES],
+)
 def test_brokers_are_killed_paused_and_rolled_by_kubectl(
     example: Path, pods: tuple[str, Path, dict[str, str]], tmp_path: Path
 ) -> None:

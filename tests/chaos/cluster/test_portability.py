@@ -30,6 +30,7 @@ cluster.destroy()
 """
 
 
+@pytest.mark.nightly(twin="system/test_installed.py::test_a_scenario_runs_from_command_to_verdict")
 @pytest.mark.kafka
 def test_a_broker_starts_in_an_odd_directory_and_the_c_locale(tmp_path: Path) -> None:
     jars = kafka_jars("4.3.1")

@@ -131,11 +131,20 @@ def run(tmp_path: Path) -> Iterator[Run]:
         ProcessCluster.attach(made).destroy()
 
 
+OTHER_LOGIN = pytest.mark.nightly(
+    twin="chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1]"
+)
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     ("security", "kafka", "controllers"),
-    [(MUTUAL, "4.3.1", 1), (LOGIN_PLAIN, "4.3.1", 0), (MUTUAL, "3.3.2", 0), (SCRAM, "3.9.2", 0)],
-    ids=["mutual-4.3.1", "plain-4.3.1", "mutual-3.3.2", "scram-3.9.2"],
+    [
+        pytest.param(MUTUAL, "4.3.1", 1, id="mutual-4.3.1"),
+        pytest.param(LOGIN_PLAIN, "4.3.1", 0, id="plain-4.3.1", marks=OTHER_LOGIN),
+        pytest.param(MUTUAL, "3.3.2", 0, id="mutual-3.3.2", marks=OTHER_LOGIN),
+        pytest.param(SCRAM, "3.9.2", 0, id="scram-3.9.2", marks=OTHER_LOGIN),
+    ],
 )
 def test_platform_and_clients_log_in_and_others_do_not(
     run: Run, security: ClusterSecurity, kafka: str, controllers: int
@@ -270,6 +279,7 @@ HEADER = "eyJhbGciOiJSUzI1NiI"
 """The beginning of every token of the issuer."""
 
 
+@pytest.mark.nightly(twin="chaos/cluster/test_issuer.py::test_a_token_is_signed_by_the_key_that_brokers_get")
 @pytest.mark.kafka
 def test_a_run_with_tokens_shows_neither_them_nor_the_keys_of_their_issuer(tmp_path: Path) -> None:
     file, runs = tmp_path / "mine.yaml", tmp_path / "runs"
@@ -295,6 +305,9 @@ limits: {{clients: 180s}}
 """
 
 
+@pytest.mark.nightly(
+    twin="chaos/cluster/test_secured.py::test_a_run_shows_its_secrets_nowhere_and_a_refused_send_has_failed"
+)
 @pytest.mark.kafka
 @needs_engine
 @pytest.mark.parametrize(
@@ -326,6 +339,9 @@ def test_every_client_logs_in_and_no_file_has_a_secret(tmp_path: Path, driver: s
         assert secret not in ended.out and secret not in ended.err
 
 
+@pytest.mark.nightly(
+    twin="chaos/cluster/test_secured.py::test_platform_and_clients_log_in_and_others_do_not[mutual-4.3.1]"
+)
 @pytest.mark.kafka
 @needs_engine
 @pytest.mark.parametrize(("security", "kafka"), [(SCRAM, "4.3.1"), (BY_TOKEN, "4.3.1"), (BY_TOKEN, "3.9.2")])

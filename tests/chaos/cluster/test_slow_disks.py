@@ -40,6 +40,9 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     cluster.destroy()
 
 
+@pytest.mark.nightly(
+    twin="chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports"
+)
 @pytest.mark.parametrize("values", [BROKER, CONTROLLER, OTHER], ids=["broker", "controller", "controller-follower"])
 def test_the_node_itself_reports_that_its_disk_is_slow_and_that_it_is_fast_again(
     world: Any, values: dict[str, Any]

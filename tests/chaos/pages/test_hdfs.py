@@ -22,7 +22,10 @@ from tests.chaos.pages.test_remote import (  # noqa: F401 - the same tests, with
 )
 from tests.support.spark_cluster import hdfs
 
-pytestmark = pytest.mark.spark_cluster
+pytestmark = [
+    pytest.mark.spark_cluster,
+    pytest.mark.nightly(twin="chaos/pages/test_remote.py::test_what_is_outside_or_foreign_is_not_served"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,11 @@ from chaos.processes.process_table import find_marked
 from chaos.wait import wait_until
 from tests.support.platform import left_running, start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.timeout(900),
+    pytest.mark.nightly(twin="chaos/relay/test_brokers.py::test_a_proxy_that_ends_during_the_run_is_reported"),
+]
 
 
 def test_a_run_without_its_proxy_is_inconclusive(tmp_path):

@@ -184,6 +184,9 @@ def test_the_uncertainty_of_each_clock_and_of_two_is_counted(audited_apart: tupl
     assert slack == sum(known.values())
 
 
+@pytest.mark.nightly(
+    twin="checks/audit/test_machines.py::test_a_rule_is_decided_if_events_are_further_apart_than_the_clocks_are_unknown"
+)
 def test_corrected_times_give_what_one_clock_gives(spark: Any, stories: dict[str, Story], tmp_path: Path) -> None:
     tables = audited(spark, tmp_path, list(stories.values()), EXACT_US, 1, False)
     different = {}

@@ -56,7 +56,16 @@ def all_mutants() -> Iterator[Mutant]:
                 yield Mutant(change, name, clean, row, replace(clean, rows=rows))
 
 
-@pytest.fixture(scope="module", params=["some", "all"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "some",
+        pytest.param(
+            "all",
+            marks=pytest.mark.nightly(twin="checks/audit/test_mutations.py::test_the_audit_finds_what_is_meant[some]"),
+        ),
+    ],
+)
 def made(request: pytest.FixtureRequest) -> list[Mutant]:
     """Return the mutants; `some`: those of two of the rows that a change fits in each history."""
     mutants = list(all_mutants())

@@ -36,6 +36,7 @@ print("done", result.verdict)
 """
 
 
+@pytest.mark.nightly(twin="system/test_installed.py::test_a_scenario_runs_from_command_to_verdict")
 @pytest.mark.parametrize("locale", ["LANG", "LC_ALL"])
 def test_spark_starts_from_a_path_with_spaces_and_umlauts_under_the_c_locale(tmp_path: Path, locale: str) -> None:
     here = tmp_path / "Träge Läufe 1"

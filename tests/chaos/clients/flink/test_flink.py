@@ -18,6 +18,9 @@ from tests.support.ledgers import rows, topic_name
 pytestmark = pytest.mark.kafka
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-assign_consumer]"
+)
 @pytest.mark.parametrize("client", ["flink", "flink:1.20.5", "flink-legacy"])
 def test_a_flink_job_restores_its_checkpoint_and_commits_it_and_its_rows_agree(
     fleet: MakeFleet, run: Run, bootstrap: str, client: str
@@ -70,7 +73,18 @@ consumers:
 
 
 @pytest.mark.parametrize(
-    ("client", "transactions"), [("flink", True), ("flink:1.20.5", False)], ids=["exactly-once", "at-least-once"]
+    ("client", "transactions"),
+    [
+        pytest.param("flink", True, id="exactly-once"),
+        pytest.param(
+            "flink:1.20.5",
+            False,
+            id="at-least-once",
+            marks=pytest.mark.nightly(
+                twin="chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
+            ),
+        ),
+    ],
 )
 def test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree(
     fleet: MakeFleet, run: Run, bootstrap: str, client: str, transactions: bool

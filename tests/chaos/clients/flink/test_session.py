@@ -16,7 +16,18 @@ from tests.support.ledgers import rows, topic_name
 pytestmark = pytest.mark.kafka
 
 
-@pytest.mark.parametrize("release", ["2.3.0", "1.20.5"])
+@pytest.mark.parametrize(
+    "release",
+    [
+        "2.3.0",
+        pytest.param(
+            "1.20.5",
+            marks=pytest.mark.nightly(
+                twin="chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+            ),
+        ),
+    ],
+)
 def test_a_subtask_restores_its_checkpoint_in_another_task_manager(fleet: MakeFleet, run: Run, release: str) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -83,6 +94,9 @@ limits: {{clients: {WAIT_S}s}}
     wait_until(gone, WAIT_S, "a process is left")
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+)
 def test_a_task_manager_that_ends_by_itself_is_reported(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""

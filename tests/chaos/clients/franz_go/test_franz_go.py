@@ -22,6 +22,9 @@ pytestmark = pytest.mark.kafka
 FAST = "ConsumeResetOffset: AtStart, HeartbeatInterval: 300ms"
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree"
+)
 @pytest.mark.parametrize("release", [NEWEST, OLDEST])
 def test_franz_go_clients_write_read_and_restart_and_their_rows_agree(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
@@ -76,6 +79,9 @@ consumers:
     assert not any(table.torn for table in seal(run.ledger).tables.values())
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "KIP-848"])
 def test_franz_go_members_share_partitions_with_every_balancer(fleet: MakeFleet, run: Run, strategy: str) -> None:
     t = topic_name()
@@ -106,6 +112,9 @@ consumers:
     assert {c["kind"] for c in rows(run, "commits", consumer="a/1")} == {"async"}
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1]"
+)
 @pytest.mark.parametrize("release", [NEWEST, OLDEST])
 def test_franz_go_members_are_static_match_patterns_and_commit(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
@@ -160,6 +169,9 @@ consumers:
     assert {(a["position"], a["source"]) for a in starts} == {(0, "start")}
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/sarama/test_sarama.py::test_a_sarama_client_that_cannot_start_reports_the_reason"
+)
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [

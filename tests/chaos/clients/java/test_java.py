@@ -22,7 +22,18 @@ pytestmark = pytest.mark.kafka
 EARLIEST = "auto.offset.reset: earliest, heartbeat.interval.ms: 300, session.timeout.ms: 10000"
 
 
-@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+@pytest.mark.parametrize(
+    "release",
+    [
+        NEWEST,
+        pytest.param(
+            OLDEST,
+            marks=pytest.mark.nightly(
+                twin="chaos/clients/java/test_java.py::test_java_clients_write_read_restart_and_transform_and_their_rows_agree"
+            ),
+        ),
+    ],
+)
 def test_java_clients_write_read_restart_and_transform_and_their_rows_agree(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
 ) -> None:
@@ -79,6 +90,9 @@ consumers:
 STICKY = "partition.assignment.strategy: org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+)
 @pytest.mark.parametrize(
     "settings",
     [f"{STICKY}, {EARLIEST}", "group.protocol: consumer, auto.offset.reset: earliest"],
@@ -104,7 +118,12 @@ consumers:
     assert all(a["position"] is not None and a["generation"] and a["member_id"] for a in moved)
 
 
-@pytest.mark.parametrize("release", [NEWEST, "3.9.2", OLDEST])
+OLDER = pytest.mark.nightly(
+    twin="chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1]"
+)
+
+
+@pytest.mark.parametrize("release", [NEWEST, *(pytest.param(release, marks=OLDER) for release in ("3.9.2", OLDEST))])
 def test_java_members_are_static_commit_by_themselves_and_find_topics(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
 ) -> None:
@@ -155,7 +174,18 @@ consumers:
     assert {(a["position"], a["source"]) for a in starts} == {(0, "start")}
 
 
-@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+@pytest.mark.parametrize(
+    "release",
+    [
+        NEWEST,
+        pytest.param(
+            OLDEST,
+            marks=pytest.mark.nightly(
+                twin="chaos/clients/java/test_java.py::test_a_java_member_that_leaves_within_a_batch_commits_what_it_processed"
+            ),
+        ),
+    ],
+)
 def test_a_java_member_that_leaves_within_a_batch_commits_what_it_processed(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
 ) -> None:

@@ -22,7 +22,18 @@ pytestmark = pytest.mark.kafka
 EARLIEST = "Consumer.Offsets.Initial: OffsetOldest, Consumer.Group.Heartbeat.Interval: 300ms"
 
 
-@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+@pytest.mark.parametrize(
+    "release",
+    [
+        NEWEST,
+        pytest.param(
+            OLDEST,
+            marks=pytest.mark.nightly(
+                twin="chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree"
+            ),
+        ),
+    ],
+)
 def test_sarama_clients_write_read_and_restart_and_their_rows_agree(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str
 ) -> None:
@@ -70,6 +81,9 @@ consumers:
     assert not any(table.torn for table in seal(run.ledger).tables.values())
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 def test_sarama_members_share_partitions_with_every_strategy(fleet: MakeFleet, run: Run, strategy: str) -> None:
     t = topic_name()
@@ -96,6 +110,9 @@ consumers:
     assert {starts[p] for p in kept} == ({1} if strategy.startswith("cooperative") else {2})
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1]"
+)
 @pytest.mark.parametrize("release", [NEWEST, OLDEST])
 def test_sarama_members_are_static_commit_by_themselves_and_find_partitions(
     fleet: MakeFleet, run: Run, bootstrap: str, release: str

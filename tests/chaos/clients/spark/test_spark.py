@@ -62,6 +62,9 @@ consumers:
     assert {d["spark"] for d in started} == {"4.0.2"}
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once"
+)
 def test_a_partition_that_was_added_begins_at_its_first_record(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     query = f"mode: assign, topics: [{t}], client: spark, start: latest, commit: {{when: never}}"

@@ -43,7 +43,12 @@ def to_the_end(f: Fleet, t: str, bootstrap: str) -> None:
     assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
 
 
-@pytest.mark.parametrize("release", ["4.3.1", "3.9.2", "2.8.2"])
+OTHER = pytest.mark.nightly(
+    twin="chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1]"
+)
+
+
+@pytest.mark.parametrize("release", ["4.3.1", *(pytest.param(release, marks=OTHER) for release in ("3.9.2", "2.8.2"))])
 def test_threads_count_each_input_once_across_a_crash(fleet: MakeFleet, run: Run, bootstrap: str, release: str) -> None:
     t, out = topic_name(), topic_name()
     more = "members: 4\n    threads: 2\n    state: count\n    lose_state: true"
@@ -74,6 +79,9 @@ def test_threads_count_each_input_once_across_a_crash(fleet: MakeFleet, run: Run
     assert consumed == set(inputs)
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1]"
+)
 def test_at_least_once_commits_without_transactions(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t, out = topic_name(), topic_name()
     f = application(fleet, t, out, "streams", "plain: {commit: after_output}")
@@ -88,6 +96,9 @@ def test_at_least_once_commits_without_transactions(fleet: MakeFleet, run: Run, 
     assert last == {p: end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
 
 
+@pytest.mark.nightly(
+    twin="chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1]"
+)
 def test_a_member_that_exceeds_the_poll_interval_loses_its_tasks_and_no_output_twice(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
