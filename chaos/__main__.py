@@ -1,5 +1,11 @@
 """`python -m chaos`."""
 
-from chaos.cli import main
+import sys
+
+try:
+    from chaos.cli import main
+except KeyboardInterrupt:
+    sys.stderr.write("interrupted; nothing was started\n")
+    sys.exit(130)
 
 main()

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import signal
 import sys
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -103,7 +105,8 @@ def _options() -> None:
 
 def main() -> None:
     """Run the command line. A user's mistake, or a run that cannot continue, is one line and never a traceback."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    for number in _ENDING:
+        signal.signal(number, _interrupt)
     try:
         app()
     except AftershockError as e:
@@ -120,6 +123,20 @@ def main() -> None:
         if e.code == INTERRUPTED:  # typer turns Ctrl-C into this exit, without a word
             _end(_INTERRUPTED, INTERRUPTED)
         raise
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End what runs. A second signal does not break off this end: it would leave processes to the reaper."""
+    for other in _ENDING:
+        signal.signal(other, _still_ending)
+    raise KeyboardInterrupt
+
+
+def _still_ending(number: int, frame: FrameType | None) -> None:
+    os.write(sys.stderr.fileno(), b"still ending everything of the run\n")  # a print is not safe within a print
 
 
 _INTERRUPTED = "interrupted; everything of the run was ended, and nothing is left running"

@@ -6,6 +6,7 @@ The secrets exist only in memory. An `Access` is never written, printed or passe
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import ssl
@@ -42,7 +43,10 @@ class Access:
     @property
     def secrets(self) -> list[str]:
         """The texts that no output may contain."""
-        return [secret for secret in (self.password, self.key_password) if secret]
+        found = [secret for secret in (self.password, self.key_password) if secret]
+        if self.security.mechanism == OAUTHBEARER:  # the header of a request for a token has both in one (RFC 7617)
+            found.append(base64.b64encode(f"{self.security.username}:{self.password}".encode()).decode())
+        return found
 
     @property
     def scrubber(self) -> Scrubber:

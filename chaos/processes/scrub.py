@@ -1,8 +1,8 @@
 """Texts that no output may contain, such as passwords: they are replaced before an output is kept.
 
 A library may print a secret in another form than it got it: escaped as in JSON or Java, encoded for HTTP or a URL, or
-one line of it. All of these forms are replaced. Pieces below `SHORTEST` characters stay, because words would go with
-them.
+one line of it; or a form of a form, as a JAAS line in JSON. All of these are replaced. Pieces below `SHORTEST`
+characters stay, because words would go with them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,14 @@ class Scrubber:
 def _forms(secret: str) -> Iterator[str]:
     """Yield the forms in which an output may show a secret, or a line of it."""
     for piece in {secret, *secret.splitlines()}:
-        escaped = piece.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-        found = [piece, escaped, quote(piece), quote(piece, safe=""), quote_plus(piece), repr(piece)[1:-1]]
-        found += [json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1]]
-        found += [base64.b64encode(piece.encode("utf-8", errors="surrogateescape")).decode()]
-        yield from (form for form in found if len(form) >= SHORTEST)
+        for once in {piece, *_written(piece)}:
+            yield from (form for form in {once, *_written(once)} if len(form) >= SHORTEST)
+
+
+def _written(text: str) -> list[str]:
+    """Return how a program may write a text."""
+    raw = text.encode("utf-8", errors="surrogateescape")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    found = [escaped, repr(text)[1:-1], base64.b64encode(raw).decode()]
+    found += [quote(raw), quote(raw, safe=""), quote_plus(raw)]
+    return [*found, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]

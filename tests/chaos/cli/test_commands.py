@@ -50,3 +50,37 @@ def test_ctrl_c_ends_with_one_line_that_nothing_is_left(monkeypatch, capsys):
         main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "interrupted; everything of the run was ended, and nothing is left running\n"
+
+
+TWICE = """
+import os, signal, sys, chaos.scenario.shipped
+
+def interrupted():
+    try:
+        os.kill(os.getpid(), FIRST)
+    finally:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("ended all", flush=True)
+
+chaos.scenario.shipped.titles = interrupted
+sys.argv = ["chaos", "list", "--json"]
+import chaos.__main__
+"""
+
+
+@pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
+def test_a_second_ctrl_c_does_not_break_off_the_end_of_what_runs(first):
+    code = TWICE.replace("FIRST", f"signal.{first}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "ended all\n"), done.stderr
+    *patient, last = done.stderr.splitlines()
+    assert patient == ["still ending everything of the run"] * 2
+    assert last == "interrupted; everything of the run was ended, and nothing is left running"
+
+
+def test_ctrl_c_during_the_import_is_one_line():
+    code = "import sys\nclass Stop:\n def find_spec(self, name, *a):\n  if name == 'typer': raise KeyboardInterrupt\n"
+    code += "sys.meta_path.insert(0, Stop())\nimport chaos.__main__"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted; nothing was started\n")

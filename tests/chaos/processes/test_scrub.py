@@ -28,6 +28,9 @@ FORMS = {
     "JSON with letters": json.dumps(PASSWORD, ensure_ascii=False),
     "Python": repr(PASSWORD),
     "JAAS": jaas(PASSWORD),
+    "JAAS in JSON": json.dumps({"sasl.jaas.config": f'x password="{jaas(PASSWORD)}";'}),
+    "Python in Python": repr(repr({"password": PASSWORD})),
+    "JAAS in a URL": quote_plus(jaas(PASSWORD)),
     "HTTP": base64.b64encode(PASSWORD.encode()).decode(),
     "URL": quote_plus(PASSWORD),
 }
@@ -38,6 +41,15 @@ def test_a_secret_is_replaced_in_each_form(form: str) -> None:
     text = Scrubber([PASSWORD]).text(f"login failed for {FORMS[form]} at broker 1")
     assert "vQ9sd7Lq" not in text and "plain-Xk3" not in text
     assert text.startswith("login failed for ") and text.endswith(" at broker 1") and HIDDEN in text
+
+
+def test_the_header_with_a_secret_of_tokens_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IT", PASSWORD)
+    fields = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "username": "u", "password": "env:IT"}
+    access = Access.of(Security.model_validate({**fields, "token_endpoint": "http://h/token"}))
+    assert access is not None
+    header = base64.b64encode(f"u:{PASSWORD}".encode()).decode()
+    assert access.scrubber.text(f"> Authorization: Basic {header}") == f"> Authorization: Basic {HIDDEN}"
 
 
 def test_the_rest_of_an_output_stays_byte_by_byte() -> None:
