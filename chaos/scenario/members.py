@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chaos.kafka.settings import Scalar
-from chaos.scenario.clients import Subscribe, assignors_of, reads_committed, uses_kip_848
+from chaos.scenario.clients import Processor, Subscribe, assignors_of, reads_committed, uses_kip_848
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerCrash, ConsumerJoin, ConsumerLeave, ConsumerPause
@@ -80,7 +80,11 @@ def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) ->
     entry that joins later names the answer of the coordinator.
     """
     groups: dict[str, list[Subscribe]] = {}
-    for i, consumer in enumerate(setup.readers):
+    places = {
+        entry.name: f"{place}.{'consumer_' * isinstance(entry, Processor)}config"
+        for place, entry in setup.placed_entries
+    }
+    for consumer in setup.readers:
         if not isinstance(consumer, Subscribe):
             continue
         groups.setdefault(consumer.group, []).append(consumer)
@@ -88,7 +92,7 @@ def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) ->
         mixed = consumer.client.traits.mixed_assignors or uses_kip_848(consumer.config)
         if not mixed and len(kinds) > 1:
             yield (
-                f"consumers[{i}].config: partition.assignment.strategy mixes eager and cooperative assignors, which "
+                f"{places[consumer.name]}: partition.assignment.strategy mixes eager and cooperative assignors, which "
                 "librdkafka refuses; a group cannot change between them member by member"
             )
     for group, entries in groups.items():

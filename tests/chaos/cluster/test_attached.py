@@ -424,6 +424,17 @@ def test_a_wrong_password_ends_a_run_before_its_start(secured: Secured, theirs: 
     assert left_running(tmp_path) == [] and topics_and_groups(secured) == theirs
 
 
+def test_a_session_that_the_cluster_refuses_ends_a_run_before_its_clients(
+    secured: Secured, theirs: set[str], tmp_path: Path
+) -> None:
+    file = scenario(secured, tmp_path, CLIENTS.replace("auto.offset.reset: earliest", "session.timeout.ms: 2000"))
+    ended = chaos(*arguments(secured, file, tmp_path / "runs"), env=os.environ | ENVIRONMENT)
+    assert ended.code == 2 and "Traceback" not in ended.err
+    words = " ".join(ended.err.split())
+    assert "consumers[0].config: session.timeout.ms=2000 is below group.min.session.timeout.ms=6000" in words
+    assert left_running(tmp_path) == [] and topics_and_groups(secured) == theirs
+
+
 def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured, tmp_path: Path) -> None:
     argv = arguments(secured, scenario(secured, tmp_path), tmp_path / "runs")
     argv.remove("--i-own-this-cluster")

@@ -37,6 +37,14 @@ def test_entries_that_cannot_be_one_group_are_refused(entries: tuple[str, ...], 
         scenario(*entries)
 
 
+def test_the_place_of_mixed_assignors_is_the_key_that_has_them() -> None:
+    mixed = "{partition.assignment.strategy: 'range,cooperative-sticky'}"
+    processor = f"processors: [{{name: p, group: h, topics: [orders], to: o, consumer_config: {mixed}}}]"
+    text = "title: t\ntopics: [{name: orders}, {name: o}]\nproducers: [{name: shop, topic: orders, records: 100}]\n"
+    with pytest.raises(ScenarioError, match=r"x:4: processors\[0\].consumer_config: .* mixes eager"):
+        parse(text + processor, "x")
+
+
 SESSION = "name: a, config: {session.timeout.ms: 2000}"
 
 
