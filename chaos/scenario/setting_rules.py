@@ -76,9 +76,9 @@ def topic_setting_problems(setup: Setup, where: str, config: Config) -> Iterator
             yield f"{where}: {name} {problem.partition(' (')[0] if hint else problem}{hint}"
 
 
-_LEAST_SESSION, _MOST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
-_MOST_TRANSACTION = "transaction.max.timeout.ms"
-_LIMITS_MS = {_LEAST_SESSION: 6_000, _MOST_SESSION: 1_800_000, _MOST_TRANSACTION: 900_000}
+LEAST_SESSION, MOST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+MOST_TRANSACTION = "transaction.max.timeout.ms"
+LIMITS_MS = {LEAST_SESSION: 6_000, MOST_SESSION: 1_800_000, MOST_TRANSACTION: 900_000}
 """Limits of the brokers for time-outs of clients, with Kafka's defaults."""
 
 
@@ -88,20 +88,18 @@ def limit_problems(setup: Setup, expect: Expect) -> Iterator[str]:
     The limits of an existing cluster are known after it was asked. `expect.client_errors` may name the refusal.
     """
     config = setup.cluster.config
-    limits = {
-        name: _number(config, name, ms) for name, ms in _LIMITS_MS.items() if name in config or not setup.attached
-    }
+    limits = {name: _number(config, name, ms) for name, ms in LIMITS_MS.items() if name in config or not setup.attached}
     members = {entry.name: entry for entry in setup.readers if isinstance(entry, Subscribe)}
     for where, entry in setup.placed_entries:
         found = []
         if isinstance(entry, Producer | Processor) and entry.transactions and entry.client.runtime != "streams":
             asked = f"{where}.transactions.timeout: transaction.timeout.ms", entry.transactions.timeout * 1000
-            found.append((*asked, "above", _MOST_TRANSACTION, "INVALID_TRANSACTION_TIMEOUT"))
+            found.append((*asked, "above", MOST_TRANSACTION, "INVALID_TRANSACTION_TIMEOUT"))
         if (member := members.get(entry.name)) and not uses_kip_848(member.config):
             seconds, name = session_timeout(setup, member)
             asked = f"{where}.{'consumer_' * isinstance(entry, Processor)}config: {name}", seconds * 1000
-            found.append((*asked, "below", _LEAST_SESSION, "INVALID_SESSION_TIMEOUT"))
-            found.append((*asked, "above", _MOST_SESSION, "INVALID_SESSION_TIMEOUT"))
+            found.append((*asked, "below", LEAST_SESSION, "INVALID_SESSION_TIMEOUT"))
+            found.append((*asked, "above", MOST_SESSION, "INVALID_SESSION_TIMEOUT"))
         for what, ms, side, limit, error in found:
             bound = limits.get(limit, ms)
             refused = ms < bound if side == "below" else ms > bound

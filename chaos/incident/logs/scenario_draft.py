@@ -23,7 +23,8 @@ from chaos.incident.logs.yaml_text import clock, render, utc
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.members import SESSION_MS
-from chaos.scenario.setting_rules import BROKER, TOPIC
+from chaos.scenario.processing import Transactions
+from chaos.scenario.setting_rules import BROKER, LEAST_SESSION, LIMITS_MS, MOST_SESSION, MOST_TRANSACTION, TOPIC
 from chaos.scenario.setup import DEFAULT_KAFKA
 from chaos.settings import setting_problem
 
@@ -154,9 +155,20 @@ class _Draft:
         return [f"{number} is {broker}" for broker, number in pairs if any(n != b for b, n in pairs)]
 
     def changed_settings(self) -> dict[str, Any]:
-        """Return the broker settings without defaults that the release of the draft takes."""
+        """Return the broker settings without defaults that the release of the draft takes.
+
+        The logs and the settings of the clients may be of different clusters: then the limits of the brokers give way.
+        """
         release = self.release["version"]
         found = {key: scalar(text) for key, text in self.state.changed_settings().items()}
+        given = [c["config"].get("session.timeout.ms", SESSION_MS) for c in self.consumers()]
+        sessions = [ms for ms in given if isinstance(ms, int)]
+        needed = {LEAST_SESSION: (min, sessions), MOST_SESSION: (max, sessions)}
+        needed[MOST_TRANSACTION] = (max, [round(Transactions().timeout * 1000)] * self.producers()["transactional"])
+        for name, (outer, values) in needed.items():
+            limit = found.get(name, LIMITS_MS[name])
+            if (bound := outer([limit, *values])) != limit:
+                found[name] = bound
         return {k: v for k, v in found.items() if not setting_problem(BROKER, release, f"Kafka {release}", k, v)}
 
     def title(self) -> str:

@@ -224,6 +224,21 @@ def test_settings_are_read_from_java_spring_and_yaml_without_secrets(clients):
 
 
 @pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ("session.timeout.ms=3000", {"group.min.session.timeout.ms": 3000}),
+        ("session.timeout.ms=6000", {}),
+        ("session.timeout.ms=3600000\nmax.poll.interval.ms=3600000", {"group.max.session.timeout.ms": 3600000}),
+        ("max.poll.interval.ms=2000", {"group.min.session.timeout.ms": 2000}),  # librdkafka: no longer session
+    ],
+)
+def test_the_brokers_of_a_draft_take_the_sessions_of_its_clients(clients, settings, limit):
+    scenario, _ = draft(LOGS / "4.3", clients(f"{settings}\n"))
+    found = {k: v for k, v in scenario.cluster.config.items() if "session.timeout" in k and k.startswith("group.m")}
+    assert found == limit
+
+
+@pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("a.properties", "???\n", "has no settings; write lines such as acks=all"),
