@@ -43,7 +43,6 @@ PARAMS = {
         title="Variant",
         description="Of a scenario with variants.",
     ),
-    "runs": Param(10, type="integer", minimum=1, maximum=10_000, title="Runs", description="Of repeat."),
     "anomaly": Param(
         None,
         type=["null", "string"],
@@ -52,20 +51,20 @@ PARAMS = {
         title="Anomaly",
         description="Of shrink and bisect: the kind that decides. Any change of the outcome when left out.",
     ),
-    "tries": Param(
-        1,
-        type="integer",
+    "repeat": Param(
+        None,
+        type=["null", "integer"],
         minimum=1,
-        maximum=100,
-        title="Tries",
-        description="Of shrink and bisect: runs of each candidate; of ab: runs of each side.",
+        maximum=10_000,
+        title="Runs",
+        description="Runs of the scenario (10), of each candidate of shrink (2), of each release or side (1).",
     ),
     "budget": Param(
-        "60,60m",
-        type="string",
+        None,
+        type=["null", "string"],
         title="Budget",
         examples=["60,60m", "20", "2h"],
-        description="Of shrink: runs, time, or both.",
+        description="Begin no run after this number of runs, this time, or both. Of shrink 60,60m when left out.",
     ),
     "kafka": Param(
         None,

@@ -19,7 +19,7 @@ UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
 
 def ab(request: Request, listener: ProgressListener) -> Run:
-    """Run both sides with the same seeds, `request.tries` times each, and return their run for the comparison.
+    """Run both sides with the same seeds, `request.repeat` times each, and return their run for the comparison.
 
     Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
     """
@@ -27,7 +27,7 @@ def ab(request: Request, listener: ProgressListener) -> Run:
         raise UsageError("ab needs --set: what the two sides differ in, such as producers.shop.config.acks=all")
     subject = load_subject(request.source, request.variant, seed=request.seed)
     check_changes(subject, request.overrides)
-    whole = prepare(subject, request.overrides, new_folder(request.runs_dir, f"ab-{subject.name}"), request.tries)
+    whole = prepare(subject, request.overrides, new_folder(request.runs_dir, f"ab-{subject.name}"), request.repeat or 1)
     listener.say(f"run directory: {whole.run.path}")
     run_variants(whole, lambda event: listener.run_event(request.source, event), listener.say, request.spark_master)
     return whole.run

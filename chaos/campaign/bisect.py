@@ -1,147 +1,190 @@
 """Bisection: the first release of brokers or clients with which the outcome changes.
 
 Both ends run first. A release in between is `old` if it shows the same as the older end, else `new`. A release that is
-inconclusive, or cannot run the scenario, is skipped.
+inconclusive, or cannot run the scenario, is skipped. The plan repeats the search over the stored runs until the search
+asks for a release that has not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from chaos.campaign import trials
+from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, cluster_of, conduct, digest_of
+from chaos.campaign.folder import Folder, continued
 from chaos.campaign.releases import Axis, client_axis, kafka_axis
-from chaos.campaign.score import merge, parse_anomaly, signature
+from chaos.campaign.score import merge, parse_anomaly, signature, tally, this_machine
 from chaos.campaign.search import Change, State, first_change
 from chaos.campaign.subject import Request, Subject
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, ClusterError, UsageError
-from chaos.lab.lab import FinishedRun
+from chaos.errors import AftershockError, UsageError
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import write_json
+from chaos.run.campaign import Part, PartsResult, TrialRun
+from chaos.run.events import now_us
 from chaos.run.outcome import RunOutcome
+from chaos.run.result import Verdict
+
+KIND = "bisect"
 
 
-@dataclass
-class ReleaseRow:
-    """One release, its merged outcome, its state (old, new, skipped) and the ids of its runs."""
+def bisect(request: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+    """Search for the first release with another outcome.
 
-    release: str
-    outcome: RunOutcome
-    state: str = ""
-    runs: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class BisectResult:
-    """The answer, and a row for each release that ran, oldest first. first_new: None if it was not found."""
-
-    software: str
-    sentence: str
-    exit_code: int
-    rows: list[ReleaseRow]
-    first_new: str | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """Return the content of `bisect.json`."""
-        rows = [{"release": r.release, "is": r.state, "runs": r.runs, **r.outcome.model_dump()} for r in self.rows]
-        return {"what": self.software, "first": self.first_new, "sentence": self.sentence, "rows": rows}
-
-
-def bisect(
-    request: Request,
-    listener: ProgressListener,
-    on_failure: Callable[[list[ReleaseRow]], None] = lambda rows: None,
-) -> BisectResult:
-    """Search for the first release with another outcome, and write `bisect.json`.
-
-    on_failure: called with the rows so far if the search breaks off.
-    Raises `UsageError` for a bad request, `ClusterError` if an end is inconclusive, and as `Lab.drive` for the ends.
+    The answer of the result is the release; empty if it was not found. The verdict is pass with an answer, fail if both
+    ends show the same, else inconclusive. report: see `conduct`.
+    Raises `UsageError` for a bad request, and as `Lab.drive` for the ends.
     """
-    if (request.kafka is None) == (request.client is None):
+    asked = continued(request, KIND)
+    Budget.parse(asked.budget)
+    if (asked.kafka is None) == (asked.client is None):
         raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")
-    axis = kafka_axis(request.kafka) if request.kafka is not None else client_axis(request.client or "")
-    subject = request.subject()
-    anomaly = parse_anomaly(request.anomaly, subject.scenario) if request.anomaly else None
-    with trials.new_lab("bisect", subject, request, listener) as lab:
-        listener.say(f"{len(axis.releases)} releases of {axis.name}, seed {subject.seed}, in {lab.folder}")
-        bisection = Bisection(lab, subject, axis, anomaly, request.tries)
-        try:
-            result = bisection.run()
-        except BaseException:
-            on_failure(bisection.rows)
-            raise
-    write_json(lab.folder / "bisect.json", result.as_json())
-    return result
+    axis = kafka_axis(asked.kafka) if asked.kafka is not None else client_axis(asked.client or "")
+    subject, tries = asked.subject(), asked.repeat or 1
+    asked = replace(asked, seed=subject.seed)
+    anomaly = parse_anomaly(asked.anomaly, subject.scenario) if asked.anomaly else None
+    digest = digest_of(subject.scenario)
+    parts = [{"name": release, "digest": digest, "anomaly": anomaly or ""} for release in axis.releases]
+    folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
+    listener.say(f"{len(axis.releases)} releases of {axis.name}, seed {subject.seed}")
+    plan = Bisection(subject, axis, anomaly, tries)
+
+    def judge(runs: list[TrialRun]) -> PartsResult:
+        return plan.result(runs, _command(asked, tries))
+
+    return conduct(plan, folder, asked, listener, judge, report)
 
 
 @dataclass
-class Bisection:
+class Bisection(Plan):
     """One search over a list of releases. anomaly: the one that decides; None for the outcome."""
 
-    lab: trials.TrialLab
+    bundles = False
+
     subject: Subject
     axis: Axis
     anomaly: str | None
     tries: int
-    _rows: dict[int, ReleaseRow] = field(default_factory=dict)
-    _old: object = None
+    _runs: Sequence[TrialRun] = ()
+    _asked: dict[int, list[Trial] | str] = field(default_factory=dict)
+    """The trials of a release by its index, or why it cannot run."""
 
     @property
-    def rows(self) -> list[ReleaseRow]:
-        """The releases that ran so far, oldest first."""
-        return [row for _, row in sorted(self._rows.items())]
+    def _ends(self) -> tuple[int, int]:
+        return 0, len(self.axis.releases) - 1
 
-    def run(self) -> BisectResult:
-        """Search. Raises `ClusterError` if an end is inconclusive, and as `Lab.drive` if an end cannot run at all."""
-        last = len(self.axis.releases) - 1
-        for index in (0, last):
-            if not self._test(index, must_run=True).conclusive:
-                raise ClusterError(
-                    f"{self.axis.name} {self.axis.releases[index]} is inconclusive, and both ends must be "
-                    f"conclusive: {self._rows[index].outcome.sentence} See {self.lab.folder}"
-                )
-        self._old = self._key(self._rows[0].outcome)
-        if self._old == self._key(self._rows[last].outcome):
-            same = self._describe(self._rows[0].outcome)
-            sentence = f"No change: {self.axis.releases[0]} and {self.axis.releases[last]} show the same: {same}."
-            return BisectResult(self.axis.name, sentence, FAIL, self.rows)
-        self._rows[0].state, self._rows[last].state = "old", "new"
-        return self._result(first_change(len(self.axis.releases), self._state))
+    def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
+        """Return the runs of the releases that the search needs next; none if it is complete."""
+        self._runs = runs
+        try:
+            self._change()
+        except Wanted as wanted:
+            return wanted.trials
+        return []
 
-    def _result(self, change: Change) -> BisectResult:
-        name, first = self.axis.name, self.axis.releases[change.first_new]
-        before, after = self._rows[change.last_old], self._rows[change.first_new]
-        shown = f"{self._describe(before.outcome)} with {before.release}, {self._describe(after.outcome)} with {first}"
+    def describe(self, run: TrialRun) -> str:
+        """Return what decides, of a run."""
+        return self._describe(run) if run.conclusive else run.sentence
+
+    def result(self, runs: list[TrialRun], command: str) -> PartsResult:
+        """Return what the runs show: the first release with the change, if they have it."""
+        self._runs = runs
+        verdict, sentence, answer = self._decide()
+        return PartsResult(
+            kind=KIND,
+            title=f"The first release of {self.axis.name} with another outcome: {self.subject.name}",
+            verdict=verdict,
+            sentence=sentence,
+            command=command,
+            machine=this_machine(),
+            made_us=now_us(),
+            seed=self.subject.seed,
+            repeat=self.tries,
+            parts=[self._part(index) for index in range(len(self.axis.releases)) if self._own(index)],
+            answer=answer,
+        )
+
+    def _change(self) -> Change | None:
+        """Return where the outcome changes; None if both ends show the same, or one is inconclusive.
+
+        Raises `Wanted` for runs that are missing.
+        """
+        missing = [trial for index in self._ends for trial in self._missing(index)]
+        if missing:
+            raise Wanted(missing)
+        first, last = map(self._outcome, self._ends)
+        if not (first.conclusive and last.conclusive) or self._key(first) == self._key(last):
+            return None
+        return first_change(len(self.axis.releases), self._state)
+
+    def _decide(self) -> tuple[Verdict, str, str]:
+        """Return the verdict, the sentence and the answer."""
+        name, releases = self.axis.name, self.axis.releases
+        try:
+            change = self._change()
+        except Wanted:
+            return "inconclusive", "The search is not complete: continue it with --resume.", ""
+        if change is None:
+            for index in self._ends:
+                if not (outcome := self._outcome(index)).conclusive:
+                    unsure = f"{name} {releases[index]} is inconclusive, and both ends must be conclusive"
+                    return "inconclusive", f"{unsure}: {outcome.sentence}", ""
+            same = self._describe(self._outcome(0))
+            return "fail", f"No change: {releases[0]} and {releases[-1]} show the same: {same}.", ""
+        first, old = releases[change.first_new], releases[change.last_old]
+        before, after = self._describe(self._outcome(change.last_old)), self._describe(self._outcome(change.first_new))
+        shown = f"{before} with {old}, {after} with {first}"
         if not change.between:
-            sentence = f"{name} {first} is the first with the change: {shown}."
-            return BisectResult(self.axis.name, sentence, PASS, self.rows, first)
-        candidates = ", ".join([*(self.axis.releases[i] for i in change.between), first])
-        sentence = f"The first with the change is one of {candidates}: {shown}, and those in between are inconclusive."
-        return BisectResult(self.axis.name, sentence, INCONCLUSIVE, self.rows)
+            return "pass", f"{name} {first} is the first with the change: {shown}.", first
+        candidates = ", ".join([*(releases[i] for i in change.between), first])
+        skipped = "and those in between are inconclusive"
+        return "inconclusive", f"The first with the change is one of {candidates}: {shown}, {skipped}.", ""
+
+    def _part(self, index: int) -> Part:
+        part = tally(self.axis.releases[index], self._own(index))
+        if self._missing(index) or any(map(self._missing, self._ends)):
+            return part
+        state = self._state(index)
+        return part.model_copy(update={"state": "skipped" if state == "skip" else state})
 
     def _state(self, index: int) -> State:
-        outcome = self._test(index)
-        state: State = "skip" if not outcome.conclusive else "old" if self._key(outcome) == self._old else "new"
-        self._rows[index].state = "skipped" if state == "skip" else state
-        return state
+        if missing := self._missing(index):
+            raise Wanted(missing)
+        outcome = self._outcome(index)
+        if not outcome.conclusive:
+            return "skip"
+        return "old" if self._key(outcome) == self._key(self._outcome(0)) else "new"
 
-    def _test(self, index: int, must_run: bool = False) -> RunOutcome:
-        """Run one release and record its row. A release that cannot run is inconclusive, or raises if it must run."""
-        release = self.axis.releases[index]
-        finished: list[FinishedRun] = []
-        try:
-            subject = self.subject.set(*self.axis.overrides(self.subject.scenario, release))
-            for n in range(1, self.tries + 1):
-                finished.append(self.lab.run(subject, f"{self.axis.software}-{release}-{n}"))
-            outcome = merge(one.outcome for one in finished)
-        except AftershockError as e:
-            if must_run or e.exit_code != USAGE:
-                raise
-            outcome = RunOutcome.missing(str(e).replace("\n", " "))
-        self._rows[index] = ReleaseRow(release, outcome, runs=[one.run.run_id for one in finished])
-        detail = self._describe(outcome) if outcome.conclusive else outcome.sentence
-        self.lab.listener.say(f"{self.axis.name} {release}: {detail}")
-        return outcome
+    def _own(self, index: int) -> list[TrialRun]:
+        return [run for run in self._runs if run.part == self.axis.releases[index]]
+
+    def _outcome(self, index: int) -> RunOutcome:
+        trials = self._trials(index)
+        return RunOutcome.missing(trials) if isinstance(trials, str) else merge(self._own(index))
+
+    def _missing(self, index: int) -> list[Trial]:
+        own, trials = self._own(index), self._trials(index)
+        if isinstance(trials, str) or any(not run.ran for run in own):
+            return []
+        done = {run.run_id for run in own}
+        return [trial for trial in trials if trial.run_id not in done]
+
+    def _trials(self, index: int) -> list[Trial] | str:
+        """Return the runs of a release, or why it cannot run. Raises as `Subject.set` if it is an end."""
+        if index not in self._asked:
+            release = self.axis.releases[index]
+            try:
+                subject = self.subject.set(*self.axis.overrides(self.subject.scenario, release))
+            except AftershockError as e:
+                if index in self._ends:
+                    raise
+                self._asked[index] = " ".join(str(e).split())
+            else:
+                title = f"{self.axis.name} {release}"
+                end, cluster = index in self._ends, cluster_of(subject.scenario)
+                one = Trial("", subject, release, title=title, cluster=cluster, optional=not end)
+                names = [(n, f"{self.axis.software}-{release}-{n}") for n in range(1, self.tries + 1)]
+                self._asked[index] = [one.repeated(n, name) for n, name in names]
+        return self._asked[index]
 
     def _key(self, outcome: RunOutcome) -> object:
         """Return what must be equal for two releases to show the same."""
@@ -154,3 +197,10 @@ class Bisection:
             count = outcome.count(self.anomaly)
             return f"{self.anomaly} {count:,}" if count else f"no {self.anomaly}"
         return f"{outcome.verdict} ({outcome.describe()})"
+
+
+def _command(asked: Request, tries: int) -> str:
+    axis = ["--kafka", asked.kafka] if asked.kafka is not None else ["--client", asked.client or ""]
+    words = ["python", "-m", "chaos", KIND, asked.source, *axis, "--repeat", str(tries)]
+    words += ["--anomaly", asked.anomaly] if asked.anomaly else []
+    return shlex.join([*words, *asked.options()])

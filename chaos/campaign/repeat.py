@@ -2,81 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+import shlex
+from dataclasses import dataclass, replace
 
-from chaos.campaign import trials
-from chaos.campaign.score import CONFIDENCE, Rate, rates
+from chaos.campaign.engine import Budget, Listed, Report, Trial, conduct, digest_of
+from chaos.campaign.folder import Folder, continued
+from chaos.campaign.score import tally, this_machine
 from chaos.campaign.subject import Request, Subject
-from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import write_json
-from chaos.run.result import EXIT_CODES, merge
+from chaos.run.campaign import PartsResult, TrialRun
+from chaos.run.events import now_us
+from chaos.run.result import merge
 from chaos.scenario.resolve import seeds
+
+KIND = "repeat"
+RUNS = 10
 
 
 @dataclass
-class Repetition:
-    """The finished runs of a repetition."""
+class Repetition(Listed):
+    """Runs of one scenario."""
 
-    subject: Subject
-    runs: list[FinishedRun] = field(default_factory=list)
-
-    @property
-    def rates(self) -> list[Rate]:
-        """The rate of broken contracts and of each anomaly."""
-        return rates([run.outcome for run in self.runs])
-
-    @property
-    def inconclusive(self) -> list[FinishedRun]:
-        """The runs that do not count."""
-        return [run for run in self.runs if not run.outcome.conclusive]
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the worst verdict."""
-        return EXIT_CODES[merge(run.outcome.verdict for run in self.runs)]
-
-    def as_json(self) -> dict[str, object]:
-        """Return the content of `repeat.json`."""
-        return {
-            "scenario": self.subject.name,
-            "given": self.subject.source,
-            "runs": len(self.runs),
-            "conclusive": len(self.runs) - len(self.inconclusive),
-            "confidence": CONFIDENCE,
-            "interval": "Clopper-Pearson",
-            "rates": [asdict(rate) for rate in self.rates],
-            "trials": [
-                {"run": r.run.run_id, "seed": r.seed, "seconds": round(r.seconds, 1), **r.outcome.model_dump()}
-                for r in self.runs
-            ],
-        }
+    def describe(self, run: TrialRun) -> str:
+        """Return the seed of a run, and what it shows."""
+        return f"seed {run.seed}, {super().describe(run)}"
 
 
-def repeat(
-    request: Request, listener: ProgressListener, report: Callable[[Repetition], None] = lambda _: None
-) -> Repetition:
-    """Run a subject many times and write `repeat.json`.
+def plan(subject: Subject, count: int, same_seed: bool) -> Repetition:
+    """Return the plan to run a subject so often: with its seed and others that follow from it, or with its seed."""
+    all_seeds = [subject.seed] * count if same_seed else seeds(subject.seed, count)
+    first = Trial("", subject, subject.name, title=subject.name)
+    return Repetition([replace(first.repeated(n, f"{subject.name}-{n}"), seed=s) for n, s in enumerate(all_seeds, 1)])
 
-    report: called with the finished runs at the end, also if the repetition breaks off after at least one run.
-    Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
+
+def repeat(asked: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+    """Run a subject many times, and write the rates.
+
+    report: see `conduct`. Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    subject, count = request.subject(), request.runs
-    all_seeds = [subject.seed] * count if request.same_seed else seeds(subject.seed, count)
-    lab = trials.new_lab("repeat", subject, request, listener)
-    repetition = Repetition(subject)
-    try:
-        with lab:
-            listener.say(f"{count} runs, in {lab.folder}")
-            for run in lab.run_all(subject, all_seeds):
-                repetition.runs.append(run)
-                outcome = run.outcome
-                detail = outcome.describe() if outcome.conclusive else outcome.sentence
-                number = f"{len(repetition.runs)} of {count}"
-                listener.say(f"{number}, seed {run.seed}: {outcome.verdict}, {detail} ({run.seconds:.0f} s)")
-    finally:
-        if repetition.runs:
-            write_json(lab.folder / "repeat.json", repetition.as_json())
-            report(repetition)
-    return repetition
+    asked = continued(asked, KIND)
+    Budget.parse(asked.budget)
+    subject, count = asked.subject(), asked.repeat or RUNS
+    asked = replace(asked, seed=subject.seed)
+    parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
+    folder = Folder.planned(asked, KIND, f"repeat-{subject.name}", parts)
+
+    def judge(runs: list[TrialRun]) -> PartsResult:
+        return _judged(subject, runs, count, _command(asked, count))
+
+    planned = plan(subject, count, asked.same_seed)
+    return conduct(planned, folder, asked, listener, judge, report, i_own_this_cluster=asked.i_own_this_cluster)
+
+
+def _judged(subject: Subject, runs: list[TrialRun], count: int, command: str) -> PartsResult:
+    part = tally(subject.name, runs)
+    unsure = f"{len(runs) - part.conclusive} of {len(runs)} runs are inconclusive"
+    return PartsResult(
+        kind=KIND,
+        title=subject.scenario.title,
+        verdict=merge(run.verdict for run in runs),
+        sentence=f"{part.failed} of {part.conclusive} runs broke the contract; {unsure}.",
+        command=command,
+        machine=this_machine(),
+        made_us=now_us(),
+        seed=subject.seed,
+        repeat=count,
+        notes=[f"{len(runs)} of {count} runs were done."] if len(runs) < count else [],
+        parts=[part],
+    )
+
+
+def _command(asked: Request, count: int) -> str:
+    words = ["python", "-m", "chaos", "repeat", asked.source, "--repeat", str(count), *asked.options()]
+    return shlex.join([*words, *(["--same-seed"] if asked.same_seed else [])])

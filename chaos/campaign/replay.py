@@ -3,51 +3,62 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+import shlex
+from dataclasses import replace
 
 from chaos import __version__
-from chaos.campaign import trials
-from chaos.campaign.score import differences
-from chaos.campaign.subject import Request, Subject, load_subject
+from chaos.campaign.engine import Listed, Report, Trial, conduct, digest_of
+from chaos.campaign.folder import Folder, continued
+from chaos.campaign.score import differences, tally, this_machine
+from chaos.campaign.subject import Request, Subject
 from chaos.clients.runtime import runtime
 from chaos.errors import UsageError
-from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import write_json
+from chaos.run.campaign import PartsResult, TrialRun
+from chaos.run.events import now_us
 from chaos.run.outcome import RunOutcome
+from chaos.run.result import merge
+
+KIND, SAME = "replay", "the same"
 
 
-@dataclass(frozen=True)
-class Replay:
-    """The replayed run. same: None if the incident has no result, or if the replay is inconclusive."""
+def replay(request: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+    """Run an incident again as it was, and compare.
 
-    run: FinishedRun
-    same: bool | None
-    sentence: str
-    notes: list[str]
-
-    def as_json(self) -> dict[str, object]:
-        """Return the content of `replay.json`."""
-        path = str(self.run.run.path)
-        return {"same": self.same, "sentence": self.sentence, "notes": self.notes, "run": path}
-
-
-def replay(request: Request, listener: ProgressListener) -> Replay:
-    """Run an incident again as it was, compare, and write `replay.json`.
-
+    The answer of the result is `the same` or `not the same`; empty if the incident has no result, or if the replay is
+    inconclusive. The verdict is the verdict of the run. report: see `conduct`.
     Raises `UsageError` or `RunDirError` for a source without a run, and as `Lab.drive`.
     """
-    subject = load_subject(request.source)
+    asked = continued(request, KIND)
+    subject = asked.subject()
     notes = version_notes(subject)
-    with trials.new_lab("replay", subject, request, listener) as lab:
-        for note in notes:
-            listener.say(f"note: {note}")
-        listener.say(f"run directory: {lab.folder}")
-        run = lab.run(subject, f"{subject.name}-replay")
-    same, sentence = compare(run.outcome, subject)
-    result = Replay(run, same, sentence, notes)
-    write_json(lab.folder / "replay.json", result.as_json())
-    return result
+    asked = replace(asked, seed=subject.seed)
+    parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
+    folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
+    for note in notes:
+        listener.say(f"note: {note}")
+    name = f"{subject.name}-replay"
+    plan = Listed([Trial(name, subject, subject.name, title=name)])
+
+    def judge(runs: list[TrialRun]) -> PartsResult:
+        same, sentence = compare(runs[0] if runs else RunOutcome.missing("It did not run."), subject)
+        return PartsResult(
+            kind=KIND,
+            title=f"Replay: {subject.scenario.title}",
+            verdict=merge(run.verdict for run in runs),
+            sentence=sentence,
+            command=shlex.join(["python", "-m", "chaos", KIND, asked.source]),
+            machine=this_machine(),
+            made_us=now_us(),
+            seed=subject.seed,
+            repeat=1,
+            notes=notes,
+            parts=[tally(subject.name, runs)],
+            answer={True: SAME, False: "not the same", None: ""}[same],
+        )
+
+    owned = asked.i_own_this_cluster
+    return conduct(plan, folder, asked, listener, judge, report, i_own_this_cluster=owned)
 
 
 def version_notes(subject: Subject) -> list[str]:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from chaos.campaign.subject import Request
-from chaos.errors import PASS, UsageError
+from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import PartsResult
 from chaos.run.directory import new_run_id
 
 ACTIONS = ("replay", "repeat", "ab", "shrink", "bisect", "from-logs")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reproduction(Request):
     """A request to the command `action`. source: for `from-logs`, a folder of broker logs.
 
     timezone, clients: of `from-logs`, or empty.
     """
 
-    action: str = field(kw_only=True)
+    action: str
     timezone: str = ""
     clients: str = ""
 
@@ -66,23 +66,22 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
     request.runs_dir.mkdir(parents=True, exist_ok=True)
     match request.action:
         case "replay":
-            replayed = replay.replay(request, listener)
-            return Answer(replayed.same is True, replayed.sentence, _text(replayed.as_json()))
+            found = replay.replay(request, listener)
+            return Answer(found.answer == replay.SAME, found.sentence, _text(found))
         case "repeat":
-            repeated = repeat.repeat(request, listener)
-            unsure = len(repeated.inconclusive)
-            sentence = f"{unsure} of {len(repeated.runs)} runs are inconclusive"
-            return Answer(not unsure, sentence, _text(repeated.as_json()))
+            found = repeat.repeat(request, listener)
+            unsure = sum(not run.conclusive for part in found.parts for run in part.runs)
+            return Answer(not unsure, f"{unsure} of {found.repeat} runs are inconclusive", _text(found))
         case "ab":
             compared = lab.compare(ab.ab(request, listener))
             text = f"{compared.verdict}: {compared.sentence}"
             return Answer(compared.verdict != "inconclusive", compared.sentence, text)
         case "shrink":
-            shrunk = shrink.shrink(request, listener)
-            return Answer(bool(shrunk.text), shrunk.sentence, f"# {shrunk.size}; {shrunk.runs} runs\n{shrunk.text}")
+            found = shrink.shrink(request, listener)
+            return Answer(bool(found.answer), found.sentence, f"# {found.sentence}\n{found.answer}")
         case "bisect":
             found = bisect.bisect(request, listener)
-            return Answer(found.exit_code == PASS, found.sentence, _text(found.as_json()))
+            return Answer(bool(found.answer), found.sentence, _text(found))
         case _:
             # a new name each time: a user may have completed the TODOs of an earlier draft
             out = request.runs_dir / f"{new_run_id('from-logs')}.yaml"
@@ -91,5 +90,5 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
             return Answer(True, f"the scenario is in {out}", text)
 
 
-def _text(result: dict[str, object]) -> str:
-    return json.dumps(result, indent=1)
+def _text(result: PartsResult) -> str:
+    return result.model_dump_json(indent=1)

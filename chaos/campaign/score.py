@@ -1,16 +1,19 @@
-"""Outcomes of several runs: whether they are the same, what they are together, and how often each anomaly occurs."""
+"""The score of campaigns: whether outcomes are the same, what several are together, and how often anomalies occur."""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.contract import contract
 from chaos.errors import UsageError
+from chaos.run.campaign import Machine, Part, Rate, TrialRun
 from chaos.run.outcome import RunOutcome, exceeding
 from chaos.run.result import anomaly_name
+from chaos.run.result import merge as worst
 from chaos.scenario.model import Scenario
 
 CONFIDENCE = 0.95
@@ -72,17 +75,6 @@ def merge(outcomes: Iterable[RunOutcome]) -> RunOutcome:
     return worst.model_copy(update={"anomalies": dict(counts), "exceeded": dict(exceeded)})
 
 
-@dataclass(frozen=True)
-class Rate:
-    """An event in `count` of `of` runs. The true rate is between `low` and `high` at 95 % confidence."""
-
-    name: str
-    count: int
-    of: int
-    low: float
-    high: float
-
-
 def interval(count: int, of: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of a rate (Clopper and Pearson, 1934).
 
@@ -110,9 +102,37 @@ def rates(outcomes: Sequence[RunOutcome]) -> list[Rate]:
     conclusive = [outcome for outcome in outcomes if outcome.conclusive]
 
     def rate(name: str, count: int) -> Rate:
-        return Rate(name, count, len(conclusive), *interval(count, len(conclusive)))
+        low, high = interval(count, len(conclusive))
+        return Rate(name=name, count=count, of=len(conclusive), low=low, high=high)
 
     shown = Counter(name for outcome in conclusive for name in outcome.anomalies)
     anomalies = [rate(name, count) for name, count in shown.items()]
     failed = rate("a broken contract", sum(outcome.verdict == "fail" for outcome in conclusive))
     return [failed, *sorted(anomalies, key=lambda r: (-r.count, r.name))]
+
+
+def tally(name: str, runs: Sequence[TrialRun], expected: str = "") -> Part:
+    """Return the runs of a part with their worst verdict, the counts, and the rates."""
+    conclusive = [run for run in runs if run.conclusive]
+    failed = sum(run.verdict == "fail" for run in conclusive)
+    low, high = interval(failed, len(conclusive))
+    verdict = worst(run.verdict for run in runs)
+    reason = next((run.sentence for run in runs if run.verdict == verdict), "It did not run.")
+    held = f"{len(conclusive) - failed} of {len(runs)} runs kept the contract"
+    return Part(
+        name=name,
+        verdict=verdict,
+        sentence=f"{held}." if verdict == "pass" else f"{held}: {reason}",
+        runs=list(runs),
+        failed=failed,
+        conclusive=len(conclusive),
+        low=low,
+        high=high,
+        expected=expected,
+        rates=rates(runs),
+    )
+
+
+def this_machine() -> Machine:
+    """Return the machine that runs this."""
+    return Machine(platform=platform.platform(), cpus=os.cpu_count() or 1)

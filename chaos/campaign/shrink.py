@@ -2,111 +2,175 @@
 
 Faults and clients are removed first, because the runs that follow are then shorter; then records, numbers (members,
 partitions, replicas, brokers) and settings. Faults, clients and settings shrink by `ddmin`, numbers by halves.
+
+The plan repeats the search over the stored runs until the search asks for a candidate that has not run.
 """
 
 from __future__ import annotations
 
-import time
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from hashlib import sha256
 
-from chaos.campaign import reduce, trials
-from chaos.campaign.score import parse_anomaly
+from chaos.campaign import reduce
+from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, conduct, digest_of
+from chaos.campaign.folder import Folder, continued
+from chaos.campaign.score import parse_anomaly, tally, this_machine
 from chaos.campaign.search import ddmin, smallest
 from chaos.campaign.subject import Raw, Request, Subject, dump, raw_of, scenario_of
-from chaos.errors import INCONCLUSIVE, PASS, UsageError
+from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.directory import write_atomically
-from chaos.units import parse_duration
+from chaos.run.events import now_us
+from chaos.scenario.model import Scenario
 
+KIND, SMALLEST = "shrink", "smallest.yaml"
+TRIES, BUDGET = 2, "60,60m"
+"""Runs of a candidate before it counts as one without the anomaly, and the budget, unless the request has others."""
 SMALLEST_SHARE = 64
 """Records shrink to this fraction of the original at most: a fault needs some to affect."""
 
 
-class BudgetSpent(Exception):
-    """The budget does not allow another run."""
+def shrink(request: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+    """Search for the smallest scenario with the anomaly; `smallest.yaml` has the smallest so far at any time.
 
+    The answer of the result is the scenario as YAML; empty if the whole one never showed the anomaly.
+    Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
+    """
+    asked = continued(request, KIND)
+    asked = replace(asked, budget=asked.budget or BUDGET)
+    Budget.parse(asked.budget)
+    subject = asked.subject()
+    asked = replace(asked, seed=subject.seed)
+    anomaly, tries = parse_anomaly(asked.anomaly, subject.scenario), asked.repeat or TRIES
+    if subject.outcome is not None and not subject.outcome.count(anomaly):
+        raise UsageError(f"{asked.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
+    parts = [{"name": subject.name, "digest": digest_of(subject.scenario), "anomaly": anomaly, "runs": str(tries)}]
+    folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
+    listener.say(f"{anomaly} remains if one of {tries} runs shows it")
+    plan = Shrinking(subject, anomaly, tries, folder, listener.say)
 
-@dataclass(frozen=True)
-class Budget:
-    """The number of runs and of seconds that may be spent; None is no limit."""
+    def judge(runs: list[TrialRun]) -> PartsResult:
+        return plan.result(runs, _command(asked, tries))
 
-    runs: int | None = None
-    seconds: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Budget:
-        """Parse `40` (runs), `30m` (time) or `40,30m` (whichever comes first). Raises `UsageError`."""
-        budget = cls()
-        for part in filter(None, map(str.strip, text.split(","))):
-            try:
-                values = {"runs": int(part)} if part.isdigit() else {"seconds": parse_duration(part)}
-            except ValueError:
-                raise UsageError(f"--budget {text!r} is not understood; write 40 (runs), 30m, or 40,30m") from None
-            budget = replace(budget, **values)
-        if budget == cls() or budget.runs == 0 or budget.seconds == 0:
-            raise UsageError(f"--budget {text!r} allows no run; write 40 (runs), 30m, or 40,30m")
-        return budget
+    result = conduct(plan, folder, asked, listener, judge, report)
+    listener.say(f"{result.sentence} {folder.path / SMALLEST}" if result.answer else result.sentence)
+    return result
 
 
 @dataclass
-class ShrinkResult:
-    """The smallest scenario so far. text: the YAML of `file`, empty if the anomaly never appeared."""
+class Shrinking(Plan):
+    """The candidates of a search, one after another. A candidate keeps the anomaly if one of `tries` runs shows it.
 
-    file: Path
-    sentence: str = ""
-    text: str = ""
-    size: str = ""
-    runs: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        """0 if there is a scenario, else 3."""
-        return PASS if self.text else INCONCLUSIVE
-
-
-def shrink(
-    request: Request, listener: ProgressListener, report: Callable[[ShrinkResult], None] = lambda result: None
-) -> ShrinkResult:
-    """Search for the smallest scenario with the anomaly; `smallest.yaml` has the smallest so far at any time.
-
-    report: called with the result at the end, also if the search breaks off with a scenario.
-    Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
+    An accepted candidate has shown the anomaly. A rejected one may show it rarely, so with few tries the result may be
+    larger than necessary, but it is never too small.
     """
-    subject = request.subject()
-    anomaly, budget, tries = (
-        parse_anomaly(request.anomaly, subject.scenario),
-        Budget.parse(request.budget),
-        request.tries,
-    )
-    if subject.outcome is not None and not subject.outcome.count(anomaly):
-        raise UsageError(f"{request.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
-    with trials.new_lab("shrink", subject, request, listener) as lab:
-        listener.say(f"{anomaly} remains if one of {tries} tries shows it; budget {request.budget}; in {lab.folder}")
-        whole, result = starting_point(subject), ShrinkResult(lab.folder / "smallest.yaml")
 
-        def save(candidate: Raw) -> None:
-            result.text, result.size = final_text(subject, candidate, anomaly), size(whole, candidate)
-            write_atomically(result.file, result.text)
+    bundles = False
 
-        search = Search(whole, Oracle(lab, subject, anomaly, tries, budget).remains, listener.say, save)
+    subject: Subject
+    anomaly: str
+    tries: int
+    folder: Folder
+    say: Callable[[str], None]
+    _said: int = 0
+    _parsed: dict[str, Scenario | None] = field(default_factory=dict)
+
+    def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
+        """Return the run that the search needs next; none if it is complete. Writes the smallest scenario so far."""
+        search, wanted = self.search(runs)
+        if search.found:
+            write_atomically(self.folder.path / SMALLEST, self._text(search.best))
+        return [] if wanted is None else wanted.trials
+
+    def search(self, runs: Sequence[TrialRun]) -> tuple[Search, Wanted | None]:
+        """Search with the stored runs as the oracle, and return the search and what it lacks."""
+        lines: list[str] = []
+        oracle = Oracle(self.subject, self.anomaly, self.tries, runs)
+        search = Search(starting_point(self.subject), oracle.remains, lines.append, self._scenario_of)
         try:
             if search.begin():
                 search.run()
-                result.sentence = "nothing more can be removed"
-            else:
-                result.sentence = f"{anomaly} did not appear in {tries} runs of the whole scenario"
-        except BudgetSpent as spent:
-            result.sentence = f"the budget is spent ({spent}); more could perhaps be removed"
+        except Wanted as wanted:
+            return search, wanted
         finally:
-            result.runs = lab.run_count
-            if result.text:
-                report(result)
-                listener.say(f"the smallest scenario {'' if search.complete else 'so far '}is in {result.file}")
-            if result.sentence:
-                listener.say(result.sentence)
-    return result
+            for line in lines[self._said :]:
+                self.say(line)
+            self._said = max(self._said, len(lines))
+        return search, None
+
+    def describe(self, run: TrialRun) -> str:
+        """Return whether a run shows the anomaly."""
+        count = shown(run, self.anomaly)
+        return f"{self.anomaly} {count:,}" if count else f"no {self.anomaly} ({run.verdict})"
+
+    def result(self, runs: list[TrialRun], command: str) -> PartsResult:
+        """Return the smallest scenario that the runs have shown, and whether more could be removed."""
+        search, wanted = self.search(runs)
+        if search.found:
+            sizes = f"{size(starting_point(self.subject), search.best)}; {len(runs)} runs"
+            more = "nothing more can be removed" if search.complete else "more could perhaps be removed"
+            sentence = f"{sizes}; {more}."
+        elif wanted is not None:
+            sentence = "The whole scenario has no verdict yet."
+        else:
+            sentence = f"{self.anomaly} did not appear in {self.tries} runs of the whole scenario."
+        names = list(dict.fromkeys(run.part for run in runs))
+        by_name = {name: [run for run in runs if run.part == name] for name in names}
+        parts = [tally(name, own) for name, own in by_name.items()]
+        states = {name: "shows it" if any(shown(r, self.anomaly) for r in own) else "" for name, own in by_name.items()}
+        return PartsResult(
+            kind=KIND,
+            title=f"The smallest scenario with {self.anomaly}: {self.subject.name}",
+            verdict="pass" if search.found else "inconclusive",
+            sentence=sentence,
+            command=command,
+            machine=this_machine(),
+            made_us=now_us(),
+            seed=self.subject.seed,
+            repeat=self.tries,
+            parts=[part.model_copy(update={"state": states[part.name]}) for part in parts],
+            answer=self._text(search.best) if search.found else "",
+        )
+
+    def _text(self, raw: Raw) -> str:
+        return final_text(self.subject, raw, self.anomaly)
+
+    def _scenario_of(self, text: str, raw: Raw) -> Scenario | None:
+        if text not in self._parsed:
+            self._parsed[text] = scenario_of(raw, "candidate")
+        return self._parsed[text]
+
+
+def shown(run: TrialRun, anomaly: str) -> int:
+    """Return how often a run shows an anomaly; what an inconclusive run shows does not count."""
+    return run.count(anomaly) if run.conclusive else 0
+
+
+@dataclass
+class Oracle:
+    """Answers from stored runs whether an anomaly remains in a candidate."""
+
+    subject: Subject
+    anomaly: str
+    tries: int
+    runs: Sequence[TrialRun]
+    candidates: int = 0
+
+    def remains(self, raw: Raw, scenario: Scenario) -> bool:
+        """Return whether a run of the candidate shows the anomaly. Raises `Wanted` for a run that is missing."""
+        self.candidates += 1
+        part = f"{self.candidates:03}-{sha256(dump(raw).encode()).hexdigest()[:4]}"
+        own = [run for run in self.runs if run.part == part]
+        if any(shown(run, self.anomaly) for run in own):
+            return True
+        if len(own) >= self.tries:
+            return False
+        n = len(own) + 1
+        title = f"candidate {self.candidates}, run {n}"
+        raise Wanted([Trial(f"{part}-{n}", replace(self.subject, scenario=scenario), part, n, title)])
 
 
 @dataclass
@@ -114,11 +178,13 @@ class Search:
     """A search for the smallest scenario with which `remains` holds. best: the smallest so far."""
 
     best: Raw
-    remains: Callable[[Raw], bool]
+    remains: Callable[[Raw, Scenario], bool]
     say: Callable[[str], None]
-    save: Callable[[Raw], None]
-    """Receives every new `best`."""
+    parse: Callable[[str, Raw], Scenario | None]
+    """Returns the scenario of a candidate, given as text and as data; None if it is not valid."""
     results: dict[str, bool] = field(default_factory=dict)
+    found: bool = False
+    """Whether `best` has shown the anomaly."""
     complete: bool = False
     """Whether nothing more can be removed, as far as the search tries."""
 
@@ -127,7 +193,7 @@ class Search:
         return self._try(self.best)
 
     def run(self) -> None:
-        """Search to the end. Exceptions of `remains`, such as `BudgetSpent`, pass through."""
+        """Search to the end. Exceptions of `remains`, such as `Wanted`, pass through."""
         whole = self.best
         self._shrink_parts("faults and clients", reduce.entries(whole), lambda kept: reduce.keep_entries(whole, kept))
         self._shrink_records()
@@ -144,10 +210,10 @@ class Search:
     def _try(self, candidate: Raw) -> bool:
         text = dump(candidate)
         if text not in self.results:
-            self.results[text] = scenario_of(candidate, "candidate") is not None and self.remains(candidate)
+            scenario = self.parse(text, candidate)
+            self.results[text] = scenario is not None and self.remains(candidate, scenario)
         if self.results[text]:
-            self.best = candidate
-            self.save(candidate)
+            self.best, self.found = candidate, True
         return self.results[text]
 
     def _shrink_parts(
@@ -176,45 +242,6 @@ class Search:
                 self.say(f"{part}: {least} instead of {value}")
 
 
-@dataclass
-class Oracle:
-    """Answers whether an anomaly remains in a candidate: whether at least one of `tries` real runs shows it.
-
-    An accepted candidate has shown the anomaly. A rejected one may show it rarely, so with few tries the result may be
-    larger than necessary, but it is never too small.
-    """
-
-    lab: trials.TrialLab
-    subject: Subject
-    anomaly: str
-    tries: int
-    budget: Budget
-    started: float = field(default_factory=time.monotonic)
-    candidates: int = 0
-
-    def remains(self, raw: Raw) -> bool:
-        """Run the candidate up to `tries` times. Raises `BudgetSpent` if the budget does not allow another run."""
-        scenario = scenario_of(raw, "candidate")
-        assert scenario is not None  # the search asks for valid ones only
-        self.candidates += 1
-        candidate = replace(self.subject, scenario=scenario)
-        for n in range(1, self.tries + 1):
-            if self.budget.runs is not None and self.lab.run_count >= self.budget.runs:
-                raise BudgetSpent(f"{self.budget.runs} runs")
-            if self.budget.seconds is not None and time.monotonic() - self.started >= self.budget.seconds:
-                raise BudgetSpent(f"{self.budget.seconds:g} s")
-            finished = self.lab.run(candidate, f"{self.candidates:03}-{n}")
-            outcome = finished.outcome
-            count = outcome.count(self.anomaly) if outcome.conclusive else 0
-            detail = f"{self.anomaly} {count:,}" if count else f"no {self.anomaly} ({outcome.verdict})"
-            self.lab.listener.say(
-                f"run {self.lab.run_count}, candidate {self.candidates}: {detail}, {finished.seconds:.0f} s"
-            )
-            if count:
-                return True
-        return False
-
-
 def starting_point(subject: Subject) -> Raw:
     """Return the scenario that the search starts from."""
     raw = raw_of(subject.scenario)
@@ -237,3 +264,8 @@ def size(whole: Raw, best: Raw) -> str:
     labels = ("faults and clients", "records", "settings")
     sizes = zip(counts(best), counts(whole), labels, strict=True)
     return ", ".join(f"{left:,} of {before:,} {label}" for left, before, label in sizes) + " are left"
+
+
+def _command(asked: Request, tries: int) -> str:
+    words = ["python", "-m", "chaos", KIND, asked.source, "--anomaly", asked.anomaly, "--repeat", str(tries)]
+    return shlex.join([*words, *asked.options()])

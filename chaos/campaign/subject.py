@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from chaos.campaign.folder import Asked
 from chaos.clients.runtime import runtime
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
@@ -25,38 +26,39 @@ Raw = dict[str, Any]
 """A scenario as plain data, without values that equal their defaults."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """The request to an incident command. Each command uses its own values and ignores the others.
+@dataclass(frozen=True, kw_only=True)
+class Request(Asked):
+    """The request to a campaign over one scenario. Each command uses its own values and ignores the others.
 
     source: a bundle, a run directory or a scenario, of which `variant` names a side. overrides: `PATH=VALUE`; for `ab`,
-    the changes of the second side. seed: used in place of the incident's own.
+    the changes of the second side. repeat: runs of the scenario, of each side, release or candidate. seed: used in
+    place of the incident's own.
     """
 
-    source: str
-    runs_dir: Path
+    source: str = ""
     variant: str = ""
     overrides: tuple[str, ...] = ()
-    seed: int | None = None
     i_own_this_cluster: bool = False
     """Whether faults may hit brokers of an existing cluster."""
     spark_master: str | None = None
-    runs: int = 10
     same_seed: bool = False
     """`repeat`: use one seed for all runs instead of one for each."""
     anomaly: str = ""
     """`shrink`: the anomaly that must remain. `bisect`: the one that decides, else verdict and kinds of anomalies."""
-    tries: int = 1
-    """Runs of each candidate: `shrink` needs one that shows the anomaly, `bisect` and `ab` count all of them."""
-    budget: str = "60,60m"
-    """`shrink`: see `chaos.campaign.shrink.Budget`."""
     kafka: str | None = None
     client: str | None = None
     """`bisect`: the releases of either Kafka (`A..B`) or a client library (`releases.client_axis`)."""
 
     def subject(self) -> Subject:
         """Load the subject. Raises as `load_subject`."""
+        if not self.source:
+            raise UsageError("name a bundle, a run directory or a scenario, or --resume with the folder of a campaign")
         return load_subject(self.source, self.variant, self.overrides, self.seed)
+
+    def options(self) -> list[str]:
+        """Return the words of the command line that make the subject again."""
+        words = ["--seed", str(self.seed), *(["--variant", self.variant] if self.variant else [])]
+        return words + [word for override in self.overrides for word in ("--set", override)]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
     "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
     "compare-clients": ("compare_clients", "Run scenarios with each client library that can, and compare them."),
-    "corpus": ("corpus", "Run published bugs with affected and fixed releases, and say which ones are found."),
+    "corpus": ("catalogue", "Run published bugs with affected and fixed releases, and say which ones are found."),
     "list": ("scenarios", "List the shipped scenarios, gates and published bugs."),
     "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
     "promise": (

@@ -8,23 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, Rounds, RunsDir, Seed, Select, Sets, Side, Source
-from chaos.cli.output import plain_table, print_comparison, print_json, print_line, print_result
+from chaos.cli.options import (
+    RUNS_DIR,
+    Anomaly,
+    For,
+    Into,
+    Jobs,
+    Json,
+    Master,
+    Owned,
+    Repeat,
+    Resume,
+    Rounds,
+    RunsDir,
+    Seed,
+    Select,
+    Sets,
+    Side,
+    Source,
+)  # fmt: skip
+from chaos.cli.output import campaign_printer, print_comparison, print_line, print_result
 from chaos.cli.view import RunsView, View
 from chaos.errors import UsageError
+from chaos.run.directory import Run
 
 if TYPE_CHECKING:
-    from chaos.campaign.bisect import ReleaseRow
-    from chaos.campaign.repeat import Repetition
-    from chaos.campaign.shrink import ShrinkResult
+    from chaos.run.campaign import PartsResult
 
 EXAMPLES = {
     "bundle": "bundle runs/leader-kill-20261121-040000-1a2b",
     "unbundle": "unbundle leader-kill-20261121-040000-1a2b.aftershock.tar.gz",
     "replay": "replay orders-lost.aftershock.tar.gz",
-    "repeat": "repeat 20 orders-lost.aftershock.tar.gz",
+    "repeat": "repeat orders-lost.aftershock.tar.gz --repeat 20",
     "ab": "ab orders-lost.aftershock.tar.gz --set producers.shop.config.acks=all",
     "shrink": "shrink orders-lost.aftershock.tar.gz --anomaly lost_write",
     "bisect": "bisect unclean-election --kafka 3.7.2..4.3.1 --anomaly lost_write",
@@ -43,7 +59,6 @@ def bundle(
     is no run or no space.
     """
     from chaos.incident.bundle import SUFFIX, pack
-    from chaos.run.directory import Run
 
     if Run(run_dir.absolute()).comparison.is_file():
         raise UsageError(f"{run_dir} is an A/B run; bundle one of its sides, a directory below it")
@@ -70,7 +85,11 @@ def unbundle(
 
 
 def replay(
-    source: Source, i_own_this_cluster: Owned = False, runs_dir: RunsDir = RUNS_DIR, as_json: Json = False
+    source: Source,
+    i_own_this_cluster: Owned = False,
+    into: Into = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Json = False,
 ) -> None:
     """Run an incident again with its scenario, seed, Kafka and confluent-kafka release, and compare the outcomes.
 
@@ -79,59 +98,46 @@ def replay(
     """
     from chaos.campaign import replay
     from chaos.campaign.subject import Request
+    from chaos.run.result import EXIT_CODES
 
-    request = Request(source, runs_dir, i_own_this_cluster=i_own_this_cluster)
+    request = Request(runs_dir=runs_dir, into=into, source=source, i_own_this_cluster=i_own_this_cluster)
     with View() as view:
-        result = replay.replay(request, view)
-    if as_json:
-        print_json({**result.as_json(), **result.run.outcome.model_dump()})
-    else:
-        print_result(result.run.run, as_json=False)
-        print_line(f"replay:    {result.sentence}")
-    raise typer.Exit(result.run.outcome.exit_code)
+        result = replay.replay(request, view, _print_replay if not as_json else campaign_printer(as_json))
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 def repeat(
-    runs: Annotated[int, typer.Argument(metavar="N", min=1, max=10_000, help="Number of runs.")],
-    source: Source,
+    source: Source = "",
+    repeat: Repeat = None,
     variant: Side = "",
     seed: Seed = None,
     same_seed: Annotated[bool, typer.Option("--same-seed", help="Use the same seed for all runs.")] = False,
     sets: Sets = None,
     i_own_this_cluster: Owned = False,
+    jobs: Jobs = 1,
+    budget: For = None,
+    into: Into = None,
+    resume: Resume = None,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Json = False,
 ) -> None:
-    """Run it N times, and give the rate of each anomaly with its 95 % interval (Clopper-Pearson).
+    """Run it N times (10), and give the rate of each anomaly with its 95 % interval (Clopper-Pearson).
 
     Each run has another seed, drawn from the first one. Ends with 1 if a run failed, else with 3 if one was
     inconclusive. Ctrl-C ends with 130, and prints the rates of the finished runs.
     """
-    from chaos.campaign import repeat
+    from chaos.campaign import repeat as repetition
     from chaos.campaign.subject import Request
+    from chaos.run.result import EXIT_CODES
 
     request = Request(
-        source, runs_dir, variant, tuple(sets or ()), seed, i_own_this_cluster, runs=runs, same_seed=same_seed
-    )
+        runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
+        source=source, variant=variant, overrides=tuple(sets or ()), i_own_this_cluster=i_own_this_cluster,
+        same_seed=same_seed,
+    )  # fmt: skip
     with RunsView() as view:
-        repetition = repeat.repeat(
-            request, view, lambda result: print_json(result.as_json()) if as_json else _print_rates(result)
-        )
-    raise typer.Exit(repetition.exit_code)
-
-
-def _print_rates(repetition: Repetition) -> None:
-    numbers = ("runs", "rate", "95 % interval")
-    table = plain_table("seen", *numbers, right=numbers, fixed=("seen", *numbers))
-    for rate in repetition.rates:
-        share = f"{100 * rate.count / rate.of:.0f} %" if rate.of else "-"
-        bounds = f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %"
-        table.add_row(rate.name, f"{rate.count} of {rate.of}", share, bounds)
-    Console(soft_wrap=True, highlight=False).print(table)
-    if unsure := repetition.inconclusive:
-        print_line(f"{len(unsure)} of {len(repetition.runs)} runs are inconclusive and do not count:")
-        for run in unsure:
-            print_line(f"  {run.run.run_id}: {run.outcome.sentence}")
+        result = repetition.repeat(request, view, campaign_printer(as_json))
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 def ab(
@@ -155,25 +161,28 @@ def ab(
     from chaos.campaign import ab
     from chaos.campaign.subject import Request
 
-    request = Request(source, runs_dir, variant, tuple(sets or ()), seed, spark_master=spark_master, tries=repeat)
+    request = Request(
+        runs_dir=runs_dir, source=source, variant=variant, overrides=tuple(sets or ()), seed=seed, repeat=repeat,
+        spark_master=spark_master,
+    )  # fmt: skip
     with View() as view:
         run = ab.ab(request, view)
     raise typer.Exit(print_comparison(run, as_json))
 
 
 def shrink(
-    source: Source,
+    source: Source = "",
     anomaly: Annotated[
         str,
         typer.Option(
             help="The kind of anomaly that must remain, such as lost_write; or a time that must remain above its "
             "bound, such as produce_unavailability."
         ),
-    ],
-    tries: Annotated[
-        int, typer.Option(min=1, max=100, help="Runs of a candidate before it counts as one without the anomaly.")
-    ] = 2,
-    budget: Annotated[str, typer.Option(help="Runs, time, or both: 40, 30m, 40,30m.")] = "60,60m",
+    ] = "",
+    repeat: Repeat = None,
+    budget: For = None,
+    into: Into = None,
+    resume: Resume = None,
     variant: Side = "",
     seed: Seed = None,
     sets: Sets = None,
@@ -181,26 +190,38 @@ def shrink(
 ) -> None:
     """Remove faults, clients, records, members and settings while the anomaly remains; print the rest.
 
-    Every candidate runs. It keeps the anomaly if at least one of its tries shows it, so the printed scenario has shown
-    it; a rare anomaly may be missed. smallest.yaml has the smallest scenario so far at any time. Ends with 0; with 3 if
-    the whole scenario does not show the anomaly; with 130 after Ctrl-C, which keeps the smallest so far.
+    Every candidate runs, up to N times (2). It keeps the anomaly if one of its runs shows it, so the printed scenario
+    has shown it; a rare anomaly may be missed. No run begins after 60 runs or 60 minutes, unless --for says otherwise.
+    smallest.yaml has the smallest scenario so far at any time. Ends with 0; with 3 if the whole scenario does not show
+    the anomaly; with 130 after Ctrl-C, which keeps the smallest so far.
     """
     from chaos.campaign import shrink
     from chaos.campaign.subject import Request
+    from chaos.run.result import EXIT_CODES
 
-    request = Request(source, runs_dir, variant, tuple(sets or ()), seed, anomaly=anomaly, tries=tries, budget=budget)
+    request = Request(
+        runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, seed=seed, source=source,
+        variant=variant, overrides=tuple(sets or ()), anomaly=anomaly,
+    )  # fmt: skip
     with RunsView() as view:
-        result = shrink.shrink(request, view, _print_smallest)
-    raise typer.Exit(result.exit_code)
+        result = shrink.shrink(request, view, lambda result, _: _print_smallest(result))
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
-def _print_smallest(result: ShrinkResult) -> None:
-    sys.stdout.write(f"# {result.size}; {result.runs} runs\n{result.text}")
-    sys.stdout.flush()
+def _print_replay(result: PartsResult, folder: Path) -> None:
+    for run in result.parts[0].runs:
+        print_result(Run(folder / run.run_id), as_json=False)
+    print_line(f"replay:    {result.sentence}")
+
+
+def _print_smallest(result: PartsResult) -> None:
+    if result.answer:
+        sys.stdout.write(f"# {result.sentence}\n{result.answer}")
+        sys.stdout.flush()
 
 
 def bisect(
-    source: Source,
+    source: Source = "",
     kafka: Annotated[str | None, typer.Option(metavar="A..B", help="Among these Kafka releases.")] = None,
     client: Annotated[
         str | None,
@@ -211,7 +232,11 @@ def bisect(
         ),
     ] = None,
     anomaly: Anomaly = None,
-    tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of each release; all of them count.")] = 1,
+    repeat: Repeat = None,
+    jobs: Jobs = 1,
+    budget: For = None,
+    into: Into = None,
+    resume: Resume = None,
     variant: Side = "",
     seed: Seed = None,
     sets: Sets = None,
@@ -220,35 +245,22 @@ def bisect(
 ) -> None:
     """Find the first release with which the outcome changes: whether an anomaly appears, or verdict and anomalies.
 
-    Both ends run first. An inconclusive release is skipped, as by `git bisect skip`. With a client library, the entries
-    that use it get its release, or all entries if none does. Known releases are those of
+    Both ends run first, each release N times (1). An inconclusive release is skipped, as by `git bisect skip`. With a
+    client library, the entries that use it get its release, or all entries if none does. Known releases are those of
     chaos/campaign/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
     inconclusive, or if only skipped releases are left; 2 for an unknown release.
     """
     from chaos.campaign import bisect
     from chaos.campaign.subject import Request
+    from chaos.run.result import EXIT_CODES
 
-    overrides = tuple(sets or ())
     request = Request(
-        source, runs_dir, variant, overrides, seed, anomaly=anomaly or "", tries=tries, kafka=kafka, client=client
-    )
+        runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed, source=source,
+        variant=variant, overrides=tuple(sets or ()), anomaly=anomaly or "", kafka=kafka, client=client,
+    )  # fmt: skip
     with RunsView() as view:
-        result = bisect.bisect(request, view, lambda rows: _print_releases(rows, Console(stderr=True)))
-    if as_json:
-        print_json(result.as_json())
-    else:
-        _print_releases(result.rows, Console())
-        print_line(result.sentence)
-    raise typer.Exit(result.exit_code)
-
-
-def _print_releases(rows: list[ReleaseRow], console: Console) -> None:
-    table = plain_table("release", "is", "verdict", "seen", "runs", fixed=("release",))
-    for row in rows:
-        outcome = row.outcome
-        detail = outcome.describe() if outcome.conclusive else outcome.sentence
-        table.add_row(row.release, row.state, outcome.verdict, escape(detail), ", ".join(row.runs))
-    console.print(table)
+        result = bisect.bisect(request, view, campaign_printer(as_json))
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 incident = typer.Typer(no_args_is_help=True)

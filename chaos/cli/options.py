@@ -43,6 +43,23 @@ Rounds = Annotated[
     int, typer.Option("--repeat", metavar="N", min=1, max=1000, help="Runs of each side, with other seeds.")
 ]
 Side = Annotated[str, typer.Option("--variant", help="The side of an A/B scenario, which needs one here.")]
+Repeat = Annotated[
+    int | None,
+    typer.Option("--repeat", metavar="N", min=1, max=10_000, help="Runs of each; 1, or as above."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=16, help="Runs at once, each on its own cluster.")]
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TIME", help="Begin no run after this time or number of runs: 30m, 40, 40,30m."),
+]
+Into = Annotated[
+    Path | None,
+    typer.Option("--into", metavar="DIR", file_okay=False, help="The new folder; one below --runs-dir if left out."),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="DIR", file_okay=False, help="Go on in this folder: run what it lacks."),
+]
 RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from chaos.run.directory import Run
+
+if TYPE_CHECKING:
+    from chaos.run.campaign import Campaign
 
 SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ fail[/]", "inconclusive": "[bold yellow]? inconclusive[/]"}
 
@@ -42,17 +48,34 @@ def print_result(run: Run, as_json: bool) -> None:
         sys.stdout.write(_page("run", run))
 
 
+def campaign_printer(as_json: bool) -> Callable[[Campaign, Path], None]:
+    """Return a function that prints the result of a campaign in a folder, as JSON or as a table."""
+
+    def show(result: Campaign, folder: Path) -> None:
+        text = result.model_dump_json(indent=1) + "\n" if as_json else _drawn("campaign-text", folder)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    return show
+
+
 def _page(name: str, run: Run) -> str:
     """Return a page for the terminal, as text, with the wait for it shown."""
     from chaos.cli.view import View
+
+    with View() as view:
+        view.doing("comparing the variants" if name == "compare" else "printing the result")
+        return _drawn(name, run.path)
+
+
+def _drawn(name: str, path: Path) -> str:
+    """Return a page for the terminal, as text, from a child process."""
     from chaos.processes.python_module import run_module
 
     terminal, variables = Console(), dict[str, str]()
     if terminal.is_terminal:
         variables = {"FORCE_COLOR": "1", "COLUMNS": str(terminal.width)}
-    with View() as view:
-        view.doing("comparing the variants" if name == "compare" else "printing the result")
-        done = run_module("checks.report", name, str(run.path), variables=variables)
+    done = run_module("checks.report", name, str(path), variables=variables)
     sys.stderr.write(done.stderr)
     return done.stdout
 

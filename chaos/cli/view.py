@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from chaos.cli.output import SIGNS
 from chaos.lab.progress import ProgressListener
 from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
+from chaos.run.result import Verdict
 
 PLAIN_EVERY_S = 2.0
 """Seconds between lines of progress where there is no terminal to redraw."""
@@ -204,6 +206,10 @@ class RunsView(View):
         super().run_driven(name)
         self._going.pop(name, None)
         self._update_status()
+
+    def run_judged(self, verdict: Verdict, text: str) -> None:
+        """Print the verdict of a run, and what it shows."""
+        self.say_markup(f"{SIGNS[verdict]}  {escape(text)}")
 
     def _activity(self) -> tuple[str, float]:
         going = self._going.copy()

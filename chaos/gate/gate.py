@@ -13,7 +13,7 @@ from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load
-from chaos.history.recording import record_part
+from chaos.history.recording import record
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
 from chaos.run.directory import Run, new_run_id, write_atomically
@@ -104,7 +104,7 @@ def run_missing(judge: GateJudge, folder: GateFolder, listener: ProgressListener
                 scenario, _, side = key.scenario.partition("/")
                 variant = " ".join(filter(None, [side, "" if key.settings == "default" else key.settings]))
                 directory = Run(folder.path / run.cell.run_id(run.n))
-                record_part(directory, folder.path.parent, scenario, variant, listener.say)
+                record([directory], folder.path.parent, listener.say, named=(scenario, variant))
 
 
 def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:

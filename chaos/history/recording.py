@@ -35,18 +35,23 @@ def check_metrics(targets: Sequence[str] | None) -> None:
 
 
 def record(
-    runs: Iterable[Run], runs_dir: Path, say: Callable[[str], None], metrics: Sequence[str] | None = None
+    runs: Iterable[Run],
+    runs_dir: Path,
+    say: Callable[[str], None],
+    metrics: Sequence[str] | None = None,
+    named: tuple[str, str] | None = None,
 ) -> None:
     """Add runs to the history, then publish its metrics. A failure is one line to `say`.
 
     A run without a verdict is inconclusive. runs_dir: the folder of the runs, for the default database. metrics: their
-    targets; those of the environment variable if left out.
+    targets; those of the environment variable if left out. named: the scenario and the variant, for runs with a
+    scenario file that has a generated name.
     """
     runs = list(runs)
     off, recorded = os.environ.get(VARIABLE) == OFF, False
     try:
         if not off:
-            add_runs(runs, database_url(runs_dir))
+            add_runs(runs, database_url(runs_dir), named)
             recorded = True
     except (AftershockError, OSError) as e:
         say(
@@ -56,25 +61,13 @@ def record(
     targets = metrics or os.environ.get(METRICS_VARIABLE, "").split()
     try:
         if targets:
-            _publish(runs, runs_dir, targets, "off" if off else "recorded" if recorded else "unreachable")
+            entries = list(_entries(runs, named))
+            _publish(entries, runs_dir, targets, "off" if off else "recorded" if recorded else "unreachable")
     except (AftershockError, OSError) as e:
         say(f"the metrics are not up to date: {e}")
 
 
-def record_part(run: Run, runs_dir: Path, scenario: str, variant: str, say: Callable[[str], None]) -> None:
-    """Add a run of a gate or a proof under the name of its scenario, as `record`; its own file has a generated name."""
-    if os.environ.get(VARIABLE) == OFF:
-        return
-    try:
-        if (entry := read_entry(run)) is not None:
-            from chaos.history.store import Store
-
-            Store(database_url(runs_dir)).add(replace(entry, scenario=scenario, variant=variant))
-    except (AftershockError, OSError) as e:
-        say(f"{run.run_id} is not in the history, but its results are safe: {e}")
-
-
-def add_runs(runs: Iterable[Run], url: str) -> Counter[str]:
+def add_runs(runs: Iterable[Run], url: str, named: tuple[str, str] | None = None) -> Counter[str]:
     """Add runs to a database; return the number that is added, unchanged, and judged again.
 
     Raises `HistoryError` for the database, `RunDirError` for a run that cannot be read.
@@ -82,10 +75,10 @@ def add_runs(runs: Iterable[Run], url: str) -> Counter[str]:
     from chaos.history.store import Store
 
     store = Store(url)
-    return Counter(store.add(entry) for entry in _entries(runs))
+    return Counter(store.add(entry) for entry in _entries(runs, named))
 
 
-def _publish(runs: Sequence[Run], runs_dir: Path, targets: Sequence[str], history: str) -> None:
+def _publish(entries: Sequence[Entry], runs_dir: Path, targets: Sequence[str], history: str) -> None:
     """Publish the metrics of the history; of the runs alone if it is off. history: off, recorded or unreachable."""
     from chaos.history.metrics import publish
     from chaos.history.metrics.targets import parse_target
@@ -93,13 +86,15 @@ def _publish(runs: Sequence[Run], runs_dir: Path, targets: Sequence[str], histor
 
     parsed = [parse_target(target) for target in targets]
     if history == "off":
-        publish.publish_runs(list(_entries(runs)), parsed)
+        publish.publish_runs(list(entries), parsed)
     elif history == "unreachable":
         publish.mark_unreachable(parsed)
     else:
-        changed = {(entry.scenario, entry.variant) for entry in _entries(runs)}
+        changed = {(entry.scenario, entry.variant) for entry in entries}
         publish.publish_history(Store(database_url(runs_dir)), runs_dir, parsed, changed)
 
 
-def _entries(runs: Iterable[Run]) -> Iterator[Entry]:
-    return (entry for entry in map(read_entry, runs) if entry is not None)
+def _entries(runs: Iterable[Run], named: tuple[str, str] | None = None) -> Iterator[Entry]:
+    for entry in map(read_entry, runs):
+        if entry is not None:
+            yield entry if named is None else replace(entry, scenario=named[0], variant=named[1])

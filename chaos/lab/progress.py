@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from chaos.run.events import Event
+from chaos.run.result import Verdict
 
 
 class ProgressListener:
@@ -24,6 +25,10 @@ class ProgressListener:
 
     def run_driven(self, name: str) -> None:
         """Show that a run no longer needs its cluster; its verdict may still be pending."""
+
+    def run_judged(self, verdict: Verdict, text: str) -> None:
+        """Show a finished run: its verdict, and a text that names it."""
+        self.say(f"{verdict}: {text}")
 
 
 class StderrListener(ProgressListener):

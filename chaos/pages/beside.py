@@ -27,7 +27,7 @@ _LABELS = {
     "gate.json": "gate.json",
     "proof.json": "proof.json",
     "clients.json": "clients.json",
-    "corpus.json": "corpus.json",
+    "campaign.json": "campaign.json",
     "summary.md": "summary",
     "card.md": "card",
 }

@@ -17,14 +17,14 @@ from typing import Literal, Protocol
 from chaos.incident.bundle import SUFFIX
 from chaos.pages.problem import PageError
 
-Kind = Literal["run", "comparison", "gate", "proof", "clients", "corpus", "unfinished"]
+Kind = Literal["run", "comparison", "gate", "proof", "clients", "campaign", "unfinished"]
 MARKS: dict[str, Kind] = {
     "resolved.json": "run",
     "comparison.json": "comparison",
     "gate.json": "gate",
     "proof.json": "proof",
     "clients.json": "clients",
-    "corpus.json": "corpus",
+    "campaign.json": "campaign",
     "plan.json": "unfinished",  # a gate or a proof that has no result yet
 }
 REPORT = "report.html"
@@ -35,7 +35,7 @@ FILES = {
     "gate.json": "application/json",
     "proof.json": "application/json",
     "clients.json": "application/json",
-    "corpus.json": "application/json",
+    "campaign.json": "application/json",
     # as plain text: an XML document may contain scripts
     "junit.xml": "text/plain",
     "scenario.yaml": "text/plain",

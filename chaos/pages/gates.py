@@ -1,4 +1,4 @@
-"""The lists of gates, proofs, comparisons of client libraries, and scores of the corpus, from their result files."""
+"""The lists of gates, proofs, comparisons of client libraries, and other campaigns, from their result files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from chaos.errors import RunDirError
 from chaos.pages.folder import REPORT, Found, Kind, RunsFolder
 from chaos.pages.problem import PageError
 from chaos.pages.templates import count
+from chaos.run.campaign import RESULT, Head
 from chaos.run.client_comparison import ClientComparison
-from chaos.run.corpus_result import CorpusResult
 from chaos.run.directory import read_json, read_model
 from chaos.run.gate_result import GateResult
 from chaos.run.proof_result import ProofResult
@@ -69,6 +69,13 @@ def _unfinished(folder: RunsFolder, found: Found, kinds: Sequence[Kind]) -> Summ
     if not isinstance(plan, dict):
         return None
     keys = plan.keys()
+    if keys >= {"kind", "asked", "parts"}:
+        kind, size = "campaign", "parts"
+        if kind not in kinds or not isinstance(plan[size], list):
+            return None
+        text = f"It runs, or was interrupted. Its finished runs are stored; continue with --resume {found.path}."
+        planned = f"planned: {count(len(plan[size]), 'part')}"
+        return Summary(found.path, str(plan["kind"]), "not finished", text, found.changed_ns // 1000, planned, False)
     kind, size = ("proof", "sets") if keys >= {"app", "digest", "sets"} else ("gate", "cells")
     if kind not in kinds or not keys >= {"seed", size} or not isinstance(plan[size], list):
         return None
@@ -95,9 +102,9 @@ def _read(path: Path, found: Found) -> Summary:
         size = f"{len(clients.scenarios)} scenarios, {clients.repeat} runs of each"
         title = "client libraries side by side"
         return Summary(found.path, title, clients.verdict, clients.sentence, clients.made_us, size, page)
-    corpus = read_model(path / "corpus.json", CorpusResult, "score of the corpus", "run it again")
-    size = f"{len(corpus.cases)} {'bug' if len(corpus.cases) == 1 else 'bugs'}"
-    return Summary(found.path, "score of the corpus", "", corpus.sentence, corpus.made_us, size, page)
+    head = read_model(path / RESULT, Head, "result of a campaign", "run it again")
+    size = f"{head.repeat} runs of each"
+    return Summary(found.path, f"{head.kind}: {head.title}", head.verdict, head.sentence, head.made_us, size, page)
 
 
 def _has_page(path: Path) -> bool:

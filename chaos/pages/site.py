@@ -55,8 +55,8 @@ class Site:
         return render("results.html.j2", "", page="gates", shown=shown, more=more, problem=self.folder.problem)
 
     def proofs(self) -> str:
-        """Return the list of proofs and scores of the corpus."""
-        shown, more = summaries(self.folder, ("proof", "corpus"))
+        """Return the list of proofs and other campaigns."""
+        shown, more = summaries(self.folder, ("proof", "campaign"))
         return render("results.html.j2", "", page="proofs", shown=shown, more=more, problem=self.folder.problem)
 
     def trends(self) -> str:
@@ -153,4 +153,4 @@ def _up(found: Found) -> str:
 
 
 def _section(found: Found) -> str:
-    return {"gate": "gates", "clients": "gates", "proof": "proofs", "corpus": "proofs"}.get(found.kind, "runs")
+    return {"gate": "gates", "clients": "gates", "proof": "proofs", "campaign": "proofs"}.get(found.kind, "runs")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from chaos.campaign.kept_runs import remove_run
 from chaos.campaign.trials import TrialLab
-from chaos.history.recording import record_part
+from chaos.history.recording import record
 from chaos.lab.lab import DrivenRun
 from chaos.lab.progress import ProgressListener
 from chaos.prove.folder import ProofFolder
@@ -157,7 +157,7 @@ class Crew:
                 following = self.follow_up.tasks(runs)
             variant = f"{one.faults.id} with {one.change}" if one.change else one.faults.id
             title = f"prove {self.follow_up.application.title}"
-            record_part(finished.run, self.folder.path.parent, title, variant, self.listener.say)
+            record([finished.run], self.folder.path.parent, self.listener.say, named=(title, variant))
             if self.report(stored):
                 queue.stop()
             if one.faults.id == BASELINE and len(_unknown(runs)) > 1:

@@ -19,14 +19,9 @@ of the variant `affected` demands what the bug does; the contract of `fixed` for
 ```
 python -m chaos corpus                          # run all, and say which ones are found
 python -m chaos corpus KAFKA-17754 --repeat 10
-python -m chaos corpus --unaided --for 20m      # does `prove` find them without a hint?
 python -m chaos run KAFKA-17754 --variant affected
 python -m chaos bisect KAFKA-17754 --variant affected --client confluent
 ```
-
-With `--unaided`, [`prove`](../prove/README.md) gets the settings of the affected variant as an `app.yaml`, and neither
-the fault that shows the bug nor its moment. A bug is found if a promise breaks by an anomaly of the bug. There is no
-proof for clients that `promise` does not know.
 
 A rate counts conclusive runs on this project's own machines: of the affected variant those that show the bug, of the
 fixed one those that break its contract. To add a bug, write a scenario with `bug:` into this folder (see

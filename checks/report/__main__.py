@@ -6,10 +6,8 @@
     proof FOLDER      write the page and the card of a proof next to its proof.json
     clients FOLDER    write the files of a comparison of client libraries next to its clients.json
     clients-table FOLDER    print it
-    corpus FOLDER    write the files of the score of the corpus next to its corpus.json
-    corpus-table FOLDER    print it
-    unaided FOLDER    write the summary of proofs of the corpus next to its unaided.json
-    unaided-table FOLDER    print it
+    campaign FOLDER    write the files of a campaign next to its campaign.json
+    campaign-text FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
     trend-text FOLDER    print it, with links to reports relative to the folder
     look -            print the style sheet of all pages, and the digests of their scripts, as JSON
@@ -66,14 +64,11 @@ def _make(page: str, path: Path) -> int:
         from checks.report import clients
 
         (clients.write if page == "clients" else clients.show)(path)
-    elif page in ("corpus", "corpus-table"):
-        from checks.report import corpus
+    elif page in ("campaign", "campaign-text"):
+        from checks.report import campaign
 
-        (corpus.write if page == "corpus" else corpus.show)(path)
-    elif page in ("unaided", "unaided-table"):
-        from checks.report import unaided
-
-        (unaided.write if page == "unaided" else unaided.show)(path)
+        pages = campaign.pages_of(path)
+        (pages.write if page == "campaign" else pages.show)(path)
     elif page == "look":
         from checks.report import pages
 

@@ -1,4 +1,4 @@
-"""The score of the corpus, from its `corpus.json`: `report.html`, `summary.md`, and a table in a terminal."""
+"""The score of the corpus, from its `campaign.json`: `report.html`, `summary.md`, and a table in a terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
+from chaos.run.campaign import RESULT
 from chaos.run.corpus_result import Answer, CaseScore, CorpusResult, SideScore
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.result import Verdict
@@ -28,7 +29,7 @@ VERDICTS: dict[Answer, Verdict] = {
 
 
 def write(folder: Path) -> None:
-    """Write the files next to `corpus.json`. Raises `RunDirError` if that is missing or not valid."""
+    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
     corpus = _read(folder)
     values: dict[str, Any] = {"c": corpus, "rate": rate, "time": detection, "VERDICTS": VERDICTS}
     page = render_page(
@@ -39,7 +40,7 @@ def write(folder: Path) -> None:
 
 
 def show(folder: Path) -> None:
-    """Print the score to the terminal. Raises `RunDirError` if `corpus.json` is missing or not valid."""
+    """Print the score to the terminal. Raises `RunDirError` if `campaign.json` is missing or not valid."""
     corpus, console = _read(folder), Console()
     screen = Page(console)
     rows = table("answer", "bug", "must show", "affected", "fixed", "time to detection")
@@ -68,4 +69,4 @@ def detection(case: CaseScore) -> str:
 
 
 def _read(folder: Path) -> CorpusResult:
-    return read_model(folder / "corpus.json", CorpusResult, "score of the corpus", "run the corpus again")
+    return read_model(folder / RESULT, CorpusResult, "score of the corpus", "run the corpus again")

@@ -76,9 +76,9 @@ def test_a_bundle_names_the_client_release_that_ran(bundle):
 def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     ended = chaos("replay", bundle, "--json", "--runs-dir", runs_dir)
     found = json.loads(ended.out)
-    assert found["same"] is True, found
+    assert found["answer"] == "the same", found
     assert ended.code == 0
-    resolved = json.loads(Run.open(runs_dir / found["run"]).resolved.read_text())
+    (resolved,) = (json.loads(path.read_text()) for path in runs_dir.glob("replay-*/*/resolved.json"))
     assert (resolved["seed"], resolved["versions"]["confluent-kafka"]) == (7, OLDER)
     assert left_running(runs_dir) == []
 
@@ -99,7 +99,7 @@ def test_the_scenario_from_its_broker_logs_loses_records_too(lost, runs_dir, tmp
 def test_a_damaged_bundle_is_one_line_and_starts_nothing(bundle, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(bundle.read_bytes()[:-2000])
-    for command in (["replay", cut], ["repeat", 2, cut], ["shrink", cut, "--anomaly", "lost_write"]):
+    for command in (["replay", cut], ["repeat", cut], ["shrink", cut, "--anomaly", "lost_write"]):
         ended = chaos(*command, "--runs-dir", tmp_path / "runs")
         assert ended.code == 2
         assert "is cut short or damaged" in ended.err

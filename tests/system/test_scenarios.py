@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.runner import entries
+from chaos.campaign.catalogue import names, part_name
+from chaos.run.result import EXIT_CODES
 from tests.support.platform import HELD, chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
@@ -65,7 +66,7 @@ TWINS = {
     ),
 }
 """Tests of the standard lane by a scenario, or a variant, that shows the same."""
-ALL = {entry.name for entry in entries()}
+ALL = {part_name(*name) for name in names()}
 
 
 def nightly(name):
@@ -90,12 +91,14 @@ def chosen(request):
 def catalogue(runs_dir, chosen):
     """Return the row of each case by its name, with its result."""
     patterns = [argument for name in sorted(chosen) for argument in ("--only", name)]
-    ended = chaos("catalogue", "--json", "--seed", 7, "--runs-dir", runs_dir, *patterns, timeout_s=2600)
+    folder = runs_dir / "catalogue"
+    ended = chaos("catalogue", "--json", "--seed", 7, "--into", folder, *patterns, timeout_s=2600)
     assert left_running(runs_dir) == []
     rows = {}
-    for row in json.loads(ended.out):
-        name = f"{row['scenario']}/{row['variant']}" if row["variant"] else row["scenario"]
-        rows[name] = row | {"result": json.loads((Path(row["run_dir"]) / "result.json").read_text())}
+    for part in json.loads(ended.out)["parts"]:
+        (run,) = part["runs"]
+        result = json.loads((folder / run["run_id"] / "result.json").read_text())
+        rows[part["name"]] = {"code": EXIT_CODES[run["verdict"]], "result": result}
     return rows
 
 

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaos.campaign import ab, bisect, releases, repeat, replay, reproduction, score, shrink
+from chaos.campaign import ab, bisect, releases, replay, reproduction, score, shrink
+from chaos.campaign.engine import Trial, TrialLab
+from chaos.campaign.folder import Asked, Folder
 from chaos.campaign.reproduction import Reproduction
 from chaos.campaign.subject import load_subject
-from chaos.campaign.trials import TrialLab
 from chaos.clients.confluent import runtime
 from chaos.clients.specs import SpecBuilder
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
@@ -20,13 +21,13 @@ from chaos.incident.bundle import pack
 from chaos.install import pypi
 from chaos.lab import lab
 from chaos.lab.child_call import call
-from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome
 from chaos.scenario.expect import Expect
 from chaos.scenario.load import find, load, parse
-from chaos.scenario.resolve import read, resolve
+from chaos.scenario.resolve import read, resolve, seeds
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import number
 from chaos.scenario.shipped import shipped
@@ -88,7 +89,7 @@ def test_directories_that_are_no_run_are_refused(tmp_path):
 
 def test_a_candidate_is_a_file_whose_own_command_makes_it_again(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1").set("clients.confluent_kafka='2.5.0'")
-    run = TrialLab(tmp_path, ProgressListener()).prepare(subject, "001-1", seed=9)
+    run = TrialLab(tmp_path, ProgressListener()).prepare(Trial("001-1", subject, "001", seed=9))
     resolved = read(run)
     assert resolved.versions["confluent-kafka"] == "2.5.0"
     assert resolved.command() == f"python -m chaos run {tmp_path / '001-1.yaml'} --seed 9 --kafka 4.3.1 --client 2.5.0"
@@ -221,9 +222,9 @@ def test_rates_count_only_conclusive_runs():
 
 
 def test_seeds_differ_and_are_the_same_for_the_same_base():
-    assert repeat.seeds(7, 50) == repeat.seeds(7, 50)
-    assert len(set(repeat.seeds(7, 50))) == 50
-    assert repeat.seeds(7, 1) == [7]
+    assert seeds(7, 50) == seeds(7, 50)
+    assert len(set(seeds(7, 50))) == 50
+    assert seeds(7, 1) == [7]
 
 
 # releases
@@ -322,22 +323,38 @@ def test_a_span_that_is_none_is_refused(span, message):
         releases.kafka_axis(span)
 
 
-class FakeLab:
-    """Returns the outcome of a release by a function."""
+class Bisected:
+    """A bisection with the outcome of each release by a function, and the releases in the order of their runs."""
 
-    def __init__(self, shows):
-        self.shows, self.folder, self.asked = shows, "folder", []
-        self.listener, self.run_count = SimpleNamespace(say=lambda message: None), 0
+    def __init__(self, shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="unclean-election"):
+        self.plan, self.shows, self.asked = (
+            bisect.Bisection(load_subject(name), releases.kafka_axis(span), anomaly, tries),
+            shows,
+            [],
+        )
 
-    def run(self, subject, run_id):
-        release = subject.scenario.cluster.kafka
-        self.asked.append(release)
-        return FinishedRun(SimpleNamespace(run_id=run_id), 1, self.shows(release), 1.0)
+    def run(self):
+        runs = []
+        while trials := self.plan.trials(runs):
+            for trial in trials:
+                release = trial.subject.scenario.cluster.kafka
+                self.asked.append(release)
+                try:
+                    runs.append(stored(trial, **_values(self.shows(release))))
+                except ResolveError as e:
+                    if not trial.optional:
+                        raise
+                    runs.append(stored(trial, "inconclusive").model_copy(update={"ran": False, "sentence": str(e)}))
+        return self.plan.result(runs, "again")
 
 
-def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="unclean-election"):
-    lab = FakeLab(shows)
-    return bisect.Bisection(lab, load_subject(name), releases.kafka_axis(span), anomaly, tries), lab
+def _values(shown):
+    return {"verdict": shown.verdict, **{name.replace(" ", "__"): n for name, n in shown.anomalies.items()}}
+
+
+def bisection(shows, **values):
+    search = Bisected(shows, **values)
+    return search, search
 
 
 def since(first):
@@ -347,15 +364,15 @@ def since(first):
 def test_the_first_release_with_the_change_is_named():
     search, lab = bisection(since((3, 9, 0)))
     answer = search.run()
-    assert (answer.first_new, answer.exit_code) == ("3.9.0", 0)
+    assert (answer.answer, answer.verdict) == ("3.9.0", "pass")
     assert "3.9.0 is the first with the change: no lost_write with 3.8.1, lost_write 5 with 3.9.0" in answer.sentence
     assert lab.asked[:2] == ["3.7.2", "4.0.0"], "both ends first"
-    assert {r.release: r.state for r in answer.rows}["3.8.1"] == "old"
+    assert {part.name: part.state for part in answer.parts}["3.8.1"] == "old"
 
 
 def test_without_an_anomaly_the_verdict_and_the_kinds_are_compared():
     search, _ = bisection(since((3, 8, 1)), anomaly=None)
-    assert search.run().first_new == "3.8.1"
+    assert search.run().answer == "3.8.1"
 
 
 def test_what_the_contract_leaves_open_does_not_make_a_release_another_one():
@@ -364,7 +381,7 @@ def test_what_the_contract_leaves_open_does_not_make_a_release_another_one():
         return outcome("pass", **chance, **({"lost_write": 2} if release == "4.0.0" else {}))
 
     search, _ = bisection(shows, anomaly=None, name="leader-kill")
-    assert search.run().first_new == "4.0.0"
+    assert search.run().answer == "4.0.0"
 
 
 def test_inconclusive_releases_are_skipped_and_named_where_they_matter():
@@ -372,8 +389,8 @@ def test_inconclusive_releases_are_skipped_and_named_where_they_matter():
         return outcome("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
 
     answer = bisection(shows)[0].run()
-    assert answer.exit_code == 3
-    assert answer.first_new is None
+    assert answer.verdict == "inconclusive"
+    assert answer.answer == ""
     assert "one of 3.8.1, 3.9.0, 3.9.1" in answer.sentence
 
 
@@ -383,20 +400,21 @@ def test_a_release_that_cannot_be_had_is_skipped_too():
             raise ResolveError("cannot resolve 3.9.0")
         return since((3, 8, 0))(release)
 
-    assert bisection(shows)[0].run().first_new == "3.8.0"
+    assert bisection(shows)[0].run().answer == "3.8.0"
 
 
 def test_ends_that_show_the_same_leave_nothing_to_find():
     search, lab = bisection(lambda release: outcome("fail", lost_write=4))
     answer = search.run()
-    assert answer.exit_code == 1
+    assert answer.verdict == "fail"
     assert "show the same" in answer.sentence
     assert len(lab.asked) == 2
 
 
 def test_an_end_that_is_inconclusive_or_missing_ends_the_search():
-    with pytest.raises(Exception, match=r"Kafka 4\.0\.0 is inconclusive, and both ends must be"):
-        bisection(lambda r: outcome("inconclusive") if r == "4.0.0" else outcome())[0].run()
+    answer = bisection(lambda r: outcome("inconclusive") if r == "4.0.0" else outcome())[0].run()
+    assert answer.verdict == "inconclusive"
+    assert "Kafka 4.0.0 is inconclusive, and both ends must be conclusive" in answer.sentence
 
     def unreachable(release):
         raise ResolveError("cannot resolve it")
@@ -439,31 +457,37 @@ def test_a_setting_that_is_none_or_changes_nothing_is_refused(change, message):
 # budgets and client releases
 
 
-def test_a_budget_is_runs_or_time_or_both():
-    assert shrink.Budget.parse("40") == shrink.Budget(runs=40)
-    assert shrink.Budget.parse("30m") == shrink.Budget(seconds=1800)
-    assert shrink.Budget.parse("40, 90s") == shrink.Budget(runs=40, seconds=90)
-    for wrong in ("", "many", "0", "-3", "0s", "40,,x"):
-        with pytest.raises(UsageError, match="--budget"):
-            shrink.Budget.parse(wrong)
+def shrinking(tmp_path, tries):
+    asked = Asked(runs_dir=tmp_path, into=tmp_path / "out", seed=1)
+    folder = Folder.planned(asked, "shrink", "shrink", [])
+    return shrink.Shrinking(load_subject("unclean-election"), "lost_write", tries, folder, lambda words: None)
 
 
-def test_shrinking_asks_for_so_many_tries_and_no_more_than_the_budget_allows():
-    shown = iter([0, 0, 0, 3])
-    lab = FakeLab(lambda release: outcome("pass", **({"lost_write": n} if (n := next(shown)) else {})))
-    oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 2, shrink.Budget(runs=4))
-    candidate = shrink.starting_point(oracle.subject)
-    assert oracle.remains(candidate) is False
-    assert oracle.remains(candidate) is True, "the second try shows it"
-    lab.run_count = 4
-    with pytest.raises(shrink.BudgetSpent, match="4 runs"):
-        oracle.remains(candidate)
+def stored(trial, verdict, **anomalies):
+    values = outcome(verdict, **anomalies).model_dump()
+    return TrialRun(**values, run_id=trial.run_id, part=trial.part, n=trial.n, seed=1)
 
 
-def test_what_an_inconclusive_run_shows_does_not_count():
-    lab = FakeLab(lambda release: outcome("inconclusive", lost_write=3))
-    oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 1, shrink.Budget(runs=4))
-    assert oracle.remains(shrink.starting_point(oracle.subject)) is False
+def test_a_candidate_runs_until_one_of_its_tries_shows_the_anomaly(tmp_path):
+    plan, runs = shrinking(tmp_path, 2), []
+    for verdict, count in (("pass", 0), ("fail", 3), ("inconclusive", 3), ("pass", 0)):
+        (trial,) = plan.trials(runs)
+        runs.append(stored(trial, verdict, **({"lost_write": count} if count else {})))
+    assert [(run.part[:3], run.n) for run in runs] == [("001", 1), ("001", 2), ("002", 1), ("002", 2)]
+    (trial,) = plan.trials(runs)
+    assert trial.part[:3] == "003", "what an inconclusive run shows does not count"
+    assert (tmp_path / "out" / "smallest.yaml").exists()
+    result = plan.result(runs, "again")
+    assert result.verdict == "pass" and "more could perhaps be removed" in result.sentence
+
+
+def test_a_search_over_the_same_runs_asks_for_the_same(tmp_path):
+    plan, runs = shrinking(tmp_path, 1), []
+    for _ in range(6):
+        (trial,) = plan.trials(runs)
+        runs.append(stored(trial, "fail", lost_write=1))
+    again = shrink.Shrinking(plan.subject, plan.anomaly, 1, plan.folder, lambda words: None)
+    assert [t.run_id for t in again.trials(runs)] == [t.run_id for t in plan.trials(runs)]
 
 
 def prepared(release):
@@ -534,13 +558,11 @@ def test_a_release_is_named_in_the_scenario_as_three_numbers():
 
 
 def requested(**params):
-    return Reproduction.from_params(
-        {"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", "tries": 1, **params}
-    )
+    return Reproduction.from_params({"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", **params})
 
 
 def asks(action, source="a.tar.gz", **values):
-    return Reproduction(source, Path("runs"), action=action, **values)
+    return Reproduction(source=source, runs_dir=Path("runs"), action=action, **values)
 
 
 @pytest.mark.parametrize(
@@ -548,14 +570,14 @@ def asks(action, source="a.tar.gz", **values):
     [
         ({}, "replay.replay", asks("replay")),
         (
-            {"action": "repeat", "runs": 20, "seed": 3, "overrides": ["a=b"]},
+            {"action": "repeat", "repeat": 20, "seed": 3, "overrides": ["a=b"]},
             "repeat.repeat",
-            asks("repeat", overrides=("a=b",), seed=3, runs=20),
+            asks("repeat", overrides=("a=b",), seed=3, repeat=20),
         ),
         (
             {"action": "shrink", "anomaly": "lost_write", "budget": "9", "variant": "acks-1"},
             "shrink.shrink",
-            asks("shrink", variant="acks-1", anomaly="lost_write", tries=1, budget="9"),
+            asks("shrink", variant="acks-1", anomaly="lost_write", budget="9"),
         ),
         (
             {"action": "bisect", "kafka": "3.9.2..4.0.0", "client": None, "anomaly": ""},
@@ -610,41 +632,32 @@ def test_params_that_do_not_fit_together_are_refused(params, message):
         requested(**params).check()
 
 
-def finished(verdict="pass"):
-    return FinishedRun(Run(Path("run-1")), 1, outcome(verdict), 1.0)
-
-
-def replayed(same, sentence="It is so."):
-    return replay.Replay(finished(), same, sentence, [])
-
-
-def repeated(*verdicts):
-    subject = SimpleNamespace(name="x", source="x")
-    return repeat.Repetition(subject, [finished(verdict) for verdict in verdicts])
+def found(kind, sentence="It is so.", answer="", verdicts=()):
+    runs = [TrialRun(run_id=f"x-{n}", seed=1, **outcome(v).model_dump()) for n, v in enumerate(verdicts)]
+    return PartsResult(
+        kind=kind, title="t", verdict="pass", sentence=sentence, command="c", machine=score.this_machine(), made_us=1,
+        seed=1, repeat=max(1, len(runs)), parts=[score.tally("x", runs)], answer=answer,
+    )  # fmt: skip
 
 
 def compared(verdict):
     return SimpleNamespace(verdict=verdict, sentence="One side is inconclusive.")
 
 
-def shrunk(text, sentence=""):
-    return shrink.ShrinkResult(Path("smallest.yaml"), sentence, text)
-
-
 @pytest.mark.parametrize(
     ("action", "result", "sentence"),
     [
-        ("replay", replayed(True), None),
-        ("replay", replayed(False, "Not the same outcome."), "Not the same outcome."),
-        ("replay", replayed(None, "The replay is inconclusive."), "The replay is inconclusive."),
-        ("repeat", repeated("pass", "fail"), None),
-        ("repeat", repeated("pass", "fail", "inconclusive"), "1 of 3 runs are inconclusive"),
+        ("replay", found("replay", answer=replay.SAME), None),
+        ("replay", found("replay", "Not the same outcome.", "not the same"), "Not the same outcome."),
+        ("replay", found("replay", "The replay is inconclusive."), "The replay is inconclusive."),
+        ("repeat", found("repeat", verdicts=("pass", "fail")), None),
+        ("repeat", found("repeat", verdicts=("pass", "fail", "inconclusive")), "1 of 3 runs are inconclusive"),
         ("ab", compared("fail"), None),
         ("ab", compared("inconclusive"), "One side is inconclusive."),
-        ("shrink", shrunk("title: x"), None),
-        ("shrink", shrunk("", "it did not appear"), "it did not appear"),
-        ("bisect", bisect.BisectResult("kafka", "3.9.0 is the first.", 0, [], "3.9.0"), None),
-        ("bisect", bisect.BisectResult("kafka", "No change.", 1, []), "No change."),
+        ("shrink", found("shrink", answer="title: x"), None),
+        ("shrink", found("shrink", "it did not appear"), "it did not appear"),
+        ("bisect", found("bisect", answer="3.9.0"), None),
+        ("bisect", found("bisect", "No change."), "No change."),
     ],
 )
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):

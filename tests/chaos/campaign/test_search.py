@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.campaign import reduce, shrink
+from chaos.campaign import engine, reduce, shrink
 from chaos.campaign.search import ddmin, first_change, smallest
 from chaos.campaign.subject import Subject, load_subject, raw_of, scenario_of
 from chaos.scenario.load import load
@@ -44,9 +44,9 @@ def test_what_breaks_the_search_off_is_passed_on():
         try:
             return next(answers)
         except StopIteration:
-            raise shrink.BudgetSpent("2 runs") from None
+            raise engine.Wanted([]) from None
 
-    with pytest.raises(shrink.BudgetSpent):
+    with pytest.raises(engine.Wanted):
         ddmin(range(8), remains)
 
 
@@ -171,11 +171,15 @@ def search(subject, needed):
     """A search whose oracle looks at the scenario; returns it with the scenarios that were asked about."""
     asked, kept = [], []
 
-    def remains(candidate):
+    def remains(candidate, scenario):
         asked.append(candidate)
-        return needed(scenario_of(candidate, "candidate"))
+        if shows := needed(scenario):
+            kept.append(candidate)
+        return shows
 
-    return shrink.Search(shrink.starting_point(subject), remains, lambda words: None, kept.append), asked, kept
+    start = shrink.starting_point(subject)
+    parse = lambda text, candidate: scenario_of(candidate, "candidate")  # noqa: E731
+    return shrink.Search(start, remains, lambda words: None, parse), asked, kept
 
 
 def loses(scenario):

@@ -6,47 +6,23 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from chaos.campaign import trials
+from chaos.campaign import engine
 from chaos.cli import app
 from chaos.errors import AftershockError
-from chaos.lab.lab import FinishedRun
-from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
 from chaos.scenario.load import load
-
-
-def seen(verdict, **anomalies):
-    return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=anomalies)
+from tests.support.labs import FakeLab, seen
 
 
 @pytest.fixture
 def shows(monkeypatch):
     """Set the outcome of each run by a function of its scenario, seed and number."""
-    rule = {}
+    lab = FakeLab()
+    monkeypatch.setattr(engine, "TrialLab", lab)
 
-    class FakeLab:
-        def __init__(self, folder, listener, i_own_this_cluster=False):
-            self.folder, self.listener, self.run_count = folder, listener, 0
+    def rule(outcome):
+        lab.rule = lambda one: outcome(one.subject.scenario, one.seed, len(lab.asked) + 1)
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def start(self, subject, run_id, seed=None):
-            self.run_count += 1
-            outcome = rule["outcome"](subject.scenario, seed, self.run_count)
-            finished = FinishedRun(Run(self.folder / run_id), seed, outcome, 1.0)
-            return type("Driven", (), {"finish": lambda _: finished})()
-
-        def run(self, subject, run_id):
-            return self.start(subject, run_id).finish()
-
-        run_all = trials.TrialLab.run_all
-
-    monkeypatch.setattr(trials, "TrialLab", FakeLab)
-    return lambda outcome: rule.update(outcome=outcome)
+    return rule
 
 
 @pytest.fixture
@@ -70,7 +46,7 @@ def loses(scenario, *_):
     return seen("fail", lost_write=5) if pairs else seen("pass")
 
 
-SHRINK = ("shrink", "acks1-leader-kill", "--variant", "acks-1", "--anomaly", "lost_write", "--tries", 1)
+SHRINK = ("shrink", "acks1-leader-kill", "--variant", "acks-1", "--anomaly", "lost_write", "--repeat", 1)
 
 
 def test_shrink_prints_and_writes_a_scenario_that_can_be_run(shows, chaos, tmp_path):
@@ -101,9 +77,9 @@ def test_shrink_keeps_the_smallest_so_far_when_it_is_interrupted(shows, chaos, t
 
 def test_shrink_ends_where_the_budget_is_spent(shows, chaos, tmp_path):
     shows(loses)
-    done = chaos(*SHRINK, "--budget", "6")
+    done = chaos(*SHRINK, "--for", "6")
     assert done.exit_code == 0
-    assert "the budget is spent (6 runs)" in done.stderr
+    assert "6 runs; more could perhaps be removed" in done.stderr
     assert "6 runs" in done.stdout.splitlines()[0]
     assert written(tmp_path, "smallest.yaml").exists()
 
@@ -118,19 +94,19 @@ def test_shrink_says_when_the_anomaly_is_not_there_at_all(shows, chaos, tmp_path
 
 def test_repeat_gives_rates_and_ends_with_the_worst(shows, chaos, tmp_path):
     shows(lambda scenario, seed, run: seen("fail", lost_write=2) if run == 2 else seen("pass"))
-    done = chaos("repeat", 4, "leader-kill", "--seed", 3, "--json")
+    done = chaos("repeat", "leader-kill", "--repeat", 4, "--seed", 3, "--json")
     found = json.loads(done.stdout)
     assert done.exit_code == 1
-    assert {r["name"]: (r["count"], r["of"]) for r in found["rates"]}["lost_write"] == (1, 4)
-    assert len({t["seed"] for t in found["trials"]}) == 4
-    assert json.loads(written(tmp_path, "repeat.json").read_text()) == found
+    assert {r["name"]: (r["count"], r["of"]) for r in found["parts"][0]["rates"]}["lost_write"] == (1, 4)
+    assert len({t["seed"] for t in found["parts"][0]["runs"]}) == 4
+    assert json.loads(written(tmp_path, "campaign.json").read_text()) == found
 
 
 def test_repeat_with_the_same_seed_keeps_it(shows, chaos):
     shows(lambda *_: seen("pass"))
-    done = chaos("repeat", 3, "leader-kill", "--seed", 3, "--same-seed", "--json")
+    done = chaos("repeat", "leader-kill", "--repeat", 3, "--seed", 3, "--same-seed", "--json")
     assert done.exit_code == 0
-    assert {t["seed"] for t in json.loads(done.stdout)["trials"]} == {3}
+    assert {t["seed"] for t in json.loads(done.stdout)["parts"][0]["runs"]} == {3}
 
 
 def test_repeat_shows_what_was_done_when_it_is_interrupted(shows, tmp_path):
@@ -140,14 +116,14 @@ def test_repeat_shows_what_was_done_when_it_is_interrupted(shows, tmp_path):
         return seen("pass")
 
     shows(until)
-    done = CliRunner().invoke(app, ["repeat", "9", "leader-kill", "--json", "--runs-dir", str(tmp_path)])
+    done = CliRunner().invoke(app, ["repeat", "leader-kill", "--repeat", "9", "--json", "--runs-dir", str(tmp_path)])
     assert done.exit_code == 130
-    assert json.loads(done.stdout)["runs"] == 2, "the third was driven, and its verdict was pending"
+    assert len(json.loads(done.stdout)["parts"][0]["runs"]) == 3
 
 
 def test_an_inconclusive_run_makes_a_repetition_inconclusive(shows, chaos):
     shows(lambda scenario, seed, run: seen("inconclusive" if run == 1 else "pass"))
-    done = chaos("repeat", 2, "leader-kill")
+    done = chaos("repeat", "leader-kill", "--repeat", 2)
     assert done.exit_code == 3
     assert "1 of 2 runs are inconclusive" in " ".join(done.stdout.split())
 
@@ -158,7 +134,7 @@ def test_bisect_prints_a_table_and_the_first_release(shows, chaos, tmp_path):
     done = chaos("bisect", "leader-kill", *span)
     assert done.exit_code == 0
     assert "Kafka 3.9.0 is the first with the change" in done.stdout
-    assert json.loads(written(tmp_path, "bisect.json").read_text())["first"] == "3.9.0"
+    assert json.loads(written(tmp_path, "campaign.json").read_text())["answer"] == "3.9.0"
 
 
 def test_bisect_of_clients_changes_the_clients(shows, chaos):
@@ -185,7 +161,7 @@ def test_bisect_of_clients_changes_the_clients(shows, chaos):
         (["ab", "leader-kill"], "ab needs --set"),
         (["ab", "leader-kill", "--set", "producers.shop.config.ackz=1"], "ackz is no setting of confluent-kafka"),
         (["replay", "leader-kill"], "of which there was no run"),
-        (["repeat", "2", "nothing.tar.gz"], "there is no bundle"),
+        (["repeat", "nothing.tar.gz"], "there is no bundle"),
         (["unbundle", "nothing.tar.gz"], "there is no bundle"),
     ],
 )
@@ -197,4 +173,4 @@ def test_bad_input_is_one_line_with_exit_code_2_and_makes_nothing(chaos, tmp_pat
 
 
 def test_numbers_of_runs_are_counted_from_one(chaos):
-    assert chaos("repeat", 0, "leader-kill").exit_code == 2
+    assert chaos("repeat", "leader-kill", "--repeat", 0).exit_code == 2

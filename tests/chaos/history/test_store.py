@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, insert, text
 from chaos import history
 from chaos.errors import HistoryError, RunDirError
 from chaos.history.entries import Entry, find_runs, judged_entry
-from chaos.history.recording import add_runs, record, record_part
+from chaos.history.recording import add_runs, record
 from chaos.history.store import Store, default_url
 from chaos.history.tables import METADATA, RUN, VERSION_TABLE
 from chaos.run.directory import Run
@@ -285,11 +285,11 @@ def test_recording_can_be_switched_off(tmp_path, monkeypatch):
 def test_a_part_of_a_gate_has_the_name_of_its_scenario_and_a_failure_is_one_line(tmp_path, monkeypatch):
     run = FakeRun(tmp_path).write().run
     said: list[str] = []
-    record_part(run, tmp_path, "leader-kill", "acks-all", said.append)
+    record([run], tmp_path, said.append, named=("leader-kill", "acks-all"))
     (entry,) = Store(default_url(tmp_path)).entries()
     assert (entry.scenario, entry.variant, entry.verdict, said) == ("leader-kill", "acks-all", "inconclusive", [])
     monkeypatch.setenv("AFTERSHOCK_HISTORY", "nonsense")
-    record_part(run, tmp_path, "leader-kill", "", said.append)
+    record([run], tmp_path, said.append, named=("leader-kill", ""))
     monkeypatch.setenv("AFTERSHOCK_HISTORY", "off")
-    record_part(run, tmp_path, "leader-kill", "", said.append)
+    record([run], tmp_path, said.append, named=("leader-kill", ""))
     assert len(said) == 1 and "its results are safe" in said[0]

@@ -139,7 +139,7 @@ def test_a_directory_that_is_half_written_is_named_and_the_others_are_shown(runs
     assert runs.get("/runs/cut-1/report.html").status_code == 200  # its report is whole
 
 
-@pytest.mark.parametrize("name", ["gate", "proof", "clients", "corpus"])
+@pytest.mark.parametrize("name", ["gate", "proof", "clients", "campaign"])
 def test_a_result_of_another_release_is_listed_and_says_so(runs: Folder, name: str) -> None:
     folder = runs.path / f"{name}-1"
     folder.mkdir()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from chaos.corpus.score import CORPUS
+from chaos.run.campaign import RESULT
 from checks.report import corpus, gate, proof
 from checks.report.html import write_report
-from tests.chaos.corpus.test_corpus import scored
+from tests.chaos.campaign.test_corpus import scored
 from tests.chaos.prove.test_judge import anomaly, judge_of, run
 from tests.checks.report import synthetic, test_gate_page
 from tests.checks.report.test_report_page import hostile
@@ -59,7 +59,7 @@ def page_of_a_proof(folder: Path) -> Path:
 
 
 def page_of_the_corpus(folder: Path) -> Path:
-    (folder / CORPUS).write_text(scored(folder, ["pass"] * 10, ["pass"] * 10).model_dump_json())
+    (folder / RESULT).write_text(scored(folder, ["pass"] * 10, ["pass"] * 10).model_dump_json())
     corpus.write(folder)
     return folder / "report.html"
 

@@ -4,36 +4,27 @@ import json
 
 import pytest
 
-from chaos.catalogue.runner import CatalogueResult, Entry, EntryResult
-from chaos.corpus.cases import select
-from chaos.corpus.score import CORPUS, entries, score
+from chaos.campaign.corpus import score, select
 from chaos.errors import ScenarioError, UsageError
-from chaos.lab.lab import FinishedRun
 from chaos.reference.bugs import cases
-from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
+from chaos.run.campaign import RESULT, TrialRun
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.shipped import BUGS, bugs, shipped
 from checks.report import corpus
+from tests.support.labs import seen
 
 CASE = "KAFKA-17754"
 
 
-def scored(tmp_path, affected, fixed, name=CASE):
+def scored(affected, fixed, name=CASE):
     """Return the score of one case with these verdicts of its runs."""
     verdicts = {"affected": affected, "fixed": fixed}
-    results = [
-        EntryResult(
-            Entry(name, side, n),
-            "",
-            FinishedRun(
-                Run.create(tmp_path, f"{side}-{n}"), 1, RunOutcome(verdict=verdict, sentence="s.", anomalies={}), 20.0
-            ),
-        )
-        for side, runs in verdicts.items()
-        for n, verdict in enumerate(runs, 1)
+    runs = [
+        TrialRun(run_id=f"{side}-{n}", part=f"{name}/{side}", n=n, seed=1, seconds=20, **seen(verdict).model_dump())
+        for side, of_side in verdicts.items()
+        for n, verdict in enumerate(of_side, 1)
     ]
-    return score(select([name]), CatalogueResult(tmp_path, results), len(affected), "python -m chaos corpus")
+    return score(select([name]), runs, len(affected), "python -m chaos corpus")
 
 
 def test_every_file_is_a_case_with_its_variants():
@@ -68,15 +59,6 @@ def test_a_bug_is_selected_by_its_name_or_its_id():
         select(["KAFKA-1"])
 
 
-def test_each_variant_runs_as_often_as_asked():
-    assert [entry.run_id for entry in entries(select([CASE]), 2)] == [
-        "KAFKA-17754-affected-1",
-        "KAFKA-17754-fixed-1",
-        "KAFKA-17754-affected-2",
-        "KAFKA-17754-fixed-2",
-    ]
-
-
 @pytest.mark.parametrize(
     ("affected", "fixed", "answer"),
     [
@@ -88,23 +70,23 @@ def test_each_variant_runs_as_often_as_asked():
         (["pass"], ["inconclusive"], "could not tell"),
     ],
 )
-def test_a_bug_is_found_if_only_the_affected_variant_shows_it(tmp_path, affected, fixed, answer):
-    result = scored(tmp_path, affected, fixed)
+def test_a_bug_is_found_if_only_the_affected_variant_shows_it(affected, fixed, answer):
+    result = scored(affected, fixed)
     assert result.cases[0].answer == answer
     assert result.sentence == f"{int(answer == 'found')} of 1 bugs were found."
 
 
-def test_the_time_to_detection_ends_with_the_first_run_that_shows_the_bug(tmp_path):
-    assert scored(tmp_path, ["fail", "pass", "pass"], ["pass"]).cases[0].detection_s == 40.0
+def test_the_time_to_detection_ends_with_the_first_run_that_shows_the_bug():
+    assert scored(["fail", "pass", "pass"], ["pass"]).cases[0].detection_s == 40.0
 
 
-def test_there_is_no_time_to_detection_if_no_run_shows_the_bug(tmp_path):
-    assert scored(tmp_path, ["fail"], ["pass"]).cases[0].detection_s is None
+def test_there_is_no_time_to_detection_if_no_run_shows_the_bug():
+    assert scored(["fail"], ["pass"]).cases[0].detection_s is None
 
 
 def test_the_pages_show_each_bug_with_its_rates(tmp_path):
-    result = scored(tmp_path, ["pass", "inconclusive"], ["pass", "pass"])
-    (tmp_path / CORPUS).write_text(result.model_dump_json())
+    result = scored(["pass", "inconclusive"], ["pass", "pass"])
+    (tmp_path / RESULT).write_text(result.model_dump_json())
     corpus.write(tmp_path)
     summary = (tmp_path / "summary.md").read_text()
     assert "| found | torn\\_transaction at least 1, aborted\\_read at least 1 | 1 of 1, 1 inconclusive |" in summary
@@ -114,7 +96,7 @@ def test_the_pages_show_each_bug_with_its_rates(tmp_path):
 
 
 def test_a_broken_score_is_one_clear_line(tmp_path):
-    (tmp_path / CORPUS).write_text(json.dumps({"format": 1}))
+    (tmp_path / RESULT).write_text(json.dumps({"format": 1}))
     with pytest.raises(Exception, match="run the corpus again"):
         corpus.write(tmp_path)
 

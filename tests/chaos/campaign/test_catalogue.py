@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
-from chaos.catalogue.runner import entries, expected_anomalies
+from chaos.campaign import engine
+from chaos.campaign.catalogue import CatalogueRequest, expected_anomalies, names, run_catalogue, scenarios
 from chaos.errors import UsageError
 from chaos.lab import judge, lab
 from chaos.lab.lab import DrivenRun
+from chaos.lab.progress import ProgressListener
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, read_events
@@ -17,25 +19,42 @@ from chaos.run.result import EXIT_CODES, AnomalyCount, count_anomalies, describe
 from chaos.scenario.load import load
 from chaos.scenario.resolve import resolve
 from chaos.scenario.shipped import shipped
+from tests.support.labs import FakeLab
 
 
 def test_it_is_every_shipped_scenario_with_every_variant():
-    every = entries()
-    assert {entry.scenario for entry in every} == set(shipped())
+    every = names()
+    assert {name for name, _ in every} == set(shipped())
     for name, path in shipped().items():
-        assert [e.variant for e in every if e.scenario == name] == (list(load(path).variants) or [""])
+        assert [variant for one, variant in every if one == name] == (list(load(path).variants) or [""])
 
 
-def test_patterns_choose_scenarios_or_variants_and_repetitions_follow_one_another():
-    assert {c.name for c in entries(["acks1-*"])} == {"acks1-leader-kill/acks-1", "acks1-leader-kill/acks-all"}
-    assert [c.run_id for c in entries(["acks1*/acks-all", "clean-run"], repeat=2)] == [
+def test_patterns_choose_scenarios_or_variants_and_runs_of_one_cluster_follow_one_another():
+    assert names(["acks1-*"]) == [("acks1-leader-kill", "acks-1"), ("acks1-leader-kill", "acks-all")]
+    plan = scenarios(names(["acks1*/acks-all", "clean-run"]), repeat=2)
+    assert sorted(t.run_id for t in plan.planned) == [
         "acks1-leader-kill-acks-all-1",
-        "clean-run-1",
         "acks1-leader-kill-acks-all-2",
+        "clean-run-1",
         "clean-run-2",
     ]
+    clusters = [t.cluster for t in plan.planned]
+    assert [one for one, before in zip(clusters, [None, *clusters], strict=False) if one != before] == list(
+        dict.fromkeys(clusters)
+    )
     with pytest.raises(UsageError, match="no shipped scenario is named nothing-like-it"):
-        entries(["nothing-like-it"])
+        names(["nothing-like-it"])
+
+
+def test_a_missing_run_is_inconclusive_and_the_catalogue_goes_on(tmp_path, monkeypatch):
+    fake = FakeLab()
+    monkeypatch.setattr(engine, "TrialLab", fake)
+    asked = CatalogueRequest(runs_dir=tmp_path, into=tmp_path / "c", only=("clean-run", "leader-kill"), budget="1")
+    first = run_catalogue(asked, ProgressListener())
+    assert (first.verdict, first.notes) == ("inconclusive", ["1 of 2 runs are missing: continue with --resume"])
+    again = run_catalogue(CatalogueRequest(runs_dir=tmp_path, resume=tmp_path / "c"), ProgressListener())
+    assert (again.verdict, sorted(fake.asked)) == ("pass", ["clean-run-1", "leader-kill-1"])
+    assert "leader-kill-1" in (tmp_path / "c" / "report.html").read_text()
 
 
 def test_expected_anomalies_are_those_that_must_appear():

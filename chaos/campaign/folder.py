@@ -1,0 +1,201 @@
+"""The folder of a campaign: its plan, each finished run as a line of `runs.jsonl`, the run directories, the result.
+
+A line is appended and synced when the verdict is known, so a kill loses no finished run. What a kill left of the last
+line is cut off by the next line. Several processes may append to one file, as the tasks of a DAG do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.errors import AftershockError, RunDirError, UsageError
+from chaos.incident.bundle import SUFFIX, pack
+from chaos.processes.python_module import run_module
+from chaos.run.campaign import RESULT, Campaign, TrialRun
+from chaos.run.directory import Run, make_folder, new_run_id, write_atomically, write_json
+
+PLAN, RUNS, BUNDLES, LOCK = "plan.json", "runs.jsonl", "bundles", ".lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The request to a campaign: what every campaign has.
+
+    into: the folder of a new campaign; a new one below `runs_dir` if None. resume: the folder of a campaign that goes
+    on. repeat: runs of each part. jobs: runs at once, each on its own cluster. budget: when no other run begins, see
+    `chaos.campaign.engine.Budget`.
+    """
+
+    runs_dir: Path
+    into: Path | None = None
+    resume: Path | None = None
+    repeat: int | None = None
+    jobs: int = 1
+    budget: str | None = None
+    seed: int | None = None
+
+
+R = TypeVar("R", bound=Asked)
+OF_THIS_CALL = ("runs_dir", "into", "resume", "jobs", "budget")
+"""The options that a campaign does not keep."""
+
+
+class PlanFile(BaseModel):
+    """The content of `plan.json`.
+
+    asked: the request, with the seed that was drawn. parts: what runs, and what must not change when it goes on.
+    spent_s: seconds that the campaign ran.
+    """
+
+    kind: str
+    asked: dict[str, Any]
+    parts: list[dict[str, str]]
+    spent_s: float = 0
+
+
+@dataclass
+class Folder:
+    """An opened folder."""
+
+    path: Path
+    plan: PlanFile
+
+    @classmethod
+    def open(cls, path: Path, kind: str) -> Folder:
+        """Open the folder of a campaign. Raises `UsageError` if it is none of this kind, `RunDirError` for damage."""
+        file = path / PLAN
+        if not file.is_file():
+            raise UsageError(f"{path} is not the folder of a {kind}: it has no {PLAN}; leave --resume out")
+        try:
+            plan = PlanFile.model_validate_json(file.read_bytes())
+        except ValidationError:
+            raise RunDirError(f"{file} is damaged; begin anew, without --resume") from None
+        if plan.kind != kind:
+            raise UsageError(f"{path} is the folder of a {plan.kind}, not of a {kind}")
+        return cls(path.absolute(), plan)
+
+    @classmethod
+    def planned(cls, asked: Asked, kind: str, name: str, parts: list[dict[str, str]]) -> Folder:
+        """Make the folder of a new campaign, or open the one that goes on, and write the plan.
+
+        asked: with its seed. Raises `UsageError` if the folder has other content or another plan, `RunDirError` if it
+        cannot be made.
+        """
+        plan = PlanFile(kind=kind, asked=_kept(asked), parts=parts)
+        if asked.resume is not None:
+            folder = cls.open(asked.resume, kind)
+            before = folder.plan
+            if before.parts != parts or before.asked.get("seed") != plan.asked.get("seed"):
+                raise UsageError(
+                    f"{asked.resume} has a {kind} with other content, or with another seed; undo the "
+                    "changes, or begin anew, without --resume"
+                )
+            folder.plan = plan.model_copy(update={"spent_s": before.spent_s})
+        else:
+            path = (asked.into or asked.runs_dir / new_run_id(name)).absolute()
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+            if (path / PLAN).is_file():
+                raise UsageError(f"{path} has a campaign already; continue it with --resume, or name a new folder")
+            if path.exists():
+                raise UsageError(f"{path} exists and is not empty; name a new folder with --into")
+            make_folder(path)
+            folder = cls(path, plan)
+        folder._save()
+        return folder
+
+    def _save(self) -> None:
+        write_json(self.path / PLAN, self.plan.model_dump())
+
+    def spend(self, seconds: float) -> None:
+        """Add seconds to those that the campaign has run."""
+        self.plan.spent_s += seconds
+        self._save()
+
+    def runs(self) -> list[TrialRun]:
+        """Return the stored runs in their order; of one run id, the last line. Raises `RunDirError` for damage."""
+        path = self.path / RUNS
+        if not path.exists():
+            return []
+        lines = path.read_bytes().split(b"\n")[:-1]  # a line without an end is what a kill left
+        try:
+            runs = [TrialRun.model_validate_json(line) for line in lines]
+        except ValidationError:
+            raise RunDirError(f"{path} is damaged, or of another version; begin anew, without --resume") from None
+        return list({run.run_id: run for run in runs}.values())
+
+    def store(self, run: TrialRun) -> None:
+        """Add a run."""
+        with (self.path / RUNS).open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            before = file.read()
+            file.truncate(before.rfind(b"\n") + 1)
+            file.write(run.model_dump_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextlib.contextmanager
+    def claimed(self, whole: bool = True) -> Iterator[None]:
+        """Keep other processes from running the same campaign. whole: False for one of several shares of it.
+
+        Raises `UsageError` if another process runs it.
+        """
+        with (self.path / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, (fcntl.LOCK_EX if whole else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(f"another process runs the campaign in {self.path}; wait until it has ended") from None
+            yield
+
+    def remove_run(self, run_id: str) -> None:
+        """End the processes of an interrupted run and delete its directory."""
+        left = self.path / run_id
+        end_all(left)
+        shutil.rmtree(left, ignore_errors=True)
+
+    def pack_run(self, run_id: str) -> str:
+        """Pack a run; return the path of the bundle relative to the folder, or an empty string if that fails."""
+        (self.path / BUNDLES).mkdir(exist_ok=True)
+        bundle = f"{BUNDLES}/{run_id}{SUFFIX}"
+        try:
+            pack(Run(self.path / run_id), self.path / bundle)
+        except AftershockError:
+            return ""
+        return bundle
+
+    def write(self, result: Campaign) -> None:
+        """Write the result with its pages. Raises `AftershockError`."""
+        write_atomically(self.path / RESULT, result.model_dump_json(indent=1) + "\n")
+        done = run_module("checks.report", "campaign", str(self.path))
+        if done.returncode:
+            reason = (done.stderr.strip() or "no reason was given").splitlines()[-1]
+            raise AftershockError(f"{RESULT} is in {self.path}, but its pages could not be written: {reason}")
+
+
+def _kept(asked: Asked) -> dict[str, Any]:
+    kept: dict[str, Any] = TypeAdapter(type(asked)).dump_python(asked, mode="json")
+    return {name: value for name, value in kept.items() if name not in OF_THIS_CALL}
+
+
+def continued(asked: R, kind: str) -> R:
+    """Return the request; of a campaign that goes on, with what it leaves out as it was. Raises as `Folder.open`."""
+    if asked.resume is None:
+        return asked
+    if asked.into is not None:
+        raise UsageError("--resume continues in its folder; leave --into out")
+    before = TypeAdapter(type(asked)).validate_python(
+        {**Folder.open(asked.resume, kind).plan.asked, "runs_dir": asked.runs_dir}
+    )
+    left_out = [f.name for f in fields(asked) if f.name not in OF_THIS_CALL and getattr(asked, f.name) == f.default]
+    return replace(asked, **{name: getattr(before, name) for name in left_out})

@@ -1,0 +1,120 @@
+"""The files of a campaign, from its `campaign.json`: `report.html`, `summary.md`, and a table in a terminal.
+
+Each kind of campaign has its pages in a module of this package; a campaign that only counts has those of this module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.errors import RunDirError
+from chaos.run.campaign import RESULT, Part, PartsResult, Rate, TrialRun
+from chaos.run.directory import read_json, read_model, write_atomically
+from chaos.run.result import describe_anomalies
+from checks.report.gate import VERDICTS, code, plain
+from checks.report.pages import render_page
+from checks.report.summary import render_summary
+from checks.report.terminal import Page, table
+
+PAGES = {"corpus": "corpus"}
+"""The modules of the kinds that have pages of their own."""
+
+
+def pages_of(folder: Path) -> ModuleType:
+    """Return the module with `write` and `show` for a campaign. Raises `RunDirError` without a readable result."""
+    raw = read_json(folder / RESULT, "result of a campaign")
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    if not isinstance(kind, str):
+        raise RunDirError(f"{folder / RESULT} is not the result of a campaign; continue the campaign with --resume")
+    return importlib.import_module(f"checks.report.{PAGES.get(kind, 'campaign')}")
+
+
+def write(folder: Path) -> None:
+    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
+    values = _values(_read(folder))
+    page = render_page(
+        "campaign.html.j2",
+        styles=("report.css", "trend.css", "clients.css"),
+        scripts=("page.js",),
+        link=quote,
+        **values,
+    )
+    write_atomically(folder / "report.html", page)
+    summary = render_summary("campaign_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **values)
+    write_atomically(folder / "summary.md", summary)
+
+
+def show(folder: Path) -> None:
+    """Print the parts and their rates to the terminal. Raises `RunDirError` if there is no valid result."""
+    result, console = _read(folder), Console()
+    screen = Page(console)
+    screen.line(Text.assemble(screen.verdict(result.verdict), "  ", screen.text(result.title, "bold")))
+    screen.line(screen.text(result.sentence))
+    rows = table("verdict", "part", "expected", "seen", "seconds")
+    rows.columns[1].no_wrap = True
+    for part in result.parts:
+        name = f"{part.name}, {len(part.runs)} runs" if len(part.runs) > 1 else part.name
+        shown = (name, part.expected, seen(part), seconds(part))
+        rows.add_row(screen.verdict(part.verdict), *map(screen.text, shown))
+    console.print(rows)
+    if result.repeat > 1:
+        screen.line(Text())
+        console.print(_rates(screen, result))
+    for part in result.parts:
+        for run in part.runs:
+            if not run.conclusive:
+                screen.line(screen.text(f"inconclusive: {run.run_id}: {run.sentence}"))
+    for line in (*(f"note: {note}" for note in result.notes), f"run again: {result.command}"):
+        screen.line(screen.text(line))
+    screen.line(screen.text(f"report:    {folder}/report.html"))
+
+
+def _rates(screen: Page, result: PartsResult) -> Any:
+    rows = table("part", "seen", "runs", "rate", "95 % interval")
+    for part in result.parts:
+        for rate in part.rates:
+            texts = (part.name, rate.name, f"{rate.count} of {rate.of}", share(rate), bounds(rate))
+            rows.add_row(*map(screen.text, texts))
+    return rows
+
+
+def _values(result: PartsResult) -> dict[str, Any]:
+    return {"c": result, "seen": seen, "seconds": seconds, "share": share, "bounds": bounds, "shown": describe}
+
+
+def describe(run: TrialRun) -> str:
+    """Return the anomalies of a run; of an inconclusive one, why."""
+    return describe_anomalies(run.anomalies) if run.conclusive else run.sentence
+
+
+def seen(part: Part) -> str:
+    """Return what the runs of a part show; different ones as a number."""
+    texts = list(dict.fromkeys(map(describe, part.runs)))
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    return (texts[0] + more) if texts else "did not run"
+
+
+def seconds(part: Part) -> str:
+    """Return the mean time of a run in seconds."""
+    return f"{sum(run.seconds for run in part.runs) / len(part.runs):.0f}" if part.runs else "-"
+
+
+def share(rate: Rate) -> str:
+    """Return the share of runs in percent."""
+    return f"{100 * rate.count / rate.of:.0f} %" if rate.of else "-"
+
+
+def bounds(rate: Rate) -> str:
+    """Return the interval of the true rate in percent."""
+    return f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %"
+
+
+def _read(folder: Path) -> PartsResult:
+    return read_model(folder / RESULT, PartsResult, "result of a campaign", "continue the campaign with --resume")

@@ -1,0 +1,246 @@
+"""The engine: what runs, in which order, what is stored, and how it goes on; with a lab that starts nothing."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chaos.campaign import engine
+from chaos.campaign.engine import Budget, Listed, Queue, Trial, run_campaign
+from chaos.campaign.folder import RUNS, Asked, Folder, continued
+from chaos.campaign.subject import load_subject
+from chaos.errors import ClusterError, ResolveError, RunDirError, UsageError
+from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import TrialRun
+from tests.support.labs import FakeLab
+
+SUBJECT = load_subject("clean-run", seed=7)
+
+
+def trial(part: str, n: int = 1, **values: object) -> Trial:
+    return Trial(f"{part}-{n}", SUBJECT, part, n, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    fake = FakeLab()
+    monkeypatch.setattr(engine, "TrialLab", fake)
+    return fake
+
+
+def folder(tmp_path: Path, name: str = "out", **values: object) -> Folder:
+    asked = Asked(runs_dir=tmp_path, into=tmp_path / name, seed=1, **values)  # type: ignore[arg-type]
+    return Folder.planned(asked, "repeat", "r", [{"name": "a"}])
+
+
+def run(plan: list[Trial] | engine.Plan, place: Folder, **values: object) -> list[TrialRun]:
+    plan = Listed(plan) if isinstance(plan, list) else plan
+    return run_campaign(plan, place, ProgressListener(), **values)  # type: ignore[arg-type]
+
+
+def ids(runs: list[TrialRun]) -> list[str]:
+    return [one.run_id for one in runs]
+
+
+def test_an_empty_plan_starts_nothing(tmp_path, lab):
+    assert run([], folder(tmp_path)) == []
+    assert lab.asked == []
+
+
+def test_runs_are_stored_in_order_and_never_run_twice(tmp_path, lab):
+    place, plan = folder(tmp_path), [trial("a"), trial("a", 2), trial("b")]
+    assert ids(run(plan, place)) == ["a-1", "a-2", "b-1"]
+    assert ids(run([*plan, trial("b", 2)], place)) == ["a-1", "a-2", "b-1", "b-2"]
+    assert lab.asked == ["a-1", "a-2", "b-1", "b-2"]
+
+
+def test_several_workers_share_the_trials(tmp_path, lab):
+    done = run([trial("a", n) for n in range(1, 21)], folder(tmp_path), jobs=4)
+    assert sorted(ids(done)) == sorted(lab.asked) == sorted(f"a-{n}" for n in range(1, 21))
+
+
+def test_a_plan_is_fed_with_the_results(tmp_path, lab):
+    class Fed(engine.Plan):
+        def trials(self, runs):
+            return [trial("a", n) for n in range(1, len(runs) + 2)] if len(runs) < 5 else []
+
+    assert ids(run(Fed(), folder(tmp_path), jobs=3)) == [f"a-{n}" for n in range(1, 6)]
+
+
+def test_no_run_begins_when_the_plan_is_over(tmp_path, lab):
+    class Enough(Listed):
+        def is_over(self, runs):
+            return len(runs) >= 2
+
+    assert len(run(Enough([trial("a", n) for n in range(1, 9)]), folder(tmp_path))) in (2, 3)  # one may be driven
+
+
+@pytest.mark.parametrize(("text", "runs"), [("3", 3), ("3,30m", 3), ("30m", 5)])
+def test_no_run_begins_after_the_budget(tmp_path, lab, text, runs):
+    assert len(run([trial("a", n) for n in range(1, 6)], folder(tmp_path), budget=Budget.parse(text))) == runs
+
+
+def test_no_run_begins_when_the_time_is_over():
+    queue = Queue(Listed([trial("a")]), [], Budget(seconds=0.0))
+    assert queue.take("") is None
+
+
+def test_a_worker_takes_what_fits_its_cluster_among_equals_only():
+    a, b, c = trial("a", cluster="x"), trial("b", cluster="y"), trial("c", cluster="y", tier=(2,))
+    queue = Queue(Listed([a, b, c]), [], Budget())
+    assert queue.take("y") == b
+    assert queue.take("y") == a, "the third is of a later tier"
+
+
+def test_a_round_begins_on_a_new_cluster(tmp_path, lab):
+    run([trial("a", n, round=n) for n in (1, 2)] + [trial("b", 2, round=2)], folder(tmp_path))
+    assert lab.renewed == [1]
+
+
+def test_a_trial_that_cannot_run_ends_the_campaign_unless_it_may_be_missing(tmp_path, lab):
+    def rule(one):
+        if one.part == "b":
+            raise ResolveError("no such\nrelease")
+        return "pass"
+
+    lab.rule = rule
+    with pytest.raises(ResolveError):
+        run([trial("b")], folder(tmp_path, "one"))
+    place = folder(tmp_path, "two")
+    plan = [trial("b", optional=True), trial("b", 2, optional=True), trial("c")]
+    refused, other = run(plan, place)
+    assert (refused.verdict, refused.ran, refused.sentence) == (
+        "inconclusive",
+        False,
+        "It cannot be run: no such release",
+    )
+    assert other.part == "c"
+    lab.rule = lambda one: "pass"
+    assert {one.run_id: one.ran for one in run(plan, place)} == {"b-1": True, "b-2": True, "c-1": True}, "tried again"
+
+
+@pytest.mark.parametrize("error", [ClusterError("gone"), KeyboardInterrupt()])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_error_of_one_worker_ends_them_all_and_what_is_finished_stays(tmp_path, lab, error, jobs):
+    def rule(one):
+        if one.n == 4:
+            raise error
+        return "pass"
+
+    lab.rule, place, plan = rule, folder(tmp_path), [trial("a", n) for n in range(1, 50)]
+    with pytest.raises(type(error)):
+        run(plan, place, jobs=jobs)
+    stored = ids(place.runs())
+    assert "a-4" not in stored and len(stored) < 40 and stored[:1]
+    (tmp_path / "out" / "a-4").mkdir()
+    lab.rule, before = (lambda one: "pass"), list(lab.asked)
+    run(plan, place)
+    assert not (tmp_path / "out" / "a-4").exists(), "what an interrupted run left is removed"
+    assert not set(lab.asked[len(before) :]) & set(stored)
+    assert len(place.runs()) == 49
+
+
+def test_the_first_failed_run_of_a_part_is_packed(tmp_path, lab, monkeypatch):
+    monkeypatch.setattr(Folder, "pack_run", lambda self, run_id: f"bundles/{run_id}")
+    lab.rule = lambda one: "fail" if one.part == "b" else "pass"
+    done = run([trial("a"), trial("b"), trial("b", 2)], folder(tmp_path))
+    assert [one.bundle for one in done] == ["", "bundles/b-1", ""]
+
+
+def test_two_processes_do_not_run_one_campaign_and_shares_of_it_may(tmp_path, lab):
+    place = folder(tmp_path)
+    with place.claimed(), pytest.raises(UsageError, match="another process runs the campaign"):
+        run([trial("a")], place)
+    with place.claimed(whole=False):
+        assert ids(run([trial("a")], place, whole=False)) == ["a-1"]
+        with pytest.raises(UsageError, match="another process runs the campaign"):
+            run([trial("b")], place)
+
+
+def line(n: int) -> TrialRun:
+    return TrialRun(run_id=f"a-{n}", part="a", n=n, seed=1, verdict="pass", sentence="s", anomalies={})
+
+
+def test_many_writers_lose_no_line(tmp_path):
+    place = folder(tmp_path)
+    writers = [threading.Thread(target=place.store, args=(line(n),)) for n in range(40)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(one.n for one in place.runs()) == list(range(40))
+
+
+def test_a_line_that_a_kill_cut_off_is_ignored_and_overwritten(tmp_path):
+    place = folder(tmp_path)
+    place.store(line(1))
+    with (place.path / RUNS).open("a") as file:
+        file.write('{"run_id": "a-2", "verd')
+    assert ids(place.runs()) == ["a-1"]
+    place.store(line(2))
+    assert ids(place.runs()) == ["a-1", "a-2"]
+
+
+def test_a_damaged_line_is_reported(tmp_path):
+    place = folder(tmp_path)
+    (place.path / RUNS).write_text("{broken\n")
+    with pytest.raises(RunDirError, match="is damaged"):
+        place.runs()
+
+
+# the folder
+
+
+def test_a_new_campaign_needs_a_new_or_an_empty_folder(tmp_path):
+    (tmp_path / "out").mkdir()
+    place = folder(tmp_path)
+    with pytest.raises(UsageError, match="has a campaign already; continue it with --resume"):
+        folder(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x.txt").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        folder(tmp_path, "mine")
+    assert place.plan.asked["seed"] == 1
+
+
+def test_a_campaign_goes_on_with_what_was_asked(tmp_path):
+    place = folder(tmp_path, repeat=4)
+    again = continued(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
+    assert (again.seed, again.repeat) == (1, 4)
+    assert continued(replace(again, repeat=9), "repeat").repeat == 9
+    Folder.planned(again, "repeat", "r", [{"name": "a"}])
+    with pytest.raises(UsageError, match="other content, or with another seed"):
+        Folder.planned(again, "repeat", "r", [{"name": "b"}])
+    with pytest.raises(UsageError, match="other content, or with another seed"):
+        Folder.planned(replace(again, seed=2), "repeat", "r", [{"name": "a"}])
+    with pytest.raises(UsageError, match="leave --into out"):
+        continued(replace(again, into=tmp_path / "x"), "repeat")
+
+
+def test_a_folder_of_another_kind_or_none_or_a_damaged_one_is_refused(tmp_path):
+    place = folder(tmp_path)
+    with pytest.raises(UsageError, match="is the folder of a repeat, not of a corpus"):
+        Folder.open(place.path, "corpus")
+    with pytest.raises(UsageError, match=r"is not the folder of a repeat: it has no plan\.json"):
+        Folder.open(tmp_path / "none", "repeat")
+    (place.path / "plan.json").write_text("{")
+    with pytest.raises(RunDirError, match=r"plan\.json is damaged"):
+        Folder.open(place.path, "repeat")
+
+
+# the budget
+
+
+def test_a_budget_is_runs_or_time_or_both():
+    assert Budget.parse("40") == Budget(runs=40)
+    assert Budget.parse("30m") == Budget(seconds=1800)
+    assert Budget.parse("40, 90s") == Budget(runs=40, seconds=90)
+    assert Budget.parse(None) == Budget()
+    for wrong in ("", "0", "soon", "10x", ","):
+        with pytest.raises(UsageError, match="--for"):
+            Budget.parse(wrong)
+    with pytest.raises(UsageError, match="--for 20s is too small for one run"):
+        Budget.parse("20s")
