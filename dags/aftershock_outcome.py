@@ -78,11 +78,11 @@ def report_broken_off(runs: list[Any]) -> None:
 
 
 def summary(run_dir: str | None) -> dict[str, Any]:
-    """Return verdict, sentence, run and report of a run, an A/B comparison or a gate; inconclusive without a result."""
+    """Return verdict, sentence, run and report of a run, an A/B comparison or a campaign; else inconclusive."""
     from chaos.errors import RunDirError
     from chaos.history.entries import unjudged_entry
+    from chaos.run.campaign import RESULT, Head
     from chaos.run.directory import Run, read_model
-    from chaos.run.gate_result import GateResult
     from chaos.run.result import Judged
 
     values = {"verdict": "inconclusive", "sentence": NO_VERDICT, "run_id": "", "run_dir": "", "report": ""}
@@ -90,11 +90,11 @@ def summary(run_dir: str | None) -> dict[str, Any]:
         return values
     run = Run(Path(run_dir))
     values |= {"run_id": run.run_id, "run_dir": str(run.path)}
-    gate = run.path / "gate.json"
+    campaign = run.path / RESULT
     try:
-        if not gate.exists() and not run.result.exists() and (broken := unjudged_entry(run)):
+        if not campaign.exists() and not run.result.exists() and (broken := unjudged_entry(run)):
             return values | {"sentence": f"{broken.sentence.rstrip('.')}; see the log of the task that failed"}
-        result = read_model(gate, GateResult, "result of a gate", "") if gate.exists() else Judged.read(run)
+        result = read_model(campaign, Head, "result", "") if campaign.exists() else Judged.read(run)
     except RunDirError:
         return values
     judged = result.model_dump(include={"verdict", "sentence", "seed", "command"})

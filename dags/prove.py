@@ -4,7 +4,7 @@
 
 `prepare` checks the application and writes the plan into a new folder, or opens that of a proof that is continued.
 `run` runs the sets of faults within the budget, in a child process that Airflow can kill. It takes a slot of the pool
-and of AFTERSHOCK_CLUSTERS (see `aftershock_slots`). `verdict` judges all stored runs, writes proof.json, report.html
+and of AFTERSHOCK_CLUSTERS (see `aftershock_slots`). `verdict` judges all stored runs, writes campaign.json, report.html
 and the card, and fails unless every tested promise held. Airflow tries nothing again: trigger the DAG with `resume` to
 continue.
 """
@@ -46,7 +46,7 @@ PARAMS = {
     ),
     "most": Param(2, type="integer", enum=[1, 2], title="Faults of a set", description="The number of faults at most."),
     "seed": seed_param(),
-    "against": Param(None, type=["null", "string"], title="Earlier proof", description="A proof.json to compare with."),
+    "against": Param(None, type=["null", "string"], title="Earlier proof", description="Its campaign.json."),
     "resume": Param(
         None, type=["null", "string"], title="Continue", description="The folder of a proof that is continued."
     ),
@@ -64,12 +64,11 @@ def request(params: dict[str, Any], folder: str | None = None) -> Any:
     runs_dir = Path(params["runs_dir"]).absolute()
     into = runs_dir / params["run_id"] if params["run_id"] and not params["resume"] else None
     return ProofRequest(
-        path(params["app"]),
-        runs_dir,
+        runs_dir=runs_dir,
+        app=path(params["app"]),
         budget=params["budget"],
         seed=params["seed"],
         most=params["most"],
-        jobs=1,
         resume=path(folder or params["resume"]),
         into=None if folder else into,
         against=path(params["against"]),
@@ -82,8 +81,7 @@ def prepare(params: dict[str, Any]) -> str:
     from chaos.prove.prove import open_proof, plan_proof
 
     with task_failure():
-        asked = request(params)
-        return str(open_proof(plan_proof(asked), asked).folder.path)
+        return str(open_proof(*plan_proof(request(params))).folder.path)
 
 
 @slot_task(retries=0)
@@ -102,8 +100,7 @@ def verdict(folder: str, params: dict[str, Any]) -> str:
     from chaos.prove.prove import judge_proof, open_proof, plan_proof
 
     with task_failure():
-        asked = request(params, folder)
-        result = judge_proof(open_proof(plan_proof(asked), asked))
+        result = judge_proof(open_proof(*plan_proof(request(params, folder))))
     if result.verdict != "pass":
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {folder}/report.html")
     return folder

@@ -5,8 +5,8 @@
 `prepare` checks the gate, its baseline and every cell before anything starts, and fixes the seed. Each `run_cell` runs
 all repetitions of its cell on its own cluster, in a child process. It takes a slot of the pool and a slot of
 AFTERSHOCK_CLUSTERS (see `aftershock_slots`), and fails if its cell broke a contract or is inconclusive. `verdict`
-judges all stored runs including times, writes gate.json, summary.md, junit.xml and report.html, and fails unless the
-gate passes; a missing cell makes it inconclusive. No run is tried again.
+judges all stored runs including times, writes campaign.json, summary.md, junit.xml and report.html, and fails unless
+the gate passes; a missing cell makes it inconclusive. No run is tried again.
 
 Here, cells run one after another or in parallel, so their times are measured at different moments. `python -m chaos
 gate` goes through all cells in each repetition, which compares them more fairly.
@@ -44,7 +44,7 @@ PARAMS = {
         description="The name of a shipped gate, or a YAML file.",
     ),
     "baseline": Param(
-        None, type=["null", "string"], title="Baseline", description="A stored gate.json of the same matrix."
+        None, type=["null", "string"], title="Baseline", description="A stored campaign.json of the same matrix."
     ),
     "repeat": Param(
         None,
@@ -59,34 +59,41 @@ PARAMS = {
 }
 
 
-def request(params: dict[str, Any], folder: str, *cells: int) -> Any:
-    """Return the request of a DAG run's params."""
-    from chaos.gate.gate import GateRequest
+def request(params: dict[str, Any], *cells: int, into: Path | None = None, resume: Path | None = None) -> Any:
+    """Return the request of a DAG run's params. into, resume: the folder of the gate, new or prepared."""
+    from chaos.campaign.gate.gate import GateRequest
 
     baseline = Path(params["baseline"]) if params["baseline"] is not None else None
-    values = params["gate"], Path(params["runs_dir"]), baseline, params["repeat"], params["seed"], Path(folder), cells
-    return GateRequest(*values)
+    return GateRequest(
+        runs_dir=Path(params["runs_dir"]),
+        gate=params["gate"],
+        baseline=baseline,
+        repeat=params["repeat"],
+        seed=params["seed"],
+        cells=cells,
+        into=into,
+        resume=resume,
+    )
 
 
 @task(retries=0)
 def prepare(params: dict[str, Any]) -> str:
     """Check everything, write the plan into a new folder, and return the folder."""
-    from chaos.gate.gate import open_folder, plan_gate
+    from chaos.campaign.gate.gate import open_folder, plan_gate
     from chaos.run.directory import new_run_id
 
-    folder = str(Path(params["runs_dir"]).absolute() / (params["run_id"] or new_run_id("gate")))
+    folder = Path(params["runs_dir"]).absolute() / (params["run_id"] or new_run_id("gate"))
     with task_failure():
-        asked = request(params, folder)
-        open_folder(plan_gate(asked), asked)
-    return folder
+        open_folder(*plan_gate(request(params, into=folder)))
+    return str(folder)
 
 
 @task(retries=0)
 def plan(folder: str) -> list[int]:
     """Return the numbers of the cells, each of which becomes a task."""
-    from chaos.gate.folder import GateFolder
+    from chaos.campaign.folder import Folder
 
-    return list(range(1, len(GateFolder(Path(folder)).plan().cells) + 1))
+    return list(range(1, len(Folder.open(Path(folder), "gate").plan.parts) + 1))
 
 
 @slot_task(retries=0, map_index_template="{{ name }}")
@@ -94,14 +101,15 @@ def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None
     """Run every repetition of one cell. Fails unless its records pass."""
     from airflow.sdk import get_current_context
 
-    from chaos.gate.folder import GateFolder
+    from chaos.campaign.folder import Folder
     from chaos.lab.child_call import call
     from chaos.run.gate_result import GateResult
 
-    key = GateFolder(Path(folder)).plan().cells[cell - 1]
+    key = Folder.open(Path(folder), "gate").plan.parts[cell - 1]
     get_current_context()["name"] = ", ".join(key[axis] for axis in ("scenario", "kafka", "client", "settings"))
     with slot_for_task(dag_run, f"cell {cell}"), task_failure():
-        result = call("chaos.gate.gate:run_cells", request(params, folder, cell), GateResult)
+        asked = request(params, cell, resume=Path(folder))
+        result = call("chaos.campaign.gate.gate:run_cells", asked, GateResult)
     if result.verdict != "pass":
         raise AirflowFailException(f"cell {cell}: {result.verdict}: {result.sentence}")
 
@@ -109,11 +117,12 @@ def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None
 @task(retries=0, trigger_rule="all_done")
 def verdict(folder: str, params: dict[str, Any]) -> str:
     """Judge the stored runs and write the result. Fails unless the gate passes."""
-    from chaos.gate.folder import GateFolder
-    from chaos.gate.gate import judge_gate, plan_gate
+    from chaos.campaign.folder import Folder
+    from chaos.campaign.gate.gate import judge_gate, plan_gate
 
     with task_failure():
-        result = judge_gate(plan_gate(request(params, folder)), GateFolder(Path(folder)))
+        judge, _ = plan_gate(request(params, resume=Path(folder)))
+        result = judge_gate(judge, Folder.open(Path(folder), "gate"))
     if result.verdict != "pass":
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {folder}/report.html")
     return folder

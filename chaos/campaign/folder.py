@@ -46,7 +46,7 @@ class Asked:
 
 
 R = TypeVar("R", bound=Asked)
-OF_THIS_CALL = ("runs_dir", "into", "resume", "jobs", "budget")
+OF_THIS_CALL = ("runs_dir", "into", "resume", "jobs", "budget", "cells")
 """The options that a campaign does not keep."""
 
 
@@ -181,6 +181,11 @@ class Folder:
         if done.returncode:
             reason = (done.stderr.strip() or "no reason was given").splitlines()[-1]
             raise AftershockError(f"{RESULT} is in {self.path}, but its pages could not be written: {reason}")
+
+
+def lasting(source: str) -> str:
+    """Return a source that also names its file from another folder; unchanged if it is no file or folder."""
+    return str(Path(source).absolute()) if Path(source).exists() else source
 
 
 def _kept(asked: Asked) -> dict[str, Any]:

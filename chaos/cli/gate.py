@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,29 +9,33 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, RunsDir, Seed
-from chaos.cli.output import plain_table, print_json
+from chaos.cli.options import RUNS_DIR, For, Into, Jobs, Json, Repeat, Resume, RunsDir, Seed
+from chaos.cli.output import campaign_printer, plain_table, print_json
 from chaos.cli.view import RunsView
 from chaos.errors import UsageError
 
 if TYPE_CHECKING:
-    from chaos.gate.judge import GateJudge
+    from chaos.campaign.gate.judge import GateJudge
     from chaos.run.gate_result import GateResult
 
-EXAMPLES = {"gate": "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last/gate.json"}
+EXAMPLES = {"gate": "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last"}
 _SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ FAIL[/]", "inconclusive": "[bold yellow]? INCONCLUSIVE[/]"}
 
 
 def gate(
-    name: Annotated[str, typer.Argument(metavar="GATE", help="A shipped gate's name (see `list`) or a YAML file.")],
+    name: Annotated[
+        str, typer.Argument(metavar="GATE", help="A shipped gate's name (see `list`) or a YAML file.")
+    ] = "",
     baseline: Annotated[
-        Path | None, typer.Option(help="A stored gate.json of the same matrix; that of the gate file when left out.")
+        Path | None,
+        typer.Option(help="A stored campaign.json of the same matrix, or its folder; that of the gate when left out."),
     ] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, max=1000, help="Runs of each cell.")] = None,
+    repeat: Repeat = None,
+    jobs: Jobs = 1,
+    budget: For = None,
+    into: Into = None,
+    resume: Resume = None,
     seed: Seed = None,
-    into: Annotated[
-        Path | None, typer.Option(file_okay=False, help="The folder to use; an interrupted gate there is continued.")
-    ] = None,
     cell: Annotated[
         list[int] | None,
         typer.Option(help="Run only the cell with this number, and judge only its records. Repeatable."),
@@ -41,41 +44,41 @@ def gate(
         bool,
         typer.Option("--plan", help="Check the gate and show its cells; with --into, write the plan there."),
     ] = False,
-    judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored runs in --into.")] = False,
+    judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored runs in --resume.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
-    as_json: Annotated[bool, typer.Option("--json", help="Print gate.json on stdout; progress is on stderr.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a matrix of scenarios, releases and settings, and judge records and times.
 
     Ends with 0 if everything passed, 1 if a run broke its contract or a time is shown to be beyond its margin, 3 if
-    something is unknown, 2 for bad input. gate.json, summary.md, junit.xml, report.html and bundles of failed runs are
-    in one folder; Ctrl-C (130) keeps the finished runs.
+    something is unknown, 2 for bad input. campaign.json, summary.md, junit.xml, report.html and bundles of failed runs
+    are in one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.gate.folder import GateFolder
-    from chaos.gate.gate import GateRequest, judge_gate, open_folder, plan_gate, run_gate
+    from chaos.campaign.gate.gate import GateRequest, judge_gate, open_folder, plan_gate, run_gate
     from chaos.run.result import EXIT_CODES
 
-    request = GateRequest(name, runs_dir, baseline, repeat, seed, into, tuple(cell or ()))
-    planned = plan_gate(request)
+    request = GateRequest(
+        runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
+        gate=name, baseline=baseline, cells=tuple(cell or ()),
+    )  # fmt: skip
+    if judge and resume is None:
+        raise UsageError("--judge needs --resume FOLDER with the runs of a gate")
+    planned, asked = plan_gate(request)
     if planned.warning and not judge:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold yellow]note:[/] {planned.warning}")
-    if judge and (into is None or not GateFolder(into).has_plan):
-        raise UsageError("--judge needs --into FOLDER with the runs of a gate")
     if plan:
-        if into is not None:
-            open_folder(planned, request)
+        if into is not None or resume is not None:
+            open_folder(planned, asked)
         _print_plan(planned, as_json)
         return
-    folder = open_folder(planned, request)
+    folder = open_folder(planned, asked)
+    show = campaign_printer(as_json, _print_result)
     if judge:
         result = judge_gate(planned, folder)
+        show(result, folder.path)
     else:
         with RunsView() as view:
-            result = run_gate(planned, folder, view, request.cells)
-    if as_json:
-        sys.stdout.write(result.model_dump_json(indent=1) + "\n")
-    else:
-        _print_result(result, folder.path)
+            result = run_gate(planned, folder, asked, view, show)
     raise typer.Exit(EXIT_CODES[result.verdict])
 
 
@@ -107,7 +110,7 @@ def _print_result(result: GateResult, folder: Path) -> None:
     console.print(table)
     lines = [*(f"note: {note}" for note in result.notes), f"run again: {result.command}"]
     if (folder / "report.html").exists():
-        lines += [f"report:    {folder}/report.html", f"baseline:  {folder}/gate.json"]
+        lines += [f"report:    {folder}/report.html", f"baseline:  {folder}/campaign.json"]
     for line in lines:
         console.print(_printable(line), soft_wrap=True, markup=False)
 

@@ -102,7 +102,7 @@ def replay(
 
     request = Request(runs_dir=runs_dir, into=into, source=source, i_own_this_cluster=i_own_this_cluster)
     with View() as view:
-        result = replay.replay(request, view, _print_replay if not as_json else campaign_printer(as_json))
+        result = replay.replay(request, view, campaign_printer(as_json, _print_replay))
     raise typer.Exit(EXIT_CODES[result.verdict])
 
 

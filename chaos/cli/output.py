@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,8 @@ from chaos.run.directory import Run
 
 if TYPE_CHECKING:
     from chaos.run.campaign import Campaign
+
+C = TypeVar("C", bound="Campaign")
 
 SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ fail[/]", "inconclusive": "[bold yellow]? inconclusive[/]"}
 
@@ -48,10 +50,16 @@ def print_result(run: Run, as_json: bool) -> None:
         sys.stdout.write(_page("run", run))
 
 
-def campaign_printer(as_json: bool) -> Callable[[Campaign, Path], None]:
-    """Return a function that prints the result of a campaign in a folder, as JSON or as a table."""
+def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = None) -> Callable[[C, Path], None]:
+    """Return a function that prints the result of a campaign in a folder, as JSON or as text.
 
-    def show(result: Campaign, folder: Path) -> None:
+    plain: prints the text, in place of the page for the terminal.
+    """
+
+    def show(result: C, folder: Path) -> None:
+        if plain is not None and not as_json:
+            plain(result, folder)
+            return
         text = result.model_dump_json(indent=1) + "\n" if as_json else _drawn("campaign-text", folder)
         sys.stdout.write(text)
         sys.stdout.flush()

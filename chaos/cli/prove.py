@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from chaos.cli.options import RUNS_DIR, Bootstrap, RunsDir, Seed, Select
-from chaos.cli.output import SIGNS, plain_table, print_line
+from chaos.cli.options import RUNS_DIR, Bootstrap, For, Into, Jobs, Json, Resume, RunsDir, Seed, Select
+from chaos.cli.output import SIGNS, campaign_printer, plain_table, print_line
 from chaos.cli.view import RunsView
-from chaos.errors import UsageError
 
 if TYPE_CHECKING:
     from chaos.prove.judge import ProofJudge
@@ -26,18 +24,14 @@ def prove(
         Path | None,
         typer.Argument(metavar="FILE", help="An app.yaml, or settings of an application, as `promise` reads them."),
     ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Begin no other run after this time, such as 30m.")
-    ] = None,
+    budget: For = None,
     most: Annotated[int, typer.Option(min=1, max=2, help="Faults of a set at most.")] = 2,
-    jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at once, each on its own cluster.")] = 2,
+    jobs: Jobs = 2,
     seed: Seed = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Continue the proof in this folder, with an unchanged app.yaml.")
-    ] = None,
-    into: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of a new proof.")] = None,
+    resume: Resume = None,
+    into: Into = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="PROOF.JSON", help="Compare with an earlier proof, and name what differs.")
+        Path | None, typer.Option(metavar="CAMPAIGN.JSON", help="Compare with an earlier proof, and name what differs.")
     ] = None,
     bootstrap: Bootstrap = None,
     topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
@@ -46,36 +40,33 @@ def prove(
         bool, typer.Option("--plan", help="Show the sets of faults in their order; start nothing.")
     ] = False,
     runs_dir: RunsDir = RUNS_DIR,
-    as_json: Annotated[bool, typer.Option("--json", help="Print proof.json on stdout; progress is on stderr.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Try the settings of an application with programs of Aftershock, not with the application itself.
 
     The programs run under the faults that could break a promise of the settings: sets of at most two, the most
     dangerous ones first, on clusters of this machine. The answer says which promises hold. Ends with 0 if every tested
-    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. proof.json, report.html and card.md are in
+    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. campaign.json, report.html and card.md are in
     one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.prove.prove import ProofRequest, describe, open_proof, plan_proof, run_proof
+    from chaos.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
     from chaos.run.result import EXIT_CODES
 
-    if resume and into:
-        raise UsageError("--resume continues the proof in its folder; leave --into out")
-    chosen = tuple(select or ())
-    request = ProofRequest(app, runs_dir, budget, seed, most, jobs, resume, into, against, bootstrap, topic, chosen)
+    request = ProofRequest(
+        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed,
+        app=app, most=most, against=against, bootstrap=bootstrap, topic=topic,
+        select=tuple(select or ()),
+    )  # fmt: skip
     typer.echo("reading the settings of the application", err=True)
-    judge = plan_proof(request)
+    judge, asked = plan_proof(request)
     for line in judge.application.assumed:
         typer.echo(f"assumed: {line}", err=True)
     if plan:
         _print_plan(judge)
         return
-    proof = open_proof(judge, request)
+    proof = open_proof(judge, asked)
     with RunsView() as view:
-        result = run_proof(proof, view, lambda run: view.say(describe(run)), jobs)
-    if as_json:
-        sys.stdout.write(result.model_dump_json(indent=1) + "\n")
-    else:
-        _print_result(result, proof.folder.path)
+        result = run_proof(proof, view, campaign_printer(as_json, _print_result))
     raise typer.Exit(EXIT_CODES[result.verdict])
 
 

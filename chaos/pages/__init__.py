@@ -1,4 +1,4 @@
-"""Web pages over a folder of runs: all runs, trends, gates, proofs, and one run with its report, live or judged.
+"""Web pages over a folder of runs: all runs, trends, campaigns, and one run with its report, live or judged.
 
     history, run directories ── index ──► lists ─┐
     report.html of a run ── beside ──────────────┼──► site ──► app ──► `serve`, or the plugin of Airflow
@@ -8,7 +8,7 @@
   on this machine; `remote` is one on another file system, of which `copies` keeps files here. `opening` chooses.
 - `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
 - `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
-- Reports, trends and the pages of gates and proofs are drawn by `checks.report`, in a child process. `drawing` asks it
+- Reports, trends and the pages of campaigns are drawn by `checks.report`, in a child process. `drawing` asks it
   for the style sheet and the digests of its scripts.
 
 All links are relative, so the pages work below any path and from disk. If its source is missing or damaged, a page says

@@ -91,13 +91,9 @@ def _add_lists(app: FastAPI, site: Site) -> None:
             site.runs(wanted, int(page[:9]), pager=lambda number: f"index.html?{urlencode({**query, 'page': number})}")
         )
 
-    @app.get("/gates.html")
-    def gates() -> HTMLResponse:
-        return HTMLResponse(site.gates())
-
-    @app.get("/proofs.html")
-    def proofs() -> HTMLResponse:
-        return HTMLResponse(site.proofs())
+    @app.get("/campaigns.html")
+    def campaigns() -> HTMLResponse:
+        return HTMLResponse(site.campaigns())
 
     @app.get("/runs/trends.html")
     def trends() -> HTMLResponse:

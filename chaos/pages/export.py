@@ -87,8 +87,7 @@ def _lists(site: Site, done: Exported) -> Iterator[tuple[str, str]]:
         pages = found.pages
         yield name(number), site.list_of(found, RunFilter(), name)
         number += 1
-    yield "gates.html", site.gates()
-    yield "proofs.html", site.proofs()
+    yield "campaigns.html", site.campaigns()
     try:
         trends = site.trends()
     except PageError as e:

@@ -17,24 +17,18 @@ from typing import Literal, Protocol
 from chaos.incident.bundle import SUFFIX
 from chaos.pages.problem import PageError
 
-Kind = Literal["run", "comparison", "gate", "proof", "clients", "campaign", "unfinished"]
+Kind = Literal["run", "comparison", "campaign", "unfinished"]
 MARKS: dict[str, Kind] = {
     "resolved.json": "run",
     "comparison.json": "comparison",
-    "gate.json": "gate",
-    "proof.json": "proof",
-    "clients.json": "clients",
     "campaign.json": "campaign",
-    "plan.json": "unfinished",  # a gate or a proof that has no result yet
+    "plan.json": "unfinished",  # a campaign that has no result yet
 }
 REPORT = "report.html"
 FILES = {
     REPORT: "text/html",
     "result.json": "application/json",
     "resolved.json": "application/json",
-    "gate.json": "application/json",
-    "proof.json": "application/json",
-    "clients.json": "application/json",
     "campaign.json": "application/json",
     # as plain text: an XML document may contain scripts
     "junit.xml": "text/plain",
@@ -43,7 +37,7 @@ FILES = {
     "summary.md": "text/plain",
     "card.md": "text/plain",
 }
-"""The files of a run or a gate that are served, with their types. `cluster.json` may hold passwords."""
+"""The files of a run or a campaign that are served, with their types. `cluster.json` may hold passwords."""
 DOCS = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon"}
 """The files below `gx/` that are served."""
 STATE = ("result.json", "events.jsonl", "resolved.json")
@@ -166,6 +160,6 @@ def missing(relative: str) -> PageError:
     return PageError(
         404,
         "Not found",
-        f"There is no run, gate or proof, and no file of one, at {relative[:200]!r}.",
+        f"There is no run or campaign, and no file of one, at {relative[:200]!r}.",
         "It may have been deleted. The list has all runs.",
     )

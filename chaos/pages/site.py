@@ -12,8 +12,8 @@ from chaos.errors import AftershockError, HistoryError
 from chaos.history.listing import RunFilter
 from chaos.history.trends import trends
 from chaos.pages import beside, drawing
+from chaos.pages.campaigns import summaries
 from chaos.pages.folder import BESIDE, REPORT, SEAL, STATE, Found, RunsFolder, Served
-from chaos.pages.gates import summaries
 from chaos.pages.listing import PAGE, Places, RunList, list_page, state_of, store_of
 from chaos.pages.live import Live, read_live
 from chaos.pages.problem import PageError
@@ -49,15 +49,10 @@ class Site:
         }
         return render("runs.html.j2", "", page="runs", **values)
 
-    def gates(self) -> str:
-        """Return the list of gates and comparisons of client libraries."""
-        shown, more = summaries(self.folder, ("gate", "clients"))
-        return render("results.html.j2", "", page="gates", shown=shown, more=more, problem=self.folder.problem)
-
-    def proofs(self) -> str:
-        """Return the list of proofs and other campaigns."""
-        shown, more = summaries(self.folder, ("proof", "campaign"))
-        return render("results.html.j2", "", page="proofs", shown=shown, more=more, problem=self.folder.problem)
+    def campaigns(self) -> str:
+        """Return the list of campaigns."""
+        shown, more = summaries(self.folder)
+        return render("campaigns.html.j2", "", page="campaigns", shown=shown, more=more, problem=self.folder.problem)
 
     def trends(self) -> str:
         """Return the trend page, at `runs/trends.html`. Raises `PageError`."""
@@ -78,7 +73,7 @@ class Site:
             return beside.insert(drawing.trend_page(page, Path(root)), self._bar("../", "trends"))
 
     def report(self, served: Served) -> str:
-        """Return the report of a run, gate or proof with the bar."""
+        """Return the report of a run or campaign with the bar."""
         try:
             page = served.path.read_text(encoding="utf-8", errors="replace")
         except OSError as e:
@@ -88,7 +83,7 @@ class Site:
     def without_report(self, found: Found) -> str:
         """Return the page of a directory that has no report: a run that is driven, or that broke off."""
         if found.kind != "run":
-            what = "gate or proof" if found.kind == "unfinished" else found.kind
+            what = "campaign" if found.kind == "unfinished" else found.kind
             raise PageError(
                 404,
                 "No page yet",
@@ -153,4 +148,4 @@ def _up(found: Found) -> str:
 
 
 def _section(found: Found) -> str:
-    return {"gate": "gates", "clients": "gates", "proof": "proofs", "campaign": "proofs"}.get(found.kind, "runs")
+    return "campaigns" if found.kind in ("campaign", "unfinished") else "runs"

@@ -1,4 +1,4 @@
-"""The comparison of a proof with an earlier one, by its card `proof.json`."""
+"""The comparison of a proof with an earlier one, by its card `campaign.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATES: dict[State, str] = {
 def read(path: Path) -> ProofResult:
     """Return an earlier proof. Raises `UsageError` if it is none."""
     try:
-        return read_model(path, ProofResult, "card of a proof", "give the proof.json of an earlier one")
+        return read_model(path, ProofResult, "card of a proof", "give the campaign.json of an earlier one")
     except (RunDirError, OSError) as e:
         raise UsageError(f"--against: {e}") from None
 

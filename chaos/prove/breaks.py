@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from chaos.prove.follow_up import FollowUp, smaller_sets
 from chaos.prove.lifts import describe
 from chaos.prove.supports import outcome_of, rules
-from chaos.run.proof_result import Break, FoundAnomaly, Mend, ProofRun
+from chaos.run.campaign import FoundAnomaly, ProofRun
+from chaos.run.proof_result import Break, Mend
 
 STATES: dict[str, bool | None] = {"forbidden": True, "allowed": False, "not decided": None}
 

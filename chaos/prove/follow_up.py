@@ -19,7 +19,7 @@ from chaos.prove.lifts import describe
 from chaos.prove.plan import BASELINE, FaultSet
 from chaos.prove.supports import Outcome, outcome_of
 from chaos.prove.task import Task, task
-from chaos.run.proof_result import FoundAnomaly, ProofRun
+from chaos.run.campaign import FoundAnomaly, ProofRun
 
 CONFIRMED = 3
 """Runs of a set that breaks a promise, and of each smaller set."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from chaos.campaign.score import this_machine
 from chaos.prove.application import Application
 from chaos.prove.breaks import breaks
 from chaos.prove.follow_up import FollowUp
 from chaos.prove.plan import FaultSet, Plan
 from chaos.prove.sentences import sentence
 from chaos.prove.supports import OTHER, Outcome, outcome_of
+from chaos.run.campaign import ProofRun
 from chaos.run.events import now_us
-from chaos.run.proof_result import Kind, NotTested, PromiseResult, ProofResult, ProofRun, Said, State, TriedSet
+from chaos.run.proof_result import FaultKind, NotTested, PromiseResult, ProofResult, Said, State, TriedSet
 from chaos.run.result import Verdict
 
 NEVER: dict[str, str] = {
@@ -48,12 +48,13 @@ class ProofJudge:
         planned, tried = self._sizes(sets.values()), self._sizes(sets[name] for name in _by_set(runs))
         cluster = self.application.raw["cluster"]
         found = ProofResult(
+            title=self.application.title,
             name=self.application.title,
             verdict=verdict,
             sentence="",
             command=self.command,
             made_us=now_us(),
-            machine=f"{platform.platform(terse=True)}, {os.cpu_count()} CPUs",
+            machine=this_machine(),
             kafka=str(cluster["kafka"]),
             application=self.application.promises.application,
             assumed=self.application.assumed,
@@ -64,7 +65,7 @@ class ProofJudge:
             broken=broken,
             seen=seen,
             not_tested=self._not_tested(promises),
-            kinds=[Kind(id=s.id, title=s.title) for s in self.plan.sets if len(s.faults) == 1],
+            kinds=[FaultKind(id=s.id, title=s.title) for s in self.plan.sets if len(s.faults) == 1],
             planned=planned,
             tried=tried,
             unknown=unknown,

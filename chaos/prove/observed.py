@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from chaos.anomalies import ANOMALIES, PHRASES
-from chaos.campaign.kept_runs import pack_run
+from chaos.campaign.folder import Folder
 from chaos.contract import Contract, contract
 from chaos.lab.lab import FinishedRun
 from chaos.prove.task import Task
-from chaos.run.proof_result import FoundAnomaly, ProofRun, RunState
+from chaos.run.campaign import FoundAnomaly, ProofRun, RunState
 from chaos.run.result import Result
 from chaos.scenario.model import Scenario
 
@@ -20,7 +19,7 @@ NOTHING_WRITTEN = "No record was acknowledged, so the run proves nothing."
 NOTHING_READ = "No reader received a record, so the run proves nothing."
 
 
-def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
+def observe(task: Task, finished: FinishedRun, folder: Folder) -> ProofRun:
     """Return what is stored of a run. A run that broke a promise is packed into a bundle."""
     stored = ProofRun(
         set=task.faults.id,
@@ -43,7 +42,7 @@ def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
     examined: Counter[str] = Counter()
     for total in result.totals:
         examined[total.check] += total.examined
-    report = os.path.relpath(finished.run.report, folder) if finished.run.report.exists() else ""
+    report = os.path.relpath(finished.run.report, folder.path) if finished.run.report.exists() else ""
     return stored.model_copy(
         update={
             "state": state,
@@ -54,7 +53,7 @@ def observe(task: Task, finished: FinishedRun, folder: Path) -> ProofRun:
             "acked": result.counts.acked,
             "delivered": sum(reader.delivered for reader in result.counts.readers),
             "report": report,
-            "bundle": pack_run(folder, finished.run.run_id) if state == "broken" else "",
+            "bundle": folder.pack_run(finished.run.run_id) if state == "broken" else "",
         }
     )
 

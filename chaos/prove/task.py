@@ -9,7 +9,7 @@ from chaos.campaign.subject import Subject
 from chaos.prove.application import Application
 from chaos.prove.plan import FaultSet
 from chaos.prove.scenarios import subject
-from chaos.run.proof_result import Purpose
+from chaos.run.campaign import Purpose
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from chaos.run.result import Load, Metric, Verdict
 
 RESULT = "campaign.json"
 FORMAT = 1
-Kind = Literal["catalogue", "repeat", "corpus", "shrink", "bisect", "replay"]
+Kind = Literal["catalogue", "repeat", "corpus", "shrink", "bisect", "replay", "gate", "clients", "proof"]
 
 
 class Data(BaseModel):
@@ -24,17 +24,65 @@ class Data(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Purpose = Literal["first", "again", "smaller", "mended"]
+RunState = Literal["held", "broken", "undecided", "unknown"]
+
+
+class FoundAnomaly(Data):
+    """An anomaly of a run. state: what the derived contract says about it, and `reason` why. text: a sentence."""
+
+    name: str
+    count: int
+    state: Literal["forbidden", "allowed", "not decided"]
+    reason: str
+    text: str
+
+
+class ProofRun(Data):
+    """One run of a set of faults.
+
+    set: ids of its faults, joined by +. change: the setting that a mended run has. state: broken, if a promise broke;
+    undecided, if only anomalies appeared that the contract does not decide; unknown, if the run proves nothing, as a
+    fault has no proof or nothing was written or read. examined: rows that the audit examined, by kind of anomaly.
+    promised: the anomalies that the contract forbids under these faults. report, bundle: paths relative to
+    the folder.
+    """
+
+    set: str
+    purpose: Purpose = "first"
+    change: str = ""
+    n: int = 1
+    seed: int
+    verdict: Verdict
+    state: RunState
+    sentence: str
+    anomalies: list[FoundAnomaly] = []
+    examined: dict[str, int] = {}
+    promised: list[str] = []
+    acked: int = 0
+    delivered: int = 0
+    seconds: float = 0
+    run_id: str = ""
+    report: str = ""
+    bundle: str = ""
+
+    def found(self, state: str) -> list[FoundAnomaly]:
+        """Return its anomalies about which the contract says this."""
+        return [anomaly for anomaly in self.anomalies if anomaly.state == state]
+
+
 class TrialRun(RunOutcome):
     """One finished run of a campaign.
 
     run_id: the name of its directory. part: what it counts for, such as a cell or a scenario. n: number of the
     repetition, from 1. kafka, client: releases as the brokers and clients reported them. seconds: from the start until
     the log was read back. report, bundle: paths relative to the folder, or empty. ran: False if the run could not start
-    because the machine lacks a requirement.
+    because the machine lacks a requirement. proof: what the run shows of the promises of an application.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    anomalies: dict[str, int] = {}
     run_id: str = ""
     part: str = ""
     n: int = 1
@@ -47,6 +95,7 @@ class TrialRun(RunOutcome):
     report: str = ""
     bundle: str = ""
     ran: bool = True
+    proof: ProofRun | None = None
 
 
 class Rate(Data):
@@ -96,7 +145,9 @@ class Head(BaseModel):
     verdict: Verdict
     sentence: str
     made_us: int
+    command: str
     repeat: int
+    seed: int | None = None
 
 
 class Campaign(Data):

@@ -1,31 +1,25 @@
-"""Typed model of `clients.json`: client libraries side by side. Its pages are drawn from it alone."""
+"""Typed model of `campaign.json` of a comparison: client libraries side by side."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from chaos.run.gate_result import Cell, Machine
+from chaos.run.campaign import Campaign, Data, Kind
+from chaos.run.gate_result import Cell
 from chaos.run.result import Verdict
 
-FORMAT = 1
 Unit = Literal["us", "us/1000", "per second", "records", "bytes"]
 Difference = Literal["higher", "lower", "not shown"]
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AnomalySum(_Data):
+class AnomalySum(Data):
     """An anomaly of a cell: its count over all conclusive runs, and the number of runs that show it."""
 
     count: int
     runs: int
 
 
-class ClientColumn(_Data):
+class ClientColumn(Data):
     """One library in one scenario. cell: its runs and their verdict; None if it could not run, and then `left_out`
     is the reason."""
 
@@ -35,7 +29,7 @@ class ClientColumn(_Data):
     anomalies: dict[str, AnomalySum] = {}
 
 
-class Measured(_Data):
+class Measured(Data):
     """The values of one measure with one library.
 
     n: conclusive runs that have a value. low, high: the smallest and the largest value. ratio: of the median to that of
@@ -53,7 +47,7 @@ class Measured(_Data):
     lower_p: float | None = None
 
 
-class MeasureRow(_Data):
+class MeasureRow(Data):
     """One measure of a scenario, by library. fault: the fault after which it was measured, else empty."""
 
     group: str
@@ -68,7 +62,7 @@ class MeasureRow(_Data):
         return f"{self.name}, after {self.fault}" if self.fault else self.name
 
 
-class ScenarioComparison(_Data):
+class ScenarioComparison(Data):
     """The libraries in one scenario. reference: the library that the others are compared with; empty if none ran."""
 
     scenario: str
@@ -79,21 +73,14 @@ class ScenarioComparison(_Data):
     rows: list[MeasureRow]
 
 
-class ClientComparison(_Data):
-    """`clients.json`. tests: number of tests over which the rank tests are corrected."""
+class ClientComparison(Campaign):
+    """`campaign.json` of a comparison. tests: number of tests over which the rank tests are corrected."""
 
-    format: int = FORMAT
-    verdict: Verdict
-    sentence: str
-    command: str
-    machine: Machine
-    made_us: int
-    seed: int
-    repeat: int
+    kind: Kind = "clients"
+    title: str = "Client libraries side by side"
     jobs: int
     kafka: list[str]
     margin: float
     confidence: float
     tests: int
     scenarios: list[ScenarioComparison]
-    notes: list[str]

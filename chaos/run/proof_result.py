@@ -1,4 +1,4 @@
-"""Typed model of `proof.json`: the promises of an application, the sets of faults that were tried, and their runs.
+"""Typed model of `campaign.json` of a proof: promises of an application, tried sets of faults, and their runs.
 
 The card and the page of a proof are drawn from it alone, and a later proof is compared with it.
 """
@@ -7,64 +7,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from chaos.run.campaign import Campaign, Data, FoundAnomaly, Kind, ProofRun
 
-from chaos.run.result import Verdict
-
-FORMAT = 1
 State = Literal["held", "broken", "unpromised", "unknown", "untested"]
-Purpose = Literal["first", "again", "smaller", "mended"]
-RunState = Literal["held", "broken", "undecided", "unknown"]
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FoundAnomaly(_Data):
-    """An anomaly of a run. state: what the derived contract says about it, and `reason` why. text: a sentence."""
-
-    name: str
-    count: int
-    state: Literal["forbidden", "allowed", "not decided"]
-    reason: str
-    text: str
-
-
-class ProofRun(_Data):
-    """One run of a set of faults.
-
-    set: ids of its faults, joined by +. change: the setting that a mended run has. state: broken, if a promise broke;
-    undecided, if only anomalies appeared that the contract does not decide; unknown, if the run proves nothing, as a
-    fault has no proof or nothing was written or read. examined: rows that the audit examined, by kind of anomaly.
-    promised: the anomalies that the contract forbids under these faults. report, bundle: paths relative to
-    `proof.json`.
-    """
-
-    set: str
-    purpose: Purpose = "first"
-    change: str = ""
-    n: int = 1
-    seed: int
-    verdict: Verdict
-    state: RunState
-    sentence: str
-    anomalies: list[FoundAnomaly] = []
-    examined: dict[str, int] = {}
-    promised: list[str] = []
-    acked: int = 0
-    delivered: int = 0
-    seconds: float = 0
-    run_id: str = ""
-    report: str = ""
-    bundle: str = ""
-
-    def found(self, state: str) -> list[FoundAnomaly]:
-        """Return its anomalies about which the contract says this."""
-        return [anomaly for anomaly in self.anomalies if anomaly.state == state]
-
-
-class Said(_Data):
+class Said(Data):
     """What `promise` says: full, limited, none or unknown; until which fault; and what lifts that."""
 
     level: str
@@ -74,7 +22,7 @@ class Said(_Data):
     lift: str
 
 
-class TriedSet(_Data):
+class TriedSet(Data):
     """A set of faults with its runs. left: the supports of the promise that it leaves whole."""
 
     set: str
@@ -83,7 +31,7 @@ class TriedSet(_Data):
     runs: list[str]
 
 
-class PromiseResult(_Data):
+class PromiseResult(Data):
     """A promise: what the settings say, and whether it held.
 
     state: unpromised, if it did not hold in a run in which the contract allows or does not decide that, or if no run
@@ -105,7 +53,7 @@ class PromiseResult(_Data):
     why: str = ""
 
 
-class Mend(_Data):
+class Mend(Data):
     """A setting that mends a break, and the run of the same faults with it. held: None if that has no verdict."""
 
     change: str
@@ -114,7 +62,7 @@ class Mend(_Data):
     sentence: str
 
 
-class Break(_Data):
+class Break(Data):
     """Records that were lost, duplicated and so on under a set of faults: the smallest one that shows it.
 
     promised: whether the contract forbids it (true), allows it (false) or does not decide (None). shown, of: number of
@@ -136,14 +84,14 @@ class Break(_Data):
     mend: Mend | None = None
 
 
-class NotTested(_Data):
+class NotTested(Data):
     """Something that the proof does not test, and why."""
 
     title: str
     why: str
 
 
-class Change(_Data):
+class Change(Data):
     """A difference to an earlier card."""
 
     title: str
@@ -152,39 +100,33 @@ class Change(_Data):
     worse: bool
 
 
-class Kind(_Data):
+class FaultKind(Data):
     """A fault class that was planned."""
 
     id: str
     title: str
 
 
-class ProofResult(_Data):
-    """`proof.json`. planned: number of sets in the plan by their size; tried: of those, sets with a run."""
+class ProofResult(Campaign):
+    """`campaign.json` of a proof. planned: number of planned sets by size; tried: the number with a run, by size."""
 
-    format: int = FORMAT
+    kind: Kind = "proof"
+    repeat: int = 1
     name: str
-    verdict: Verdict
-    sentence: str
-    command: str
-    made_us: int
-    machine: str
     kafka: str
     application: dict[str, str]
     assumed: list[str]
     left_out: list[str]
     changed: list[str]
-    notes: list[str]
     promises: list[PromiseResult]
     broken: list[Break]
     seen: list[Break]
     not_tested: list[NotTested]
-    kinds: list[Kind]
+    kinds: list[FaultKind]
     planned: list[int]
     tried: list[int]
     unknown: list[TriedSet]
     unrelated: int
-    seed: int
     seconds: float
     per_hour: float
     runs: list[ProofRun]

@@ -2,10 +2,6 @@
 
     run RUN_DIR       print the result of a run
     compare RUN_DIR   write and print the comparison of the variants of an A/B scenario
-    gate FOLDER       write the files of a gate next to its gate.json
-    proof FOLDER      write the page and the card of a proof next to its proof.json
-    clients FOLDER    write the files of a comparison of client libraries next to its clients.json
-    clients-table FOLDER    print it
     campaign FOLDER    write the files of a campaign next to its campaign.json
     campaign-text FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
@@ -52,18 +48,6 @@ def _make(page: str, path: Path) -> int:
         comparison = compare.write(Run(path.absolute()))
         compare.show(comparison, Console())
         return EXIT_CODES[comparison.verdict]
-    elif page == "gate":
-        from checks.report import gate
-
-        gate.write(path)
-    elif page == "proof":
-        from checks.report import proof
-
-        proof.write(path)
-    elif page in ("clients", "clients-table"):
-        from checks.report import clients
-
-        (clients.write if page == "clients" else clients.show)(path)
     elif page in ("campaign", "campaign-text"):
         from checks.report import campaign
 

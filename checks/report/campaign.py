@@ -23,7 +23,7 @@ from checks.report.pages import render_page
 from checks.report.summary import render_summary
 from checks.report.terminal import Page, table
 
-PAGES = {"corpus": "corpus"}
+PAGES = {"corpus": "corpus", "gate": "gate", "clients": "clients", "proof": "proof"}
 """The modules of the kinds that have pages of their own."""
 
 

@@ -1,6 +1,6 @@
-"""The comparison of client libraries, from its `clients.json`: `report.html`, `summary.md`, and a table in a terminal.
+"""The comparison of client libraries, from its `campaign.json`: `report.html`, `summary.md`, and a table in a terminal.
 
-Verdicts, statistics and sentences come from `chaos.comparison`.
+Verdicts, statistics and sentences come from `chaos.campaign.compare`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
+from chaos.run.campaign import RESULT
 from chaos.run.client_comparison import (
     ClientColumn,
     ClientComparison,
@@ -35,14 +36,14 @@ SIGNS: dict[Difference, str] = {"higher": "▲", "lower": "▼", "not shown": "�
 
 
 def write(folder: Path) -> None:
-    """Write the files next to `clients.json`. Raises `RunDirError` if that is missing or not valid."""
+    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
     comparison = _read(folder)
     for name, text in (("report.html", page(comparison)), ("summary.md", markdown(comparison))):
         write_atomically(folder / name, text)
 
 
 def show(folder: Path) -> None:
-    """Print the comparison in `clients.json` to the terminal. Raises `RunDirError` if it is missing or not valid."""
+    """Print the comparison in `campaign.json` to the terminal. Raises `RunDirError` if it is missing or not valid."""
     comparison, console = _read(folder), Console()
     screen = Page(console)
     screen.line(Text.assemble(screen.verdict(comparison.verdict), " ", screen.text(comparison.sentence)))
@@ -86,7 +87,7 @@ def markdown(comparison: ClientComparison) -> str:
 
 
 def _read(folder: Path) -> ClientComparison:
-    return read_model(folder / "clients.json", ClientComparison, "comparison of clients", "run the comparison again")
+    return read_model(folder / RESULT, ClientComparison, "comparison of clients", "run the comparison again")
 
 
 def _values(comparison: ClientComparison) -> dict[str, Any]:

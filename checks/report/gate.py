@@ -1,6 +1,6 @@
-"""The files of a gate, from its `gate.json`: `report.html`, `junit.xml`, and `summary.md` for a pull request.
+"""The files of a gate, from its `campaign.json`: `report.html`, `junit.xml`, and `summary.md` for a pull request.
 
-Verdicts, statistics and sentences come from `chaos.gate.judge`.
+Verdicts, statistics and sentences come from `chaos.campaign.gate.judge`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from chaos.run.campaign import RESULT
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark
 from chaos.run.result import WORST_FIRST, Verdict
@@ -29,8 +30,8 @@ Column = tuple[str, str, str]
 
 
 def write(folder: Path) -> None:
-    """Write the files next to `gate.json`. Raises `RunDirError` if that is missing or not valid."""
-    gate = read_model(folder / "gate.json", GateResult, "result of a gate", "run the gate with --judge again")
+    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
+    gate = read_model(folder / RESULT, GateResult, "result of a gate", "judge the gate again with --judge")
     for name, text in (("report.html", page(gate)), ("summary.md", markdown(gate)), ("junit.xml", junit(gate))):
         write_atomically(folder / name, text)
 

@@ -1,4 +1,4 @@
-"""The files of a proof, from its `proof.json`: the page `report.html`, and the card as `card.html` and `card.md`.
+"""The files of a proof, from its `campaign.json`: the page `report.html`, and the card as `card.html` and `card.md`.
 
 Verdict and sentences come from `chaos.prove`.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from chaos.run.campaign import RESULT
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.proof_result import ProofResult, State
 from checks.report.gate import VERDICTS, code, plain
@@ -28,8 +29,8 @@ SIGNS = "✓ promised   ~ promised, but a common fault ends it   ✗ not promise
 
 
 def write(folder: Path) -> None:
-    """Write the files next to `proof.json`. Raises `RunDirError` if that is missing or not valid."""
-    proof = read_model(folder / "proof.json", ProofResult, "result of a proof", "continue the proof with --resume")
+    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
+    proof = read_model(folder / RESULT, ProofResult, "result of a proof", "continue the proof with --resume")
     for name, text in (("report.html", page(proof)), ("card.html", card(proof)), ("card.md", markdown(proof))):
         write_atomically(folder / name, text)
 

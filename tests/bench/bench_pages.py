@@ -36,7 +36,7 @@ def measure() -> dict[str, Any]:
             (path / "resolved.json").write_text("{}")
             (path / "events.jsonl").write_text('{"at_us": 1, "kind": "stage", "stage": "load", "state": "begin"}\n')
         client = TestClient(create_app(Site(LocalFolder(runs))))
-        client.get("/gates.html")  # templates and style are read once
+        client.get("/campaigns.html")  # templates and style are read once
         measured = {"not recorded": _time(client, "/")}
         Store(default_url(runs)).add(Entry(**_entry(runs, RUNS)))  # makes the tables
         with create_engine(default_url(runs)).begin() as db:

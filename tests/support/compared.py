@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from chaos.comparison.judge import Table, side_by_side
+from chaos.campaign.compare.side_by_side import Table, side_by_side
+from chaos.run.campaign import Machine, TrialRun
 from chaos.run.client_comparison import ClientComparison
-from chaos.run.gate_result import Cell, CellRun, Key, LeftOut, Machine
+from chaos.run.gate_result import Cell, Key, LeftOut
 from chaos.run.result import EntryUsage, Load, Metric, Verdict, merge
 
 SCENARIO = "leader-kill"
@@ -32,11 +33,11 @@ def runs(
     verdict: Verdict = "pass",
     salt: str = "",
     sigma: float = 0.03,
-) -> list[CellRun]:
+) -> list[TrialRun]:
     """Runs that take about so long and need about so much CPU time."""
     draw = random.Random(f"{us} {cpu_us} {salt}")
     return [
-        CellRun(
+        TrialRun(
             n=n,
             seed=n,
             verdict=verdict,
@@ -56,7 +57,7 @@ def runs(
     ]
 
 
-def cell(number: int, client: str, of: Sequence[CellRun], scenario: str = SCENARIO) -> Cell:
+def cell(number: int, client: str, of: Sequence[TrialRun], scenario: str = SCENARIO) -> Cell:
     conclusive = sum(run.conclusive for run in of)
     failed = sum(run.verdict == "fail" for run in of)
     return Cell(
@@ -71,7 +72,7 @@ def left_out(client: str, reason: str, scenario: str = SCENARIO) -> LeftOut:
 
 
 def table(
-    by_client: Mapping[str, Sequence[CellRun]], out: Sequence[LeftOut] = (), against: str = "", margin: float = 1.25
+    by_client: Mapping[str, Sequence[TrialRun]], out: Sequence[LeftOut] = (), against: str = "", margin: float = 1.25
 ) -> Table:
     cells = [cell(n, client, of) for n, (client, of) in enumerate(by_client.items(), 1)]
     return side_by_side(cells, out, {SCENARIO: "The leader of a partition crashes"}, against, margin, 0.95)

@@ -260,7 +260,7 @@ def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_
     app.write_text("producer: {config: {acks: all, enable.idempotence: true}}\ntopic: {replication_factor: 3}\n")
     conf = {"app": app, "runs_dir": tmp_path, "run_id": "proven", "budget": "2m", "most": 1}
     done = run_dag("prove", airflow, **conf)
-    result = ProofResult.model_validate_json((tmp_path / "proven" / "proof.json").read_text())
+    result = ProofResult.model_validate_json((tmp_path / "proven" / "campaign.json").read_text())
     assert (done.returncode == 0) == (result.verdict == "pass"), done.stdout[-2000:]
     assert result.runs
     assert left_running(tmp_path) == []
@@ -275,7 +275,7 @@ def test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes(air
     file.write_text(json.dumps(gate))
     done = run_dag("release_gate", airflow, gate=file, runs_dir=tmp_path, run_id="gated")
     assert done.returncode == 1, done.stdout[-2000:]
-    result = GateResult.model_validate_json((tmp_path / "gated" / "gate.json").read_text())
+    result = GateResult.model_validate_json((tmp_path / "gated" / "campaign.json").read_text())
     assert result.verdict == "fail"
     assert {cell.key.settings: cell.verdict for cell in result.cells} == {"as-is": "pass", "broken": "fail"}
     assert left_running(tmp_path) == []

@@ -16,7 +16,7 @@ pytestmark = [
 
 def test_libraries_run_the_same_scenario_and_their_cost_is_measured(tmp_path):
     options = ("clean-run", "--clients", "confluent,sarama,spark", "--jobs", "2", "--seed", "7", "--json")
-    ended = chaos("compare-clients", *options, "--out", tmp_path / "out", timeout_s=400)
+    ended = chaos("compare-clients", *options, "--into", tmp_path / "out", timeout_s=400)
     assert ended.code == 0, ended.err[-3000:]
     (scenario,) = ended.result["scenarios"]
     ran = {column["client"].split(":")[0]: column for column in scenario["columns"]}
@@ -35,9 +35,9 @@ def test_libraries_run_the_same_scenario_and_their_cost_is_measured(tmp_path):
         "producers, CPU per 1,000 records",
         "consumers, memory of a process",
     } <= measured
-    assert json.loads((tmp_path / "out" / "clients.json").read_text()) == ended.result
+    assert json.loads((tmp_path / "out" / "campaign.json").read_text()) == ended.result
     assert (tmp_path / "out" / "report.html").is_file() and (tmp_path / "out" / "summary.md").is_file()
 
-    again = chaos("compare-clients", *options, "--out", tmp_path / "out", timeout_s=100)
-    assert again.code == 0 and "2 cells, 0 runs" in again.err, "what was run is not run again"
+    again = chaos("compare-clients", "--resume", tmp_path / "out", timeout_s=100)
+    assert again.code == 0 and "0 runs, in" in again.err, "what was run is not run again"
     assert left_running(tmp_path) == []

@@ -28,8 +28,8 @@ def test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure(tmp_p
     (tmp_path / "g.yaml").write_text(yaml.safe_dump(GATE))
     ended = chaos("gate", tmp_path / "g.yaml", "--into", tmp_path / "out", "--cell", "1", "--json", timeout_s=300)
     assert ended.code in (0, 3), ended.err[-3000:]
-    (first,) = (tmp_path / "out" / "runs.d").iterdir()
-    ended = chaos("gate", tmp_path / "g.yaml", "--into", tmp_path / "out", "--json", timeout_s=550)
+    (first,) = (tmp_path / "out" / "runs.jsonl").read_text().splitlines()
+    ended = chaos("gate", "--resume", tmp_path / "out", "--json", timeout_s=550)
     assert ended.code == 1, ended.err[-3000:]
     cells = {(c["key"]["kafka"], c["key"]["settings"]): c for c in ended.result["cells"]}
     assert {key: cell["verdict"] for key, cell in cells.items()} == {
@@ -45,6 +45,8 @@ def test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure(tmp_p
     assert packed.manifest.seen.verdict == "fail"
     (missing,) = packed.manifest.missing  # its brokers were lent, so their logs are with the lender
     assert missing.startswith("logs/broker-N.log")
-    assert first.name == "cell-01.jsonl" and "1 of 2, clean-run" in ended.err, "what was run is not run again"
-    assert json.loads((tmp_path / "out" / "gate.json").read_text()) == ended.result
+    assert json.loads(first)["run_id"] == "cell-01-1" and "1 of 2, clean-run" in ended.err, (
+        "what was run is not run again"
+    )
+    assert json.loads((tmp_path / "out" / "campaign.json").read_text()) == ended.result
     assert left_running(tmp_path) == []

@@ -155,7 +155,7 @@ def test_the_plugin_serves_runs_of_a_hadoop_file_system(
         elsewhere = tmp_path / "no-such-folder"
         env = {"AFTERSHOCK_RUNS_URL": url, "AFTERSHOCK_RUNS": str(elsewhere), "AFTERSHOCK_HISTORY": "off"}
         server = Pages(airflow, "one", **env)
-        for address in ("/", "/gates.html", "/proofs.html"):
+        for address in ("/", "/campaigns.html"):
             status, page = server.get(address)
             assert status == 200, (address, words(page)[:500])
         assert "leader-dies-1" in server.get("/")[1]

@@ -28,7 +28,7 @@ pytestmark = [
         twin="chaos/pages/test_app.py::test_two_servers_and_a_writer_share_one_folder_and_lose_nothing"
     ),
 ]
-PAGES = ("", "?page=1", "gates.html", "proofs.html", "runs/trends.html")
+PAGES = ("", "?page=1", "campaigns.html", "runs/trends.html")
 
 
 @contextlib.contextmanager

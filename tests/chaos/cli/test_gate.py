@@ -11,14 +11,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from chaos.campaign.engine import Trial
+from chaos.campaign.gate import matrix
 from chaos.cli import app
 from chaos.errors import AftershockError, RunDirError, ScenarioError, UsageError
-from chaos.gate import matrix
-from chaos.gate.folder import GateFolder
-from tests.chaos.gate.test_gate import Fake
+from tests.support.labs import FakeLab
 
 GATE = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 2}
-FILES = {"gate.json", "junit.xml", "report.html", "summary.md", "plan.json", "runs.d"}
+FILES = {"campaign.json", "junit.xml", "report.html", "summary.md", "plan.json", "runs.jsonl"}
 
 
 class Bench:
@@ -28,9 +28,9 @@ class Bench:
         self.file, self.folder, self.home = tmp_path / "g.yaml", tmp_path / "out", tmp_path
         self.answers: dict[int, str] = {}
         self.breaks: dict[str, BaseException] = {}
-        self.asked: list[tuple[str, int | None]] = []
+        self.lab = FakeLab(self._rule)
         self.write()
-        monkeypatch.setattr("chaos.campaign.trials.TrialLab", self._lab)
+        monkeypatch.setattr("chaos.campaign.engine.TrialLab", self.lab)
         monkeypatch.setattr(matrix, "fetch_releases", lambda cells, say: None)
         self.draws, self._run = False, subprocess.run
         monkeypatch.setattr(subprocess, "run", self._drawn)
@@ -42,24 +42,23 @@ class Bench:
     def write(self, **changes: Any) -> None:
         self.file.write_text(yaml.safe_dump({**GATE, **changes}))
 
-    def _lab(self, folder: Path, view: object, workers: int) -> Any:
-        bench = self
+    def _rule(self, trial: Trial) -> str:
+        if trial.run_id in self.breaks:
+            raise self.breaks[trial.run_id]
+        return self.answers.get(int(trial.part.split("-")[1]), "pass")
 
-        class Context(Fake):
-            def __enter__(self) -> Context:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                pass
-
-        return Context(folder, bench.answers, bench.breaks, bench.asked, [])
+    @property
+    def asked(self) -> list[str]:
+        return self.lab.asked
 
     def run(self, *options: str) -> Any:
-        return CliRunner().invoke(app, ["gate", str(self.file), "--into", str(self.folder), *options])
+        """Run the gate in its folder: a new one, or what it lacks."""
+        where = "--resume" if (self.folder / "plan.json").exists() else "--into"
+        return CliRunner().invoke(app, ["gate", str(self.file), where, str(self.folder), *options])
 
     @property
     def verdict(self) -> str:
-        return str(json.loads((self.folder / "gate.json").read_text())["verdict"])
+        return str(json.loads((self.folder / "campaign.json").read_text())["verdict"])
 
     def refused(self, error: type[AftershockError], said: str, *options: str) -> None:
         found = self.run(*options)
@@ -98,8 +97,8 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on_with_the_sam
     bench.breaks, bench.draws = {}, False
     done, before = bench.run(), len(bench.asked)
     assert done.exit_code == 0 and bench.verdict == "pass"
-    seeds = {run_id[-1]: {s for one, s in bench.asked if one[-1] == run_id[-1]} for run_id, _ in bench.asked}
-    assert all(len(one) == 1 for one in seeds.values()), "what is continued has the seed that was noted"
+    runs = [json.loads(line) for line in (bench.folder / "runs.jsonl").read_text().splitlines()]
+    assert all(len({run["seed"] for run in runs if run["n"] == n}) == 1 for n in (1, 2)), "the seed that was noted"
     assert bench.run().exit_code == 0 and len(bench.asked) == before, "nothing is run twice"
 
 
@@ -115,28 +114,30 @@ def test_cells_that_are_run_one_by_one_are_judged_together(bench: Bench) -> None
 
 def test_the_result_is_the_next_baseline(bench: Bench) -> None:
     bench.run()
-    stored = bench.folder / "gate.json"
+    stored = bench.folder / "campaign.json"
     bench.folder = bench.home / "again"
     found = bench.run("--baseline", str(stored))
-    assert found.exit_code == 3 and "no time was measured in the baseline" in (bench.folder / "gate.json").read_text()
+    assert (
+        found.exit_code == 3 and "no time was measured in the baseline" in (bench.folder / "campaign.json").read_text()
+    )
     assert "too few to show of any time that it is slower, which takes 4 at least" in found.output
-    bench.write(baseline="out/gate.json")
+    bench.write(baseline="out/campaign.json")
     bench.folder = bench.home / "third"
     assert bench.run().exit_code == 3, "a baseline is looked for beside the gate file"
 
 
 def test_nonsense_is_refused_before_anything_is_run(bench: Bench) -> None:
-    bench.refused(UsageError, "--judge needs --into FOLDER", "--judge")
+    bench.refused(UsageError, "--judge needs --resume FOLDER", "--judge")
     bench.refused(UsageError, "there is no cell 9; the gate has 2", "--cell", "9")
     bench.refused(UsageError, "there is no baseline", "--baseline", "none.json")
     (bench.folder).mkdir()
     (bench.folder / "mine.txt").touch()
-    bench.refused(UsageError, "is not the folder of a gate")
+    bench.refused(UsageError, "is not empty")
     (bench.folder / "mine.txt").unlink()
     bench.run("--plan", "--seed", "1")
-    bench.refused(UsageError, "or another seed; name another folder", "--seed", "2")
+    bench.refused(UsageError, "or with another seed", "--seed", "2")
     bench.write(kafka=["4.3.1"])
-    bench.refused(UsageError, "has other scenarios, releases or settings")
+    bench.refused(UsageError, "has a gate with other content")
     bench.write(kafka=[])
     bench.refused(UsageError, "the gate has no cells: kafka is empty")
     bench.write(title="")
@@ -151,13 +152,3 @@ def test_foreign_text_cannot_reach_the_terminal_as_markup_or_control(bench: Benc
     bench.write(title="[red]x[/] \x1b[2J")
     assert "\x1b[2J" not in bench.run().output
     assert "[red]x[/]" in bench.run().output
-
-
-def test_kept_runs_of_an_earlier_gate_are_not_those_of_another_folder(tmp_path: Path) -> None:
-    assert GateFolder(tmp_path).runs(matrix.plan(_gate(), tmp_path).cells[0]) == []
-
-
-def _gate() -> Any:
-    from chaos.gate.model import parse
-
-    return parse(yaml.safe_dump(GATE), "g.yaml")

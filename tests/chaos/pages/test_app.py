@@ -120,7 +120,7 @@ def test_an_empty_and_a_missing_folder_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     empty = Folder(tmp_path / "empty")
     assert "run a scenario with python -m chaos run" in words(empty.text("/"))
-    for page in ("/gates.html", "/proofs.html"):
+    for page in ("/campaigns.html",):
         assert "There is none yet" in words(empty.text(page))
     assert "holds no run yet" in empty.text("/runs/trends.html", status=404)
     assert list((tmp_path / "empty").iterdir()) == []  # looking creates nothing
@@ -139,14 +139,13 @@ def test_a_directory_that_is_half_written_is_named_and_the_others_are_shown(runs
     assert runs.get("/runs/cut-1/report.html").status_code == 200  # its report is whole
 
 
-@pytest.mark.parametrize("name", ["gate", "proof", "clients", "campaign"])
-def test_a_result_of_another_release_is_listed_and_says_so(runs: Folder, name: str) -> None:
-    folder = runs.path / f"{name}-1"
+def test_a_result_of_another_release_is_listed_and_says_so(runs: Folder) -> None:
+    folder = runs.path / "gate-1"
     folder.mkdir()
-    (folder / f"{name}.json").write_text(json.dumps({"format": 99, "verdict": "maybe"}))
-    page = runs.text("/gates.html" if name in ("gate", "clients") else "/proofs.html")
-    assert f"{name}-1" in page and "Another release of Aftershock may have written it" in words(page)
-    assert "without a report.html" in runs.text(f"/runs/{name}-1/report.html", status=404)
+    (folder / "campaign.json").write_text(json.dumps({"format": 99, "verdict": "maybe"}))
+    page = runs.text("/campaigns.html")
+    assert "gate-1" in page and "Another release of Aftershock may have written it" in words(page)
+    assert "without a report.html" in runs.text("/runs/gate-1/report.html", status=404)
 
 
 def test_a_newer_ledger_and_result_are_named_and_nothing_breaks(runs: Folder) -> None:
@@ -206,10 +205,9 @@ def test_a_locked_history_is_a_page_after_the_time_out(runs: Folder, monkeypatch
     assert "database is locked" in page and "leader-dies-1" in page
 
 
-def test_a_gate_and_a_proof_without_a_result_are_not_finished_and_a_foreign_plan_is_not_shown(runs: Folder) -> None:
+def test_a_campaign_without_a_result_is_not_finished_and_a_foreign_plan_is_not_shown(runs: Folder) -> None:
     plans = {
-        "gate-1": {"gate": "upgrade", "seed": 1, "repeat": 3, "cells": [{}, {}]},
-        "proof-1": {"app": "/x/shop.yaml", "digest": "d", "seed": 1, "most": 2, "sets": ["a"]},
+        "gate-1": {"kind": "gate", "asked": {}, "parts": [{}, {}]},
         "foreign": {"cells": 1, "seed": 1},
         "list": [],
     }
@@ -219,10 +217,9 @@ def test_a_gate_and_a_proof_without_a_result_are_not_finished_and_a_foreign_plan
         (runs.path / name / "report.html").write_text("<script>")
     (runs.path / "half").mkdir()
     (runs.path / "half" / "plan.json").write_text("{")
-    gates, proofs = words(runs.text("/gates.html")), words(runs.text("/proofs.html"))
-    assert "not finished" in gates and "planned: 2 cells" in gates and "proof-1" not in gates
-    assert "planned: 1 set" in proofs and "--resume proof-1" in proofs and "gate-1" not in proofs
-    assert "foreign" not in gates + proofs and "half" not in gates + proofs
+    page = words(runs.text("/campaigns.html"))
+    assert "not finished" in page and "planned: 2 parts" in page and "--resume gate-1" in page
+    assert "foreign" not in page and "half" not in page
     for name in plans:
         assert runs.get(f"/runs/{name}/plan.json").status_code == 404
         assert "<script>" not in runs.text(f"/runs/{name}/report.html", status=404)
@@ -231,7 +228,7 @@ def test_a_gate_and_a_proof_without_a_result_are_not_finished_and_a_foreign_plan
 def test_cells_of_two_gates_with_one_name_lead_to_their_own_reports(runs: Folder) -> None:
     for gate in ("gate-1", "gate-2"):
         (runs.path / gate).mkdir()
-        (runs.path / gate / "gate.json").write_text("{}")
+        (runs.path / gate / "campaign.json").write_text("{}")
         run = runs.run(f"{gate}/cell-01-1")
         report = run.path / "report.html"
         report.write_text(report.read_text().replace("</header>", f"</header><p>of {gate}"))
@@ -299,7 +296,14 @@ def test_html_in_names_is_text(runs: Folder) -> None:
 
 
 def test_every_page_has_a_strict_policy_and_is_not_kept(runs: Folder) -> None:
-    for page in ("/", REPORT, "/gates.html", "/runs/none/report.html", "/?page=x", "/runs/leader-dies-1/result.json"):
+    for page in (
+        "/",
+        REPORT,
+        "/campaigns.html",
+        "/runs/none/report.html",
+        "/?page=x",
+        "/runs/leader-dies-1/result.json",
+    ):
         headers = runs.get(page).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
@@ -322,7 +326,7 @@ def test_only_reading_is_possible(runs: Folder) -> None:
 
 def test_a_crash_is_a_page_without_a_traceback(runs: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.pages.site.summaries", lambda *_: 1 / 0)
-    page = words(runs.text("/gates.html", status=500))
+    page = words(runs.text("/campaigns.html", status=500))
     assert "ZeroDivisionError" in page and "Nothing in the runs has changed" in page and "Traceback" not in page
 
 
@@ -330,7 +334,9 @@ def test_trends_lead_to_reports_and_are_those_of_the_history(runs: Folder) -> No
     runs.record(_run(runs))
     runs.store.add(entry(5, began_us=DAY))
     page = runs.text("/runs/trends.html")
-    assert 'href="leader-dies-1/report.html"' in page and 'href="../gates.html"' in page and "2 trends" in words(page)
+    assert (
+        'href="leader-dies-1/report.html"' in page and 'href="../campaigns.html"' in page and "2 trends" in words(page)
+    )
 
 
 def test_a_bar_is_inserted_once_and_a_page_without_a_place_stays() -> None:

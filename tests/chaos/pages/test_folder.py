@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> LocalFolder:
     (gate / "cell-01-1").mkdir(parents=True)
     (gate / "bundles").mkdir()
     (gate / "bundles" / "cell-01-1.aftershock.tar.gz").write_text("packed")
-    (gate / "gate.json").write_text("{}")
+    (gate / "campaign.json").write_text("{}")
     (gate / "cell-01-1" / "resolved.json").write_text("{}")
     return LocalFolder(tmp_path / "runs")
 
@@ -33,7 +33,7 @@ def test_runs_and_gates_with_their_cells_are_found(folder: LocalFolder) -> None:
     (folder.path / "foreign").mkdir()
     (folder.path / "foreign" / "report.html").write_text("<script>")
     assert [(f.path, f.kind) for f in folder.scan()] == [
-        ("gate-1", "gate"),
+        ("gate-1", "campaign"),
         ("gate-1/cell-01-1", "run"),
         ("run-1", "run"),
     ]

@@ -75,8 +75,7 @@ PAGES = [
     "/",
     "/?scenario=leader-kill&verdict=fail",
     "/?scenario=none",
-    "/gates.html",
-    "/proofs.html",
+    "/campaigns.html",
     "/runs/trends.html",
     "/runs/leader-dies-1/report.html",
     "/runs/cut-1/report.html",
@@ -172,7 +171,7 @@ def test_the_filter_and_the_pages_work_with_the_keyboard(browser: Browser, serve
 def test_an_export_opens_from_disk(browser: Browser, served: Served, tmp_path: Path) -> None:
     export(served.folder.site.folder, None, tmp_path / "site")
     browser.complaints.clear()
-    for page in ("index.html", "gates.html", "runs/trends.html", "runs/leader-dies-1/report.html"):
+    for page in ("index.html", "campaigns.html", "runs/trends.html", "runs/leader-dies-1/report.html"):
         browser.open(tmp_path / "site" / page)
         assert browser.complaints == [] and violations(browser) == []
     browser.open(tmp_path / "site" / "index.html")

@@ -77,7 +77,7 @@ def test_a_report_with_its_files_docs_ledger_and_bundle_is_that_of_the_disk(remo
     (tmp_path / "x.aftershock.tar.gz").write_bytes(found.content)
     unpack(tmp_path / "x.aftershock.tar.gz", tmp_path / "unpacked")
     assert remote.get("/runs/leader-dies-1").headers["location"].startswith(REPORT)
-    assert "leader-dies-1" in words(remote.text("/")) and "There is none yet" in words(remote.text("/gates.html"))
+    assert "leader-dies-1" in words(remote.text("/")) and "There is none yet" in words(remote.text("/campaigns.html"))
 
 
 def test_what_is_outside_or_foreign_is_not_served(remote: Remote) -> None:
@@ -171,7 +171,7 @@ def test_a_file_system_that_does_not_answer_is_a_page_and_the_history_stays(runs
     page = words(remote.text("/"))
     assert "cannot be read" in page and "1 recorded run" in page and "its directory is gone" not in page
     assert "does not answer" in words(remote.text(REPORT, status=503))
-    assert "cannot be read" in words(remote.text("/gates.html", status=503))
+    assert "cannot be read" in words(remote.text("/campaigns.html", status=503))
 
 
 @pytest.mark.parametrize(

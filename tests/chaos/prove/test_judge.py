@@ -12,7 +12,7 @@ from chaos.prove import application
 from chaos.prove.follow_up import CONFIRMED, FollowUp
 from chaos.prove.judge import ProofJudge
 from chaos.prove.supports import outcomes
-from chaos.run.proof_result import FoundAnomaly, ProofRun
+from chaos.run.campaign import FoundAnomaly, ProofRun
 from tests.chaos.prove.apps import APPS, planned, write
 
 EXAMINED = dict.fromkeys(["lost_write", "duplicate_write", "skipped_delivery", "double_ownership"], 100)

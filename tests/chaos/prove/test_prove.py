@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from chaos.campaign.engine import Budget, Queue
+from chaos.campaign.folder import Folder
 from chaos.cli import app
 from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.lab.lab import FinishedRun
-from chaos.lab.progress import ProgressListener
 from chaos.prove import against
-from chaos.prove.folder import Plan, ProofFolder
 from chaos.prove.prove import ProofRequest, open_proof, plan_proof
-from chaos.prove.runner import Crew, Queue
-from chaos.prove.task import Task, task
+from chaos.prove.runner import Proving, proven
+from chaos.prove.task import task
+from chaos.run.campaign import ProofRun, TrialRun
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome
-from tests.chaos.prove.apps import APPS, CAREFUL, STRONG, TOPIC, read, sets, write
+from tests.chaos.prove.apps import APPS, STRONG, TOPIC, read, write
 from tests.chaos.prove.test_judge import all_held, anomaly, judge_of, run
 
 SECRET = "hunter2-never-shown"
@@ -94,43 +95,42 @@ def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
 
 
 def opened(folder: Path, **values: object) -> ProofRequest:
-    return ProofRequest(write(folder, APPS["acks-1"]), folder / "runs", **values)  # type: ignore[arg-type]
+    return ProofRequest(app=write(folder, APPS["acks-1"]), runs_dir=folder / "runs", **values)  # type: ignore[arg-type]
 
 
 def test_a_proof_is_continued_with_its_seed_and_its_sets(tmp_path: Path) -> None:
     request = opened(tmp_path, into=tmp_path / "proof", most=1, seed=7)
-    open_proof(plan_proof(request), request)
-    again = ProofRequest(None, tmp_path / "runs", resume=tmp_path / "proof")
-    judge = plan_proof(again)
+    open_proof(*plan_proof(request))
+    judge, again = plan_proof(ProofRequest(runs_dir=tmp_path / "runs", resume=tmp_path / "proof"))
     assert (judge.seed, max(len(s.faults) for s in judge.plan.sets)) == (7, 1)
     place = open_proof(judge, again).folder
-    place.store(run("none"))
-    assert [r.set for r in ProofFolder.open(place.path).runs()] == ["none"]
+    place.store(stored(run("none")))
+    assert [r.set for r in proven(Folder.open(place.path, "proof").runs())] == ["none"]
 
 
 def test_a_continued_proof_of_a_changed_application_is_refused_in_one_line(tmp_path: Path) -> None:
     request = opened(tmp_path, into=tmp_path / "proof")
-    open_proof(plan_proof(request), request)
+    open_proof(*plan_proof(request))
     write(tmp_path, {"producer": STRONG, "topic": TOPIC})
     message = error_of(tmp_path / "app.yaml", "--resume", tmp_path / "proof")
-    assert "is not as it was when the proof" in message
+    assert "has a proof with other content" in message
     assert "\n" not in message
 
 
 def test_a_changed_properties_file_counts_as_a_change(tmp_path: Path) -> None:
     (tmp_path / "p.properties").write_text("acks=all\n")
     path = write(tmp_path, {"producer": {"client": "java", "properties": "p.properties"}, "topic": TOPIC})
-    request = ProofRequest(path, tmp_path, into=tmp_path / "proof")
-    open_proof(plan_proof(request), request)
+    request = ProofRequest(app=path, runs_dir=tmp_path, into=tmp_path / "proof")
+    open_proof(*plan_proof(request))
     (tmp_path / "p.properties").write_text("acks=all\n# a comment\n")
-    assert "is not as it was" in error_of(path, "--resume", tmp_path / "proof")
+    assert "has a proof with other content" in error_of(path, "--resume", tmp_path / "proof")
 
 
 def test_a_broken_or_absent_state_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, APPS["acks-1"])
     assert "is not the folder of a proof" in error_of(path, "--resume", tmp_path / "nothing")
     request = opened(tmp_path, into=tmp_path / "proof")
-    place = open_proof(plan_proof(request), request).folder
+    place = open_proof(*plan_proof(request)).folder
     (place.path / "runs.jsonl").write_text("{broken\n")
     with pytest.raises(RunDirError, match="is damaged"):
         place.runs()
@@ -139,45 +139,46 @@ def test_a_broken_or_absent_state_is_refused(tmp_path: Path) -> None:
     assert "leave --into out" in error_of(path, "--resume", place.path, "--into", tmp_path)
 
 
-def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:
-    request = opened(tmp_path, into=tmp_path / "proof")
-    place = open_proof(plan_proof(request), request).folder
-    other = Plan.model_validate({**place.plan.model_dump(), "sets": ["none"]})
-    (place.path / "plan.json").write_text(other.model_dump_json())
-    assert "another version" in error_of(tmp_path / "app.yaml", "--resume", place.path)
+def stored(proof: ProofRun) -> TrialRun:
+    same = proof.model_dump(include={"run_id", "n", "seed", "verdict", "sentence", "bundle"})
+    return TrialRun(**same, part=proof.set, proof=proof)
 
 
-def tasks(folder: Path, *names: str) -> list[Task]:
-    application = read(folder, {"producer": STRONG, "consumer": CAREFUL, "topic": TOPIC})
-    found = sets(application)
-    return [task(application, found[name], 1) for name in names]
+def proving(folder: Path, *names: str) -> Proving:
+    judge = judge_of(folder)
+    return Proving([task(judge.application, judge.follow_up.sets[name], 7) for name in names], judge.follow_up)
 
 
 def test_a_worker_takes_runs_that_fit_its_cluster_among_equals_only(tmp_path: Path) -> None:
-    queue = Queue(tasks(tmp_path, "none", "leader-isolated", "leader-crash", "all-power"), None)
-    first = queue.take(switched=False)
-    assert first is not None and first.faults.id == "none"
-    fitting, switched = queue.take(switched=False), queue.take(switched=True)
-    assert fitting is not None and switched is not None
-    assert (fitting.faults.id, switched.faults.id) == ("leader-crash", "leader-isolated")
+    queue = Queue(proving(tmp_path, "none", "leader-isolated", "leader-crash", "all-power"), [], Budget())
+    taken = [queue.take("switched False"), queue.take("switched False"), queue.take("switched True")]
+    assert [t.part for t in taken if t is not None] == ["none", "leader-crash", "leader-isolated"]
 
 
 def test_runs_that_follow_come_first_and_once(tmp_path: Path) -> None:
-    crash, stop = tasks(tmp_path, "leader-crash", "leader-stop")
-    queue = Queue([crash, stop], None)
-    assert queue.take(None) == crash
-    queue.finish([crash, stop])
-    assert [queue.take(None), queue.take(None)] == [stop, stop]  # the one that follows, and the planned one
-    queue.finish([])
-    queue.finish([])
-    assert queue.take(None) is None
+    plan = proving(tmp_path, "leader-crash", "leader-stop")
+    unsure = stored(run("leader-crash", "unknown"))
+    first, *others = plan.trials([unsure])
+    assert (first.run_id, first.tier[0]) == ("leader-crash-again-2", "urgent")
+    ids = [trial.run_id for trial in others]
+    assert "leader-stop-first-1" in ids and len(ids) == len(set(ids))
 
 
-def test_no_run_begins_when_the_time_is_over(tmp_path: Path) -> None:
-    assert Queue(tasks(tmp_path, "none"), deadline=0.0).take(None) is None
-    stopped = Queue(tasks(tmp_path, "none"), None)
-    stopped.stop()
-    assert stopped.take(None) is None
+def test_a_proof_is_over_if_nothing_works_without_faults(tmp_path: Path) -> None:
+    plan, none = proving(tmp_path, "none"), stored(run("none", "unknown"))
+    assert not plan.is_over([none])
+    assert plan.is_over([none, stored(run("none", "unknown", purpose="again", n=2))])
+    assert not plan.is_over([none, stored(run("none", purpose="again", n=2))])
+
+
+def test_a_run_without_a_result_is_stored_as_unknown(tmp_path: Path) -> None:
+    proof = open_proof(*plan_proof(opened(tmp_path, into=tmp_path / "proof", most=1)))
+    plan = proving(tmp_path, "leader-crash")
+    (trial,) = [t for t in plan.trials([]) if t.part == "leader-crash"]
+    finished = FinishedRun(Run(tmp_path / "none"), 1, RunOutcome.missing("the judge ended first"), 1.0)
+    found = plan.observe(trial, finished, proof.folder)
+    assert found.proof is not None and found.proof.state == "unknown"
+    assert plan.describe(found) == "unknown: the judge ended first"
 
 
 def test_a_later_proof_names_what_became_worse_and_what_was_not_tried_again(tmp_path: Path) -> None:
@@ -202,37 +203,3 @@ def test_an_earlier_card_that_is_none_is_refused(tmp_path: Path) -> None:
         against.read(tmp_path / "card.json")
     with pytest.raises(UsageError, match="--against: "):
         against.read(tmp_path / "none.json")
-
-
-class Interrupted:
-    """A lab of which the judge ends without a result."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def finish(self) -> FinishedRun:
-        return FinishedRun(self.run, 1, RunOutcome.missing("the judge ended first"), 1.0)
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_a_run_that_an_interruption_ended_is_not_stored_and_runs_again(tmp_path: Path, interrupted: bool) -> None:
-    request = opened(tmp_path, into=tmp_path / "proof", most=1)
-    proof = open_proof(plan_proof(request), request)
-    crew = Crew(proof.folder, proof.judge.follow_up, ProgressListener(), lambda stored: None, jobs=1)
-    crew._interrupted = interrupted
-    (one,) = tasks(tmp_path, "leader-crash")
-    crew._finish(one, Interrupted(Run(tmp_path / "none")), Queue([one], None))  # type: ignore[arg-type]
-    assert [stored.state for stored in proof.folder.runs()] == ([] if interrupted else ["unknown"])
-    assert crew._errors == []
-
-
-@pytest.mark.parametrize("enough", [True, False])
-def test_no_run_begins_after_a_report_that_has_enough(tmp_path: Path, enough: bool) -> None:
-    request = opened(tmp_path, into=tmp_path / "proof", most=1)
-    proof = open_proof(plan_proof(request), request)
-    crew = Crew(proof.folder, proof.judge.follow_up, ProgressListener(), lambda stored: enough, jobs=1)
-    one, other = tasks(tmp_path, "leader-crash", "all-power")
-    queue = Queue([one, other], None)
-    assert queue.take(None) == one
-    crew._finish(one, Interrupted(Run(tmp_path / "none")), queue)  # type: ignore[arg-type]
-    assert (queue.take(None) is None) == enough

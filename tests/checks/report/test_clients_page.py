@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from chaos.run.campaign import TrialRun
 from chaos.run.client_comparison import ClientComparison
-from chaos.run.gate_result import CellRun
 from checks.report.clients import markdown, page
 from tests.checks.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
@@ -17,7 +17,7 @@ from tests.support.compared import comparison, left_out, runs, table
 SPARK = left_out("spark:4.0.2", "producers[0]: spark has no produce: it only reads")
 
 
-def compared(**more: list[CellRun]) -> ClientComparison:
+def compared(**more: list[TrialRun]) -> ClientComparison:
     by_client = {"2.16.1": runs(us=5e6), "java:4.3.1": runs(us=10e6, salt="j"), "sarama:1.61.1": runs(us=2e6)}
     return comparison(table(by_client | more, [SPARK]))
 
@@ -78,10 +78,10 @@ def test_foreign_text_is_text_everywhere() -> None:
 
 def test_the_command_writes_the_files_and_prints_a_table(tmp_path: Path) -> None:
     many = {f"franz-go:1.2{n}.0": runs(2) for n in range(6)}
-    (tmp_path / "clients.json").write_text(compared(**many).model_dump_json())
+    (tmp_path / "campaign.json").write_text(compared(**many).model_dump_json())
     argv = [sys.executable, "-m", "checks.report"]
     subprocess.run([*argv, "clients", str(tmp_path)], check=True)
-    assert {p.name for p in tmp_path.iterdir()} == {"clients.json", "report.html", "summary.md"}
+    assert {p.name for p in tmp_path.iterdir()} == {"campaign.json", "report.html", "summary.md"}
     done = subprocess.run(
         [*argv, "clients-table", str(tmp_path)],
         check=True,

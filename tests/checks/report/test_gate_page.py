@@ -9,7 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.run.gate_result import Cell, CellRun, GateResult, Key, LeftOut, Machine, Mark, TimeComparison
+from chaos.run.campaign import Machine, TrialRun
+from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark, TimeComparison
 from chaos.run.result import Verdict
 from checks.report.gate import MOST_CHARACTERS, junit, markdown, page
 from tests.checks.report.test_report_page import EVIL, Page
@@ -37,7 +38,7 @@ def comparison(cell: int, mark: Mark, label: str = "ack_latency") -> TimeCompari
 
 
 def cell(number: int, verdict: Verdict, scenario: str = "leader-kill", kafka: str = "4.3.1", words: str = "S") -> Cell:
-    run = CellRun(
+    run = TrialRun(
         n=1, seed=1, verdict=verdict, sentence=words, anomalies={"lost_write": 3}, report="cell 1#/report.html"
     )
     failing = verdict == "fail"
@@ -147,18 +148,18 @@ def test_foreign_text_is_text_everywhere() -> None:
     assert ET.fromstring(junit(evil))[0].get("failures") == "2"
 
 
-def test_it_needs_only_gate_json_and_an_invalid_one_is_one_line(tmp_path: Path) -> None:
+def test_it_needs_only_its_result_and_an_invalid_one_is_one_line(tmp_path: Path) -> None:
     def make() -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "checks.report", "gate", str(tmp_path)]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     missing = make()
     assert missing.returncode == 2 and missing.stderr.count("\n") == 1
-    (tmp_path / "gate.json").write_text("{}")
+    (tmp_path / "campaign.json").write_text("{}")
     assert make().returncode == 2 and not (tmp_path / "report.html").exists()
-    (tmp_path / "gate.json").write_text(MIXED.model_dump_json())
+    (tmp_path / "campaign.json").write_text(MIXED.model_dump_json())
     assert make().returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"gate.json", "report.html", "summary.md", "junit.xml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"campaign.json", "report.html", "summary.md", "junit.xml"}
 
 
 @pytest.mark.browser

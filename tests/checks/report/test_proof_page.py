@@ -52,9 +52,9 @@ def test_foreign_text_is_no_markup(broken: ProofResult) -> None:
 
 
 def test_the_files_are_written_beside_the_result(broken: ProofResult, tmp_path: Path) -> None:
-    (tmp_path / "proof.json").write_text(broken.model_dump_json())
+    (tmp_path / "campaign.json").write_text(broken.model_dump_json())
     proof.write(tmp_path)
     assert {"report.html", "card.html", "card.md"} <= {path.name for path in tmp_path.iterdir()}
-    (tmp_path / "proof.json").write_text("{}")
+    (tmp_path / "campaign.json").write_text("{}")
     with pytest.raises(RunDirError):
         proof.write(tmp_path)

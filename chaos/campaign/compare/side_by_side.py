@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.comparison.measures import GROUPS, Measure, measures
+from chaos.campaign.compare.measures import GROUPS, Measure, measures
 from chaos.run import ranks
 from chaos.run.client_comparison import (
     AnomalySum,

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from chaos.campaign.gate.matrix import PlannedCell
+from chaos.campaign.gate.model import Gate, Part
 from chaos.errors import RunDirError, UsageError
-from chaos.gate.matrix import PlannedCell
-from chaos.gate.model import Gate, Part
+from chaos.run.campaign import FORMAT, RESULT, Machine
 from chaos.run.directory import read_json
-from chaos.run.gate_result import FORMAT, GateResult, LeftOut, Machine
+from chaos.run.gate_result import GateResult, LeftOut
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Pair:
 def read(path: Path) -> GateResult:
     """Read a stored result. Raises `UsageError` if it is missing and `RunDirError` if it is not valid."""
     if path.is_dir():
-        path = path / "gate.json"
+        path = path / RESULT
     if not path.is_file():
-        raise UsageError(f"there is no baseline {path}; a gate writes one as gate.json")
+        raise UsageError(f"there is no baseline {path}; a gate writes one as {RESULT}")
     raw = read_json(path, "baseline")
     if isinstance(raw, dict) and raw.get("format", FORMAT) != FORMAT:
         raise RunDirError(f"{path} is of format {raw['format']}, and this version of Aftershock reads {FORMAT}")
@@ -76,7 +77,7 @@ def pairs(
             if other == cell.key and then.setup != cell.setup:
                 raise UsageError(
                     f"the baseline is of another matrix: {other.name} was another scenario then; run the gate without "
-                    "it, and use the new gate.json as the baseline"
+                    f"it, and use its new {RESULT} as the baseline"
                 )
             result.append(Pair(cell.number, then.number, True, "the baseline"))
     if missing:

@@ -105,7 +105,7 @@ class Gate(Strict):
     repeat: int = Field(5, ge=1, le=1000, description="runs of each cell")
     seed: int | None = Field(None, ge=0, description="seed of all cells; drawn and recorded when left out")
     against: Part | None = Field(None, description="one value of one axis: the reference for all other cells")
-    baseline: str | None = Field(None, description="a stored gate.json; relative to this file")
+    baseline: str | None = Field(None, description="a stored campaign.json; relative to this file")
     time: Times = Times()
     integrity: Integrity = Integrity()
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
+from chaos.run.campaign import TrialRun
 from chaos.run.client_comparison import Unit
-from chaos.run.gate_result import CellRun
 from chaos.run.result import EntryKind, EntryUsage
 
 GROUPS = ("Recovery", "Records", "Latency", "CPU time and memory")
@@ -40,7 +40,7 @@ class Measure:
     resolution: float
 
 
-def measures(run: CellRun) -> dict[Measure, float]:
+def measures(run: TrialRun) -> dict[Measure, float]:
     """Return the values of a conclusive run. Of several scopes, such as topics, the longest time counts."""
     values: dict[Measure, float] = {}
     for time in run.times:
@@ -50,7 +50,7 @@ def measures(run: CellRun) -> dict[Measure, float]:
     return values | dict(_of_records(run)) | dict(_of_processes(run))
 
 
-def _of_records(run: CellRun) -> Iterator[tuple[Measure, float]]:
+def _of_records(run: TrialRun) -> Iterator[tuple[Measure, float]]:
     rates = {"acknowledged": run.load.acked_per_s, "delivered": run.load.delivered_per_s}
     for name, rate in rates.items():
         if rate is not None:
@@ -58,7 +58,7 @@ def _of_records(run: CellRun) -> Iterator[tuple[Measure, float]]:
     yield _measure(RECORDS, "legal redeliveries", "records"), run.anomalies.get("duplicate_delivery legal", 0)
 
 
-def _of_processes(run: CellRun) -> Iterator[tuple[Measure, float]]:
+def _of_processes(run: TrialRun) -> Iterator[tuple[Measure, float]]:
     for kind in _KINDS:
         usages = [usage for usage in run.load.entries if usage.kind == kind]
         if not usages:

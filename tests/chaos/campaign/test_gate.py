@@ -6,29 +6,34 @@ import json
 import math
 import random
 import statistics
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from chaos.campaign import engine
 from chaos.campaign.clients import clients_of
+from chaos.campaign.engine import run_campaign
+from chaos.campaign.folder import Folder
+from chaos.campaign.gate import baseline, matrix
+from chaos.campaign.gate.gate import GateRequest, trials_of
+from chaos.campaign.gate.gate import judged as judged_runs
+from chaos.campaign.gate.judge import GateJudge
+from chaos.campaign.gate.model import find, load, parse, passes_for, shipped
 from chaos.clients.runtime import runtime
 from chaos.contract import contract
-from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.gate import baseline, matrix, runner
-from chaos.gate.folder import RUNS, GateFolder
-from chaos.gate.judge import GateJudge
-from chaos.gate.model import find, load, parse, passes_for, shipped
+from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.lab.lab import FinishedRun
+from chaos.lab.progress import ProgressListener
 from chaos.run import ranks
-from chaos.run.directory import Run
-from chaos.run.gate_result import CellRun, GateResult
+from chaos.run.campaign import TrialRun
+from chaos.run.gate_result import GateResult
 from chaos.run.outcome import RunOutcome
 from chaos.run.result import Metric
 from chaos.scenario.runtimes import RUNTIMES
 from tests.chaos.incident.test_bundle import a_run
+from tests.support.labs import FakeLab
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
 ATTACHED = {"cluster.driver": "attached", "cluster.bootstrap": "a:1"}
@@ -47,11 +52,11 @@ def time(value_us: float, metric: str = "produce_unavailability", stat: str = "m
     return Metric(metric=metric, scope="orders", fault="kill", stat=stat, value_us=round(value_us))
 
 
-def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[CellRun]:
+def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[TrialRun]:
     """Runs that all have this verdict, and take about so long."""
     draw = random.Random(f"{us}{salt}")
     return [
-        CellRun(
+        TrialRun(
             n=n,
             seed=n,
             verdict=verdict,  # type: ignore[arg-type]
@@ -62,7 +67,7 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
     ]
 
 
-def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
+def judged(by_cell: dict[int, list[TrialRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
     model = gate(**changes)
     planned = matrix.plan(model, Path())
     pairs = baseline.pairs(model, planned.cells, stored, planned.left_out)
@@ -185,7 +190,7 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
 
 
 def test_two_files_of_one_name_would_be_one_cell(tmp_path):
-    text = (Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text()
+    text = (Path(matrix.__file__).parents[2] / "scenarios/clean-run.yaml").read_text()
     for folder, content in (("a", text), ("b", text + "seed: 7\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.yaml").write_text(content)
@@ -194,12 +199,12 @@ def test_two_files_of_one_name_would_be_one_cell(tmp_path):
 
 
 def test_a_scenario_file_lies_beside_its_gate(tmp_path):
-    (tmp_path / "mine.yaml").write_text((Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text())
+    (tmp_path / "mine.yaml").write_text((Path(matrix.__file__).parents[2] / "scenarios/clean-run.yaml").read_text())
     assert [c.key.scenario for c in matrix.plan(gate(scenarios=["mine.yaml"]), tmp_path).cells] == ["mine"] * 2
 
 
 def test_a_derived_contract_is_that_of_each_cell(tmp_path):
-    raw = yaml.safe_load((Path(matrix.__file__).parents[1] / "scenarios/leader-kill.yaml").read_text())
+    raw = yaml.safe_load((Path(matrix.__file__).parents[2] / "scenarios/leader-kill.yaml").read_text())
     del raw["expect"]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw))
     settings = {
@@ -409,7 +414,7 @@ def test_a_requested_share_has_to_be_excluded_by_conclusive_runs():
 
 def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_path):
     then = judged({1: runs(), 2: runs()})
-    (tmp_path / "gate.json").write_text(then.model_dump_json())
+    (tmp_path / "campaign.json").write_text(then.model_dump_json())
     stored = baseline.read(tmp_path)
     assert judged({1: runs(salt="c"), 2: runs(salt="d")}, stored).verdict == "pass"
     result = judged({1: runs(), 2: runs(us=9e6)}, stored)
@@ -447,9 +452,9 @@ def test_what_is_no_baseline_is_refused(tmp_path):
         ("{", "not readable JSON"),
         ('{"format": 9}', "format 9"),
     ):
-        (tmp_path / "gate.json").write_text(text)
+        (tmp_path / "campaign.json").write_text(text)
         with pytest.raises(RunDirError, match=message):
-            baseline.read(tmp_path / "gate.json")
+            baseline.read(tmp_path / "campaign.json")
 
 
 @pytest.mark.parametrize(
@@ -548,130 +553,77 @@ def test_a_scenario_with_another_library_has_its_name_without_the_axis():
 # running
 
 
-@dataclass
-class Fake:
-    """A lab that starts nothing and returns the verdicts in `answers`, by the number of the cell."""
-
-    home: Path
-    answers: dict[int, str]
-    breaks: dict[str, BaseException]
-    asked: list[tuple[str, int | None]]
-    renewed: list[int]
-
-    def renew(self, worker=0):
-        self.renewed.append(len(self.asked))
-
-    def start(self, subject, run_id, seed=None, worker=0):
-        if run_id in self.breaks:
-            raise self.breaks[run_id]
-        self.asked.append((run_id, seed))
-        number = int(run_id.split("-")[1])
-        verdict = self.answers.get(number, "pass")
-        outcome = RunOutcome(verdict=verdict, sentence="s", anomalies={})
-        finished = FinishedRun(Run(self.home / run_id), seed, outcome, 1.0)
-
-        class Done:
-            ready = True
-
-            def finish(self):
-                return finished
-
-        return Done()
+def run_cells(fake: FakeLab, model, planned, place: Folder, jobs: int = 1):
+    plan = trials_of(planned, model.repeat, 7)
+    return run_campaign(plan, place, ProgressListener(), jobs)
 
 
-def run_cells(lab: Fake, model, planned, folder):
-    return list(runner.run_all(lab, runner.remaining(planned, model, 7, folder), folder))
+@pytest.fixture
+def lab(monkeypatch) -> FakeLab:
+    fake = FakeLab()
+    monkeypatch.setattr(engine, "TrialLab", fake)
+    return fake
 
 
-def lab(tmp_path, answers=None, breaks=None) -> Fake:
-    return Fake(tmp_path, answers or {}, breaks or {}, [], [])
+def folder(path: Path) -> Folder:
+    return Folder.planned(GateRequest(runs_dir=path, into=path / "out", seed=7), "gate", "g", [])
 
 
-def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path):
-    model, planned, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
-    run_cells(fake, model, planned, GateFolder(tmp_path))
-    assert [run_id for run_id, _ in fake.asked] == [
+def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path, lab):
+    model, planned = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"])
+    runs = run_cells(lab, model, planned, folder(tmp_path))
+    assert lab.asked == [
         *("cell-01-1", "cell-03-1", "cell-02-1", "cell-04-1"),  # 3.9.2, then 4.3.1, leader-kill on the cold cluster
         *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
         *("cell-01-3", "cell-03-3", "cell-02-3", "cell-04-3"),
     ]
-    assert fake.renewed == [4, 8], "a round begins with a cluster of its own, lest one side always finds it warm"
-    by_round: dict[str, set[int | None]] = {}
-    for run_id, seed in fake.asked:
-        by_round.setdefault(run_id[-1], set()).add(seed)
+    assert lab.renewed == [4, 8], "a round begins with a cluster of its own, lest one side always finds it warm"
+    by_round: dict[int, set[int]] = {}
+    for run in runs:
+        by_round.setdefault(run.n, set()).add(run.seed)
     assert all(len(seeds) == 1 for seeds in by_round.values()) and len(set.union(*by_round.values())) == 3
 
 
-def test_several_workers_share_the_runs_and_each_is_stored_once(tmp_path):
-    model, planned, folder = gate(repeat=5), cells(), GateFolder(tmp_path)
-    fake = lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")})
-    done = list(runner.run_all(fake, runner.remaining(planned, model, 7, folder), folder, jobs=3))
-    assert sorted(run_id for run_id, _ in fake.asked if run_id.startswith("cell-01")) == [
-        f"cell-01-{n}" for n in range(1, 6)
-    ]
-    assert [run.n for run in folder.runs(planned[0])] == [1, 2, 3, 4, 5]
-    assert len(done) == sum(len(folder.runs(cell)) for cell in planned)
-
-
-@pytest.mark.parametrize("error", [ClusterError("gone"), KeyboardInterrupt()])
-def test_an_error_of_one_worker_ends_them_all_and_is_passed_on(tmp_path, error):
-    folder, model = GateFolder(tmp_path), gate(repeat=50)
-    fake = lab(tmp_path, breaks={"cell-02-1": error})
-    with pytest.raises(type(error)):
-        list(runner.run_all(fake, runner.remaining(cells(), model, 7, folder), folder, jobs=2))
-
-
-def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
+def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path, lab):
     changes = {"kafka": ["4.3.1"], "settings": {"a": {}, "b": {"set": {"producers.shop.config.acks": 1}}}}
-    model, planned, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
-    run_cells(fake, model, planned, GateFolder(tmp_path))
-    assert [run_id for run_id, _ in fake.asked] == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
-    assert fake.renewed == []
+    run_cells(lab, gate(repeat=2, **changes), cells(**changes), folder(tmp_path))
+    assert lab.asked == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
+    assert lab.renewed == []
 
 
-def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path):
-    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
-    broken = lab(tmp_path, breaks={"cell-02-2": KeyboardInterrupt()})
+def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path, lab):
+    model, planned, place = gate(repeat=3), cells(), folder(tmp_path)
+
+    def broken(trial):
+        if trial.run_id == "cell-02-2":
+            raise KeyboardInterrupt
+        return "pass"
+
+    lab.rule = broken
     with pytest.raises(KeyboardInterrupt):
-        run_cells(broken, model, planned, folder)
-    assert [[run.n for run in folder.runs(cell)] for cell in planned] == [[1], [1]]
-    leftover = tmp_path / "cell-02-2"
-    leftover.mkdir()
-    fake = lab(tmp_path)
-    run_cells(fake, model, planned, folder)
-    assert [run_id for run_id, _ in fake.asked] == ["cell-02-2", "cell-01-2", "cell-01-3", "cell-02-3"]
-    assert not leftover.exists(), "what an interrupted run left is run again"
-    assert [[run.n for run in folder.runs(cell)] for cell in planned] == [[1, 2, 3]] * 2
+        run_cells(lab, model, planned, place)
+    assert sorted(run.run_id for run in place.runs()) == ["cell-01-1", "cell-02-1"]
+    lab.rule, before = (lambda trial: "pass"), len(lab.asked)
+    run_cells(lab, model, planned, place)
+    assert lab.asked[before:] == ["cell-02-2", "cell-01-2", "cell-01-3", "cell-02-3"]
 
 
-def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_others_go_on(tmp_path):
-    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
-    run_cells(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), model, planned, folder)
-    assert [len(folder.runs(cell)) for cell in planned] == [3, 1]
-    (run,) = folder.runs(planned[1])
-    assert (run.verdict, run.sentence) == ("inconclusive", "It cannot be run: no such release")
-    result = GateJudge(model, "g", "c", 7, planned, []).result({c.number: folder.runs(c) for c in planned})
+def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_others_go_on(tmp_path, lab):
+    model, planned, place = gate(repeat=3), cells(), folder(tmp_path)
+
+    def refuses(trial):
+        if trial.part == "cell-02":
+            raise ResolveError("no such release")
+        return "pass"
+
+    lab.rule = refuses
+    runs = run_cells(lab, model, planned, place)
+    assert [run.run_id for run in runs if run.part == "cell-02"] == ["cell-02-1"]
+    result = judged_runs(GateJudge(model, "g", "c", 7, planned, []), runs)
     assert result.verdict == "inconclusive" and "no such release" in result.cells[1].sentence
-    fake = lab(tmp_path)
-    run_cells(fake, model, planned, folder)
-    assert [run_id for run_id, _ in fake.asked] == ["cell-02-1", "cell-02-2", "cell-02-3"], "its reason may be gone now"
-    assert [(run.n, run.ran) for run in folder.runs(planned[1])] == [(1, True), (2, True), (3, True)]
-
-
-def test_what_breaks_the_laboratory_itself_is_passed_on(tmp_path):
-    folder = GateFolder(tmp_path)
-    with pytest.raises(ClusterError):
-        run_cells(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), folder)
-    assert len(folder.runs(cells()[0])) == 1
-
-
-def test_the_first_failed_run_of_a_cell_leaves_its_bundle(tmp_path, monkeypatch):
-    packed: list[str] = []
-    monkeypatch.setattr(GateFolder, "pack_run", lambda folder, run_id: packed.append(run_id) or f"bundles/{run_id}")
-    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
-    run_cells(lab(tmp_path, answers={2: "fail"}), model, planned, folder)
-    assert packed == ["cell-02-1"]
-    assert [run.bundle for run in folder.runs(planned[1])] == ["bundles/cell-02-1", "", ""]
+    lab.rule = lambda trial: "pass"
+    again = [run for run in run_cells(lab, model, planned, place) if run.part == "cell-02"]
+    assert sorted((run.n, run.ran) for run in again) == [(1, True), (2, True), (3, True)], "its reason may be gone now"
 
 
 @pytest.mark.parametrize(("release", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
@@ -688,26 +640,18 @@ def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp
     run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
     planned = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[release])
     finished = FinishedRun(run, 7, RunOutcome.read(run), 1.0)
-    result = runner.cell_run(runner.PlannedRun(planned[0], 1, 7), finished, GateFolder(tmp_path))
+    plan = trials_of(planned, 1, 7)
+    result = plan.observe(plan.planned[0], finished, folder(tmp_path))
     assert (result.verdict, result.client, result.kafka) == (verdict, "2.5.0", "4.3.1")
     assert [t.stat for t in result.times] == ["p99"] and result.anomalies == {"duplicate_delivery legal": 3}
     assert ("is not its cell" in result.sentence) == (verdict == "inconclusive")
 
 
 def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
-    run = a_run(tmp_path)
-    place = GateFolder(tmp_path).pack_run(run.path.relative_to(tmp_path).as_posix())
-    assert (tmp_path / place).is_file() and place.startswith("bundles/")
-    assert GateFolder(tmp_path).pack_run("none") == ""
-
-
-def test_damaged_runs_of_a_cell_are_reported(tmp_path):
-    folder, (cell, _) = GateFolder(tmp_path), cells()
-    folder.store(cell, runs(1)[0])
-    path = tmp_path / RUNS / "cell-01.jsonl"
-    path.write_text(path.read_text()[:20])
-    with pytest.raises(RunDirError, match="is damaged"):
-        folder.runs(cell)
+    place, run = folder(tmp_path), a_run(tmp_path / "out")
+    packed = place.pack_run(run.run_id)
+    assert (place.path / packed).is_file() and packed.startswith("bundles/")
+    assert place.pack_run("none") == ""
 
 
 def test_every_error_of_a_users_input_is_one_with_exit_code_2():

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.campaign.clients import clients_of, parse_choice, with_client
+from chaos.campaign.gate.model import Gate
 from chaos.campaign.releases import check_release
 from chaos.campaign.subject import Subject, dump, raw_of
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError
-from chaos.gate.model import Gate
 from chaos.history.entries import setup_digest
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.comparison import compare
-from chaos.comparison.compare import SHIPPED, CompareRequest, plan
-from chaos.comparison.measures import GROUPS, measures
+from chaos.campaign import engine
+from chaos.campaign.compare import compare
+from chaos.campaign.compare.compare import SHIPPED, CompareRequest, plan
+from chaos.campaign.compare.measures import GROUPS, measures
 from chaos.errors import USAGE, AftershockError, ScenarioError, UsageError
-from chaos.gate.folder import GateFolder
-from chaos.gate.runner import PlannedRun
 from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import TrialRun
 from chaos.run.client_comparison import ClientComparison, MeasureRow
-from chaos.run.gate_result import CellRun
 from chaos.run.result import Load
 from tests.support.compared import left_out, metric, runs, table
+from tests.support.labs import FakeLab
 
 WRITES = "no writes, longest"
 CPU = "producers, CPU per 1,000 records"
@@ -120,7 +120,7 @@ def test_anomalies_are_summed_over_the_runs_that_show_them() -> None:
 
 
 def test_a_library_that_cannot_run_is_a_column_with_the_reason() -> None:
-    refused = CellRun(n=1, seed=1, verdict="inconclusive", sentence="It cannot be run: no Go", ran=False)
+    refused = TrialRun(n=1, seed=1, verdict="inconclusive", sentence="It cannot be run: no Go", ran=False)
     found = table({"2.16.1": runs(), "sarama:1.61.1": [refused]}, [left_out("spark:4.0.2", "it only reads")]).scenarios[
         0
     ]
@@ -133,7 +133,7 @@ def test_a_library_that_cannot_run_is_a_column_with_the_reason() -> None:
 
 
 def test_the_default_is_every_library_in_the_shipped_scenarios() -> None:
-    planned = plan(CompareRequest(Path("runs"), seed=7))
+    planned = plan(CompareRequest(runs_dir=Path("runs"), seed=7))
     assert {c.key.scenario for c in planned.gate.cells} == set(SHIPPED)
     assert {o.key.client for o in planned.gate.left_out} >= {"spark:4.0.2", "sarama:1.61.1"}
     assert "max.poll.interval.ms" in next(
@@ -158,7 +158,7 @@ def test_bad_input_is_refused_before_anything_runs(
     given: dict[str, object], error: type[AftershockError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as refused:
-        plan(CompareRequest(Path("runs"), **{"scenarios": ("leader-kill",), **given}))  # type: ignore[arg-type]
+        plan(CompareRequest(runs_dir=Path("runs"), **{"scenarios": ("leader-kill",), **given}))  # type: ignore[arg-type]
     assert refused.value.exit_code == USAGE
 
 
@@ -166,50 +166,51 @@ def test_bad_input_is_refused_before_anything_runs(
 
 
 @pytest.fixture
-def fake_lab(monkeypatch: pytest.MonkeyPatch) -> dict[str, CellRun | BaseException]:
-    """Answers by `<client> <n>`, in place of runs; runs without an answer pass."""
-    answers: dict[str, CellRun | BaseException] = {}
-
-    def run_missing(judge, folder: GateFolder, listener, jobs):
-        for cell in judge.cells:
-            for n in range(1, judge.gate.repeat + 1):
-                answer = answers.get(f"{cell.key.client} {n}", runs(judge.gate.repeat)[n - 1])
-                if isinstance(answer, BaseException):
-                    raise answer
-                folder.store(PlannedRun(cell, n, n).cell, answer)
-
-    monkeypatch.setattr(compare, "run_missing", run_missing)
-    return answers
+def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    fake = FakeLab()
+    monkeypatch.setattr(engine, "TrialLab", fake)
+    monkeypatch.setattr(compare.matrix, "fetch_releases", lambda cells, say: None)
+    return fake
 
 
 def compared(folder: Path, *clients: str, **given: object) -> ClientComparison:
-    request = CompareRequest(folder, ("leader-kill",), clients, seed=7, into=folder / "out", **given)  # type: ignore[arg-type]
-    return compare.compare_clients(request, ProgressListener())
+    values = {"scenarios": ("leader-kill",), "clients": clients, "seed": 7, "into": folder / "out", **given}
+    planned = plan(CompareRequest(runs_dir=folder, **values))  # type: ignore[arg-type]
+    return compare.compare_clients(planned, compare.open_folder(planned), ProgressListener())
 
 
-def test_the_files_are_written_and_the_worst_verdict_of_what_ran_counts(tmp_path: Path, fake_lab) -> None:
+def test_the_files_are_written_and_the_worst_verdict_of_what_ran_counts(tmp_path: Path, lab: FakeLab) -> None:
     found = compared(tmp_path, "confluent", "sarama", "spark")
     assert found.verdict == "pass"
-    assert {p.name for p in (tmp_path / "out").iterdir()} >= {"clients.json", "summary.md", "report.html", "runs.d"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} >= {
+        "campaign.json",
+        "summary.md",
+        "report.html",
+        "runs.jsonl",
+    }
     assert "1 could not run and were left out (spark:4.0.2)" in found.sentence
-    assert "repeat is 1: too few to show any difference" in found.notes[0]
     assert "--clients confluent:2.16.1,sarama:1.61.1,spark:4.0.2" in found.command
-    fake_lab["sarama:1.61.1 1"] = runs(1, verdict="inconclusive")[0]
+    verdicts = {"cell-02": "inconclusive"}
+    lab.rule = lambda trial: verdicts.get(trial.part, "pass")
     assert compared(tmp_path / "b", "confluent", "sarama").verdict == "inconclusive"
-    fake_lab["2.16.1 1"] = runs(1, verdict="fail")[0]
+    verdicts["cell-01"] = "fail"
     failed = compared(tmp_path / "c", "confluent", "sarama")
     assert failed.verdict == "fail" and "1 broke it: confluent:2.16.1 in leader-kill" in failed.sentence
 
 
-def test_an_interrupted_comparison_keeps_what_is_finished(tmp_path: Path, fake_lab) -> None:
-    fake_lab["sarama:1.61.1 2"] = KeyboardInterrupt()
+def test_an_interrupted_comparison_keeps_what_is_finished(tmp_path: Path, lab: FakeLab) -> None:
+    def broken(trial):
+        if trial.run_id == "cell-02-2":
+            raise KeyboardInterrupt
+        return "pass"
+
+    lab.rule = broken
     with pytest.raises(KeyboardInterrupt):
         compared(tmp_path, "confluent", "sarama", repeat=3)
-    kept = ClientComparison.model_validate_json((tmp_path / "out" / "clients.json").read_text())
-    assert [len(c.cell.runs) for c in kept.scenarios[0].columns if c.cell] == [3, 1]
+    kept = ClientComparison.model_validate_json((tmp_path / "out" / "campaign.json").read_text())
     assert kept.verdict == "inconclusive", "runs are missing"
-    fake_lab.clear()
-    whole = compare.compare_clients(
-        CompareRequest(tmp_path, ("leader-kill",), ("confluent", "sarama"), into=tmp_path / "out"), ProgressListener()
-    )
+    lab.rule = lambda trial: "pass"
+    planned = plan(CompareRequest(runs_dir=tmp_path, resume=tmp_path / "out"))
+    whole = compare.compare_clients(planned, compare.open_folder(planned), ProgressListener())
     assert whole.verdict == "pass" and (whole.seed, whole.repeat) == (7, 3)
+    assert sorted(lab.asked) == [f"cell-0{cell}-{n}" for cell in (1, 2) for n in (1, 2, 3)]

@@ -8,21 +8,20 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chaos.campaign.score import interval
-from chaos.gate.baseline import Pair, warnings
-from chaos.gate.matrix import PlannedCell
-from chaos.gate.model import Gate, Times
+from chaos.campaign.gate.baseline import Pair, warnings
+from chaos.campaign.gate.matrix import PlannedCell
+from chaos.campaign.gate.model import Gate, Times
+from chaos.campaign.score import tally, this_machine
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.run import ranks
+from chaos.run.campaign import TrialRun
 from chaos.run.events import now_us
-from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, LeftOut, Machine, Mark, TimeComparison
+from chaos.run.gate_result import MARKS, Cell, GateResult, LeftOut, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST, Verdict, merge
 
 TimeKey = tuple[str, str, str, str]
@@ -51,12 +50,12 @@ class GateJudge:
         text = f"repeat is {repeat}: too few to show of any time that it is slower, which takes {needed} at least"
         return text if repeat < needed else ""
 
-    def result(self, runs: Mapping[int, Sequence[CellRun]]) -> GateResult:
+    def result(self, runs: Mapping[int, Sequence[TrialRun]]) -> GateResult:
         """Judge the runs of each cell by its number; runs may be missing."""
         without_times = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
         comparisons = self._comparisons({cell.number: cell for cell in without_times})
         cells = [self._with_times(cell, [c for c in comparisons if c.cell == cell.number]) for cell in without_times]
-        machine = Machine(platform=platform.platform(), cpus=os.cpu_count() or 1)
+        machine = this_machine()
         result = GateResult(
             gate=self.name,
             title=self.gate.title,
@@ -97,22 +96,14 @@ class GateJudge:
         notes = [f"{client} was not judged: no cell of it can run." for client in self._never_run]
         return notes + [f"Left out: {out.key.name}: {out.reason}" for out in self.left_out]
 
-    def _cell(self, planned: PlannedCell, runs: list[CellRun]) -> Cell:
-        conclusive = [run for run in runs if run.conclusive]
-        failed = sum(run.verdict == "fail" for run in conclusive)
-        low, high = interval(failed, len(conclusive))
-        verdict, text = _integrity(self.gate, runs, high)
+    def _cell(self, planned: PlannedCell, runs: list[TrialRun]) -> Cell:
+        part = tally(planned.key.name, sorted(runs, key=lambda run: run.n))
+        verdict, text = _integrity(self.gate, part.runs, part.high)
         return Cell(
+            **{**dict(part), "verdict": verdict, "sentence": text},
             number=planned.number,
             key=planned.key,
             setup=planned.setup,
-            verdict=verdict,
-            sentence=text,
-            runs=runs,
-            failed=failed,
-            conclusive=len(conclusive),
-            low=low,
-            high=high,
             reference=planned.number in {pair.other for pair in self.pairs if not pair.stored},
         )
 
@@ -144,7 +135,7 @@ class GateJudge:
         return _decide(measured, cells, self.gate.time)
 
 
-def _integrity(gate: Gate, runs: list[CellRun], high: float) -> tuple[Verdict, str]:
+def _integrity(gate: Gate, runs: list[TrialRun], high: float) -> tuple[Verdict, str]:
     """Return the verdict over the records of a cell's runs, and its sentence."""
     failed = [run for run in runs if run.verdict == "fail"]
     unsure = [run for run in runs if not run.conclusive]
