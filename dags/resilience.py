@@ -111,7 +111,7 @@ def prepare(scenario: str, params: dict[str, Any], dag: Any = None) -> str:
     with task_failure():
         given = request_of(scenario, params)
         check_slots(given, dag)
-        return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
+        return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).path)
 
 
 @slot_task()

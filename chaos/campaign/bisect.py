@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, cluster_of, conduct, digest_of
 from chaos.campaign.folder import Folder, continued
@@ -40,7 +40,7 @@ def bisect(request: Request, listener: ProgressListener, report: Report[PartsRes
         raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")
     axis = kafka_axis(asked.kafka) if asked.kafka is not None else client_axis(asked.client or "")
     subject, tries = asked.subject(), asked.repeat or 1
-    asked = replace(asked, seed=subject.seed)
+    asked = asked.fixed(subject)
     anomaly = parse_anomaly(asked.anomaly, subject.scenario) if asked.anomaly else None
     digest = digest_of(subject.scenario)
     parts = [{"name": release, "digest": digest, "anomaly": anomaly or ""} for release in axis.releases]

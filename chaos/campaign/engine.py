@@ -56,7 +56,7 @@ class Trial:
     own command names it; the subject is written to a file if None. listed: scenario and variant in the history; None to
     leave it out. tier: trials of one tier may change places. cluster: trials with the same text can share a cluster.
     round: with each round, a worker begins on a new cluster; 0 to keep it. optional: whether the campaign goes on if
-    the machine cannot run it.
+    the machine cannot run it. alone: whether it has its own brokers, and the worker waits for its verdict.
     """
 
     run_id: str
@@ -72,6 +72,7 @@ class Trial:
     cluster: str = ""
     round: int = 0
     optional: bool = False
+    alone: bool = False
 
     def repeated(self, n: int, run_id: str) -> Trial:
         """Return the n-th run of the same."""
@@ -154,14 +155,19 @@ class TrialLab(Lab):
     """
 
     def __init__(
-        self, folder: Path, listener: ProgressListener, i_own_this_cluster: bool = False, workers: int = 1
+        self,
+        folder: Path,
+        listener: ProgressListener,
+        i_own_this_cluster: bool = False,
+        workers: int = 1,
+        spark_master: str | None = None,
     ) -> None:
-        super().__init__(folder, listener, workers)
+        super().__init__(folder, listener, workers, spark_master)
         self._i_own_this_cluster = i_own_this_cluster
 
     def start(self, trial: Trial, worker: int = 0) -> DrivenRun:
         """Drive a trial until its log was read back; its verdict may be pending. Raises as `Lab.drive`."""
-        return self.drive(self.prepare(trial), trial.title or trial.run_id, worker)
+        return self.drive(self.prepare(trial), trial.title or trial.run_id, worker, lent=not trial.alone)
 
     def prepare(self, trial: Trial) -> Run:
         """Make the run directory of a trial, and its scenario as a file beside it unless the user gives it."""
@@ -237,6 +243,7 @@ def run_campaign(
     *,
     i_own_this_cluster: bool = False,
     whole: bool = True,
+    spark_master: str | None = None,
 ) -> list[TrialRun]:
     """Run what a plan wants and the folder lacks, and return all stored runs.
 
@@ -248,7 +255,7 @@ def run_campaign(
         listener.say(f"{len(queue.left())} runs, in {folder.path}")
         try:
             if queue.left():
-                with TrialLab(folder.path, listener, i_own_this_cluster, jobs) as lab:
+                with TrialLab(folder.path, listener, i_own_this_cluster, jobs, spark_master) as lab:
                     _Crew(plan, folder, listener, lab, queue).run(jobs)
                     listener.doing("ending the clusters and the judge")
         except BaseException:
@@ -351,6 +358,8 @@ class _Crew:
                     finish = (lambda trial=trial, driven=driven: self._finish(trial, driven),)
                     judging.append(threading.Thread(target=self._guard, args=finish, name=trial.run_id, daemon=True))
                     judging[-1].start()
+                    if trial.alone:
+                        judging[-1].join()
         finally:
             for thread in judging:
                 thread.join()

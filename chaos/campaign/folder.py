@@ -184,8 +184,9 @@ class Folder:
 
 
 def lasting(source: str) -> str:
-    """Return a source that also names its file from another folder; unchanged if it is no file or folder."""
-    return str(Path(source).absolute()) if Path(source).exists() else source
+    """Return a source that also names its file or run directory from another folder; other names unchanged."""
+    path = Path(source)
+    return str(path.absolute()) if path.is_file() or (path / "resolved.json").is_file() else source
 
 
 def _kept(asked: Asked) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def repeat(asked: Request, listener: ProgressListener, report: Report[PartsResul
     asked = continued(asked, KIND)
     Budget.parse(asked.budget)
     subject, count = asked.subject(), asked.repeat or RUNS
-    asked = replace(asked, seed=subject.seed)
+    asked = asked.fixed(subject)
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"repeat-{subject.name}", parts)
 

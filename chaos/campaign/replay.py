@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shlex
-from dataclasses import replace
 
 from chaos import __version__
 from chaos.campaign.engine import Listed, Report, Trial, conduct, digest_of
@@ -32,7 +31,7 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
     asked = continued(request, KIND)
     subject = asked.subject()
     notes = version_notes(subject)
-    asked = replace(asked, seed=subject.seed)
+    asked = asked.fixed(subject)
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
     for note in notes:

@@ -43,7 +43,7 @@ def shrink(request: Request, listener: ProgressListener, report: Report[PartsRes
     asked = replace(asked, budget=asked.budget or BUDGET)
     Budget.parse(asked.budget)
     subject = asked.subject()
-    asked = replace(asked, seed=subject.seed)
+    asked = asked.fixed(subject)
     anomaly, tries = parse_anomaly(asked.anomaly, subject.scenario), asked.repeat or TRIES
     if subject.outcome is not None and not subject.outcome.count(anomaly):
         raise UsageError(f"{asked.source} showed no {anomaly}: it showed {subject.outcome.describe()}")

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
-from chaos.campaign.folder import Asked
+from chaos.campaign.folder import Asked, lasting
 from chaos.clients.runtime import runtime
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
@@ -54,6 +54,10 @@ class Request(Asked):
         if not self.source:
             raise UsageError("name a bundle, a run directory or a scenario, or --resume with the folder of a campaign")
         return load_subject(self.source, self.variant, self.overrides, self.seed)
+
+    def fixed(self, subject: Subject) -> Self:
+        """Return the request with the seed of its subject, and a source that also holds from another folder."""
+        return replace(self, seed=subject.seed, source=lasting(self.source))
 
     def options(self) -> list[str]:
         """Return the words of the command line that make the subject again."""

@@ -20,7 +20,6 @@ from chaos.cli.options import (
     Owned,
     Repeat,
     Resume,
-    Rounds,
     RunsDir,
     Seed,
     Select,
@@ -141,11 +140,14 @@ def repeat(
 
 
 def ab(
-    source: Source,
+    source: Source = "",
     sets: Sets = None,
     variant: Side = "",
     seed: Seed = None,
-    repeat: Rounds = 1,
+    repeat: Repeat = None,
+    budget: For = None,
+    into: Into = None,
+    resume: Resume = None,
     runs_dir: RunsDir = RUNS_DIR,
     spark_master: Master = None,
     as_json: Json = False,
@@ -162,8 +164,8 @@ def ab(
     from chaos.campaign.subject import Request
 
     request = Request(
-        runs_dir=runs_dir, source=source, variant=variant, overrides=tuple(sets or ()), seed=seed, repeat=repeat,
-        spark_master=spark_master,
+        runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, seed=seed, source=source,
+        variant=variant, overrides=tuple(sets or ()), spark_master=spark_master,
     )  # fmt: skip
     with View() as view:
         run = ab.ab(request, view)

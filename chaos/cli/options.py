@@ -39,9 +39,6 @@ Sets = Annotated[
     ),
 ]
 Variant = Annotated[str, typer.Option(help="Only this side of an A/B scenario; all of them when left out.")]
-Rounds = Annotated[
-    int, typer.Option("--repeat", metavar="N", min=1, max=1000, help="Runs of each side, with other seeds.")
-]
 Side = Annotated[str, typer.Option("--variant", help="The side of an A/B scenario, which needs one here.")]
 Repeat = Annotated[
     int | None,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from chaos.cli import options as opt
 from chaos.cli.output import print_comparison, print_result
 from chaos.cli.view import View
+
+if TYPE_CHECKING:
+    from chaos.campaign.ab import Variants
 
 RECORDING = "adding the run to the history"
 EXAMPLES = {
@@ -21,7 +24,7 @@ EXAMPLES = {
 
 
 def run(
-    scenario: opt.Scenario,
+    scenario: opt.Scenario = "",
     kafka: opt.Kafka = None,
     client: opt.Client = None,
     driver: opt.Driver = None,
@@ -30,7 +33,10 @@ def run(
     seed: opt.Seed = None,
     sets: opt.Sets = None,
     variant: opt.Variant = "",
-    repeat: opt.Rounds = 1,
+    repeat: opt.Repeat = None,
+    budget: opt.For = None,
+    into: opt.Into = None,
+    resume: opt.Resume = None,
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     spark_master: opt.Master = None,
     metrics: opt.Metrics = None,
@@ -38,32 +44,36 @@ def run(
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
 
-    A scenario with variants runs for each of them, with the same seed, and ends with their comparison. It says that a
-    setting caused a difference only with enough runs of each (--repeat).
+    A scenario with variants runs N times for each of them, with the same seeds, and ends with their comparison. It says
+    that a setting caused a difference only with enough runs of each (--repeat). --into, --resume, --for and --repeat
+    are for such a scenario; `repeat` runs one scenario N times.
     """
     with View() as view:
         view.doing("loading")
-        from chaos.drive import stages, variants
+        from chaos.campaign.ab import VariantsRequest, plan_variants
+        from chaos.drive import stages
         from chaos.errors import UsageError
         from chaos.history.recording import check_metrics
         from chaos.lab.judge import check_master
-        from chaos.lab.lab import drive_and_judge, recorded, run_variants
+        from chaos.lab.lab import drive_and_judge, recorded
 
     check_master(spark_master)
     check_metrics(metrics)
     request = stages.ScenarioRequest(
         scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
     )
-    if not variant and request.load().variants:
-        whole = variants.prepare(request, runs_dir, repeat=repeat)
-        with View() as view:
-            view.say(f"run directory: {whole.run.path}")
-            with recorded(whole.runs, runs_dir, view.problem, metrics):
-                run_variants(whole, view, lambda name: view.say(f"variant {name}"), spark_master)
-                view.doing(RECORDING)
-        raise typer.Exit(print_comparison(whole.run, as_json))
-    if repeat > 1:
-        raise UsageError(f"--repeat is for a scenario with variants; here: python -m chaos repeat {scenario} {repeat}")
+    if resume or (scenario and not variant and request.load().variants):
+        asked = VariantsRequest(
+            runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, given=request,
+            spark_master=spark_master,
+        )  # fmt: skip
+        _run_variants(plan_variants(asked), runs_dir, metrics, as_json)
+    if not scenario:
+        raise UsageError("name a scenario, or --resume with the folder of an A/B run; `list` shows the scenarios")
+    if repeat or budget or into:
+        raise UsageError(
+            f"--repeat, --for and --into are for a scenario with variants; here: python -m chaos repeat {scenario}"
+        )
     prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {prepared.path}")
@@ -72,6 +82,18 @@ def run(
             view.doing(RECORDING)
     print_result(prepared, as_json)
     raise typer.Exit(code)
+
+
+def _run_variants(planned: Variants, runs_dir: Path, metrics: list[str] | None, as_json: bool) -> NoReturn:
+    from chaos.campaign.ab import run_variants
+    from chaos.lab.lab import recorded
+
+    with View() as view:
+        view.say(f"run directory: {planned.folder.path}")
+        with recorded(planned.runs, runs_dir, view.problem, metrics):
+            run_variants(planned, view)
+            view.doing(RECORDING)
+    raise typer.Exit(print_comparison(planned.run, as_json))
 
 
 def audit(

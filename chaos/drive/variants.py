@@ -8,6 +8,7 @@ variants side by side.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,43 +19,38 @@ from chaos.scenario.resolve import new_seed, seeds
 
 
 @dataclass(frozen=True)
-class VariantRuns:
-    """The run directory of an A/B scenario, and the rounds of its runs: in each, one run of every variant by name."""
+class Side:
+    """One run of a variant: the name of the variant, the round, from 1, the request with its seed, and the run id."""
 
-    run: Run
-    rounds: list[dict[str, Run]]
-
-    @property
-    def runs(self) -> list[Run]:
-        """All runs, round after round, so that a machine that becomes slower treats the variants alike."""
-        return [run for one in self.rounds for run in one.values()]
+    variant: str
+    number: int
+    request: stages.ScenarioRequest
+    run_id: str
 
 
-def prepare(request: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None, repeat: int = 1) -> VariantRuns:
-    """Make the run directories of an A/B scenario and of `repeat` runs of each variant. Starts nothing.
+def sides(request: stages.ScenarioRequest, run_id: str, repeat: int = 1) -> list[Side]:
+    """Return the runs of an A/B scenario, round after round, so that a slow machine treats the variants alike.
 
-    Each round has another seed.
+    All variants of a round have one seed, and each round has another one. Raises `ScenarioError`.
     """
     scenario = request.load()
     seed = request.seed if request.seed is not None else scenario.seed
-    seeded = replace(request, seed=(first := new_seed() if seed is None else seed))
+    return [
+        Side(name, number, replace(request, seed=drawn), variant_run_id(run_id, name, number))
+        for number, drawn in enumerate(seeds(new_seed() if seed is None else seed, repeat), 1)
+        for name in scenario.variants
+    ]
+
+
+def prepare(request: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None) -> Run:
+    """Make the run directories of an A/B scenario and of a run of each variant. Starts nothing."""
     run = Run(runs_dir.absolute() / (run_id or new_run_id(find(request.scenario).stem)))
     make_folder(run.path)
-    rounds = [
-        {
-            name: stages.prepare(
-                replace(seeded, seed=drawn),
-                runs_dir=run.path,
-                variant=name,
-                run_id=variant_run_id(run.run_id, name, number),
-            )
-            for name in scenario.variants
-        }
-        for number, drawn in enumerate(seeds(first, repeat), 1)
-    ]
-    folders = {name: [one[name].run_id for one in rounds] for name in scenario.variants}
-    _write_comparison(run, scenario.title, seeded, folders, repeat)
-    return VariantRuns(run, rounds)
+    planned = sides(request, run.run_id)
+    for one in planned:
+        stages.prepare(one.request, runs_dir=run.path, variant=one.variant, run_id=one.run_id)
+    write_comparison(run, planned)
+    return run
 
 
 def variant_run_id(run_id: str, variant: str, number: int = 1) -> str:
@@ -62,10 +58,12 @@ def variant_run_id(run_id: str, variant: str, number: int = 1) -> str:
     return f"{run_id}-{variant}" + (f"-{number}" if number > 1 else "")
 
 
-def _write_comparison(
-    run: Run, title: str, request: stages.ScenarioRequest, folders: dict[str, list[str]], repeat: int
-) -> None:
+def write_comparison(run: Run, planned: Sequence[Side]) -> None:
     """Write `comparison.json`: the command that repeats the runs, and the run directories of each variant."""
+    request, repeat = planned[0].request, planned[-1].number
+    folders: dict[str, list[str]] = {}
+    for one in planned:
+        folders.setdefault(one.variant, []).append(one.run_id)
     given = {
         "kafka": request.kafka,
         "driver": request.driver,
@@ -78,7 +76,7 @@ def _write_comparison(
     options += " --i-own-this-cluster" if request.i_own_this_cluster else ""
     data = {
         "scenario": request.scenario,
-        "title": title,
+        "title": request.load().title,
         "command": f"python -m chaos run {request.scenario} --seed {request.seed}{options}",
         "variants": folders,
     }

@@ -20,7 +20,7 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec
-from chaos.drive import stages, variants
+from chaos.drive import stages
 from chaos.errors import INCONCLUSIVE, USAGE, AftershockError, ClusterError
 from chaos.history.recording import record
 from chaos.lab.judge import Judge, Judgement
@@ -123,8 +123,11 @@ class Lender:
 class Lab:
     """A context manager over the judge and the lent clusters; leaving it ends every process of the lab."""
 
-    def __init__(self, folder: Path, listener: ProgressListener, workers: int = 1) -> None:
+    def __init__(
+        self, folder: Path, listener: ProgressListener, workers: int = 1, spark_master: str | None = None
+    ) -> None:
         """folder: an existing folder for the directories of judge, clusters and runs."""
+        self._spark_master = spark_master
         self.folder, self.listener = folder, listener
         self.lenders = [Lender(folder, number) for number in range(1, workers + 1)]
         self._driving: dict[int, Run] = {}
@@ -146,18 +149,18 @@ class Lab:
         """End the lent cluster, so that the next run starts on a new one."""
         self.lenders[worker].end()
 
-    def drive(self, run: Run, name: str, worker: int = 0) -> DrivenRun:
+    def drive(self, run: Run, name: str, worker: int = 0, lent: bool = True) -> DrivenRun:
         """Drive a prepared run until its log was read back. A run that broke off is judged by what it recorded.
 
-        name: the run's name for the listener. Raises an `AftershockError` with exit code 2 if input or machine do not
-        allow the run at all.
+        name: the run's name for the listener. lent: whether it may use the worker's cluster. Raises an
+        `AftershockError` with exit code 2 if input or machine do not allow the run at all.
         """
         judge, resolved, lender = self._ready_judge(), read(run), self.lenders[worker]
         self.listener.run_started(name)
         events = EventLog(run, lambda event: self.listener.run_event(name, event))
         self._driving[worker] = run
         started = time.monotonic()
-        error = self._drive(run, resolved, lender, events)
+        error = self._drive(run, resolved, lender if lent else None, events)
         judgement = judge.submit(run)
         judgement.log_read.wait()
         seconds = time.monotonic() - started
@@ -172,14 +175,14 @@ class Lab:
         with self._lock:
             if self._judge is None:
                 self.listener.doing("starting Spark")
-                self._judge = Judge(Run.create_numbered(self.folder, "judge-"))
+                self._judge = Judge(Run.create_numbered(self.folder, "judge-"), spark_master=self._spark_master)
         self._judge.wait_ready()
         return self._judge
 
-    def _drive(self, run: Run, resolved: Resolved, lender: Lender, events: EventLog) -> str:
+    def _drive(self, run: Run, resolved: Resolved, lender: Lender | None, events: EventLog) -> str:
         """Return why the drive broke off, or an empty string."""
         try:
-            cluster = lender.cluster(resolved, events.note)
+            cluster = lender.cluster(resolved, events.note) if lender is not None else None
             stages.deploy(run, events, ProcessId.current(), cluster)
         except AftershockError as e:
             if e.exit_code == USAGE:
@@ -217,19 +220,6 @@ def drive_and_judge(
             return code
     finally:
         stages.destroy(run, events)
-
-
-def run_variants(
-    whole: variants.VariantRuns,
-    listener: Callable[[Event], None],
-    on_variant: Callable[[str], None],
-    spark_master: str | None = None,
-) -> None:
-    """Drive and judge each prepared variant of each round, one after another. Raises `AftershockError`."""
-    for number, one in enumerate(whole.rounds, 1):
-        for name, side in one.items():
-            on_variant(f"{name}, {number} of {len(whole.rounds)}" if len(whole.rounds) > 1 else name)
-            drive_and_judge(side, listener, spark_master)
 
 
 def compare(run: Run) -> Comparison:

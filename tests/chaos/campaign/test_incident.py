@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaos.campaign import ab, bisect, releases, replay, reproduction, score, shrink
+from chaos.campaign import ab, bisect, engine, releases, replay, reproduction, score, shrink
 from chaos.campaign.engine import Trial, TrialLab
 from chaos.campaign.folder import Asked, Folder
 from chaos.campaign.reproduction import Reproduction
-from chaos.campaign.subject import load_subject
+from chaos.campaign.subject import Request, load_subject
 from chaos.clients.confluent import runtime
 from chaos.clients.specs import SpecBuilder
+from chaos.drive import stages
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.incident.bundle import pack
 from chaos.install import pypi
@@ -32,6 +33,7 @@ from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import number
 from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
+from tests.support.labs import FakeLab
 
 
 def outcome(verdict="fail", **anomalies):
@@ -427,14 +429,39 @@ def test_an_end_that_is_inconclusive_or_missing_ends_the_search():
 
 
 def test_two_sides_share_everything_but_the_change(tmp_path):
-    subject = load_subject("acks1-leader-kill", "acks-1")
-    ab.check_changes(subject, ["producers.shop.config.acks=all"])
-    whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
-    unchanged, changed = (read(whole.rounds[0][name]) for name in (ab.UNCHANGED, ab.CHANGED))
-    assert unchanged.seed == changed.seed
-    assert (unchanged.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
-    assert unchanged.scenario.faults == changed.scenario.faults
-    assert unchanged.scenario.expect == changed.scenario.expect
+    request = Request(
+        runs_dir=tmp_path, source="acks1-leader-kill", variant="acks-1", overrides=("producers.shop.config.acks=all",)
+    )
+    planned = ab.plan_ab(request)
+    unchanged, changed = planned.plan.planned
+    assert (unchanged.part, changed.part) == (ab.UNCHANGED, ab.CHANGED)
+    assert unchanged.given.seed == changed.given.seed
+    one, other = unchanged.subject.scenario, changed.subject.scenario
+    assert (one.producers[0].config["acks"], other.producers[0].config["acks"]) == (1, "all")
+    assert one.faults == other.faults
+    assert planned.run.comparison.is_file()
+
+
+def test_an_interrupted_comparison_of_variants_goes_on(tmp_path, monkeypatch):
+    def rule(trial):
+        if trial.run_id.endswith("acks-all") and not again:
+            raise KeyboardInterrupt
+        (tmp_path / "out" / trial.run_id).mkdir()
+        (tmp_path / "out" / trial.run_id / "result.json").write_text("{}")
+        return "pass"
+
+    again, lab_ = [], FakeLab(rule)
+    monkeypatch.setattr(engine, "TrialLab", lab_)
+    given = stages.ScenarioRequest("acks1-leader-kill", seed=5)
+    asked = ab.VariantsRequest(runs_dir=tmp_path, into=tmp_path / "out", repeat=1, given=given)
+    monkeypatch.setattr(engine.Plan, "observe", lambda self, trial, finished, folder: stored(trial, "pass"))
+    with pytest.raises(KeyboardInterrupt):
+        ab.run_variants(ab.plan_variants(asked), ProgressListener())
+    again.append(True)
+    planned = ab.plan_variants(ab.VariantsRequest(runs_dir=tmp_path, resume=tmp_path / "out", repeat=2))
+    assert [trial.given.seed for trial in planned.plan.planned][:2] == [5, 5]
+    ab.run_variants(planned, ProgressListener())
+    assert lab_.asked == ["out-acks-1", "out-acks-all", "out-acks-1-2", "out-acks-all-2"]
 
 
 @pytest.mark.parametrize(

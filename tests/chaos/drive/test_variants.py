@@ -6,6 +6,7 @@ import pytest
 
 from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
+from chaos.run.directory import Run
 from chaos.scenario.load import load, parse
 from chaos.scenario.resolve import read
 
@@ -71,29 +72,29 @@ def test_prepare_makes_a_run_of_one_variant(file, tmp_path):
 
 
 def test_variant_runs_share_a_seed_and_are_below_the_ab_run(file, tmp_path):
-    runs = variants.prepare(stages.ScenarioRequest(str(file)), tmp_path / "runs", "ab-1")
-    assert {name: run.path for name, run in runs.rounds[0].items()} == {
-        name: tmp_path / "runs" / "ab-1" / f"ab-1-{name}" for name in ("weak", "safe")
-    }
-    seeds = {read(run).seed for run in runs.runs}
+    whole = variants.prepare(stages.ScenarioRequest(str(file)), tmp_path / "runs", "ab-1")
+    runs = [Run.open(whole.path / f"ab-1-{name}") for name in ("weak", "safe")]
+    seeds = {read(run).seed for run in runs}
     assert len(seeds) == 1
-    index = json.loads(runs.run.comparison.read_text())
+    index = json.loads(whole.comparison.read_text())
     assert index["variants"] == {"weak": ["ab-1-weak"], "safe": ["ab-1-safe"]}
     assert index["command"] == f"python -m chaos run {file} --seed {seeds.pop()}"
 
 
 def test_each_round_has_a_seed_that_its_variants_share(file, tmp_path):
-    runs = variants.prepare(stages.ScenarioRequest(str(file), seed=3), tmp_path / "runs", "ab-1", repeat=3)
-    index = json.loads(runs.run.comparison.read_text())
+    planned = variants.sides(stages.ScenarioRequest(str(file), seed=3), "ab-1", repeat=3)
+    whole = Run.create(tmp_path, "ab-1")
+    variants.write_comparison(whole, planned)
+    index = json.loads(whole.comparison.read_text())
     assert index["variants"] == {name: [f"ab-1-{name}{n}" for n in ("", "-2", "-3")] for name in ("weak", "safe")}
     assert index["command"] == f"python -m chaos run {file} --seed 3 --repeat 3"
-    seeds = [{read(run).seed for run in one.values()} for one in runs.rounds]
+    seeds = [{one.request.seed for one in planned if one.number == n} for n in (1, 2, 3)]
     assert [len(one) for one in seeds] == [1, 1, 1] and len(set.union(*seeds)) == 3 and seeds[0] == {3}
-    assert [run.run_id for run in runs.runs][:3] == ["ab-1-weak", "ab-1-safe", "ab-1-weak-2"]
+    assert [one.run_id for one in planned][:3] == ["ab-1-weak", "ab-1-safe", "ab-1-weak-2"]
 
 
 def test_the_command_of_a_comparison_repeats_the_options_of_the_run(file, tmp_path):
     request = stages.ScenarioRequest(str(file), seed=3, driver="docker", client="2.5.0", sets=("cluster.brokers=5",))
-    runs = variants.prepare(request, tmp_path / "runs", "ab-1")
-    command = json.loads(runs.run.comparison.read_text())["command"]
+    whole = variants.prepare(request, tmp_path / "runs", "ab-1")
+    command = json.loads(whole.comparison.read_text())["command"]
     assert command == (f"python -m chaos run {file} --seed 3 --driver docker --client 2.5.0 --set cluster.brokers=5")
