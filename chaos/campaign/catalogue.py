@@ -125,10 +125,10 @@ def run_catalogue(
 
 def _judged(plan: Scenarios, runs: list[TrialRun], repeat: int, seed: int | None, command: str) -> PartsResult:
     parts = [tally(name, [r for r in runs if r.part == name], plan.expected[name]) for name in plan.expected]
-    missing = len(plan.planned) - len(runs)
-    incomplete: list[Verdict] = ["inconclusive"] if missing > 0 else []
+    missing = len({trial.run_id for trial in plan.planned} - {run.run_id for run in runs})
+    incomplete: list[Verdict] = ["inconclusive"] if missing else []
     passed = sum(run.verdict == "pass" for run in runs)
-    notes = [f"{missing} of {len(plan.planned)} runs are missing: continue with --resume"] if missing > 0 else []
+    notes = [f"{missing} of {len(plan.planned)} runs are missing: continue with --resume"] if missing else []
     return PartsResult(
         kind=KIND,
         title="Shipped scenarios",

@@ -249,20 +249,32 @@ def run_campaign(
 
     whole: see `Folder.claimed`. Raises `UsageError` if another process runs the campaign, else as `Lab.drive`.
     """
-    started = time.monotonic()
     with folder.claimed(whole):
-        queue = Queue(plan, folder.runs(), budget or Budget())
-        listener.say(f"{len(queue.left())} runs, in {folder.path}")
-        try:
-            if queue.left():
-                with TrialLab(folder.path, listener, i_own_this_cluster, jobs, spark_master) as lab:
-                    _Crew(plan, folder, listener, lab, queue).run(jobs)
-                    listener.doing("ending the clusters and the judge")
-        except BaseException:
-            listener.say(f"the finished runs are stored; continue with --resume {folder.path}")
-            raise
-        finally:
-            folder.spend(time.monotonic() - started)
+        return _run(plan, folder, listener, jobs, budget or Budget(), i_own_this_cluster, spark_master)
+
+
+def _run(
+    plan: Plan,
+    folder: Folder,
+    listener: ProgressListener,
+    jobs: int,
+    budget: Budget,
+    i_own_this_cluster: bool,
+    spark_master: str | None = None,
+) -> list[TrialRun]:
+    started = time.monotonic()
+    queue = Queue(plan, folder.runs(), budget)
+    listener.say(f"{len(queue.left())} runs, in {folder.path}")
+    try:
+        if queue.left():
+            with TrialLab(folder.path, listener, i_own_this_cluster, jobs, spark_master) as lab:
+                _Crew(plan, folder, listener, lab, queue).run(jobs)
+                listener.doing("ending the clusters and the judge")
+    except BaseException:
+        listener.say(f"the finished runs are stored; continue with --resume {folder.path}")
+        raise
+    finally:
+        folder.spend(time.monotonic() - started)
     return folder.runs()
 
 
@@ -282,15 +294,16 @@ def conduct(
     `run_campaign`.
     """
     budget = Budget.parse(asked.budget)
-    try:
-        run_campaign(plan, folder, listener, asked.jobs, budget, i_own_this_cluster=i_own_this_cluster)
-    finally:
-        if (runs := folder.runs()) or not sys.exc_info()[0]:
-            listener.doing("writing the result")
-            result = judge(runs)
-            folder.write(result)
-            if report is not None:
-                report(result, folder.path)
+    with folder.claimed():
+        try:
+            _run(plan, folder, listener, asked.jobs, budget, i_own_this_cluster)
+        finally:
+            if (runs := folder.runs()) or not sys.exc_info()[0]:
+                listener.doing("writing the result")
+                result = judge(runs)
+                folder.write(result)
+                if report is not None:
+                    report(result, folder.path)
     return result
 
 
