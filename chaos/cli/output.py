@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="Campaign")
 
-SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ fail[/]", "inconclusive": "[bold yellow]? inconclusive[/]"}
-
 
 def print_json(data: object) -> None:
     """Print data as indented JSON."""

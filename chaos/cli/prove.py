@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from chaos.cli.options import RUNS_DIR, Bootstrap, For, Into, Jobs, Json, Resume, RunsDir, Seed, Select
-from chaos.cli.output import SIGNS, campaign_printer, plain_table, print_line
-from chaos.cli.view import RunsView
+from chaos.cli.output import campaign_printer, plain_table, print_line
+from chaos.cli.view import SIGNS, RunsView
 
 if TYPE_CHECKING:
     from chaos.prove.judge import ProofJudge

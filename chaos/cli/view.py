@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from chaos.cli.output import SIGNS
 from chaos.lab.progress import ProgressListener
 from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
 from chaos.run.result import Verdict
@@ -28,6 +27,7 @@ SILENT_S = 2.5
 LOOK_S = 0.2
 """Seconds between two looks at whether something was shown."""
 
+SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ fail[/]", "inconclusive": "[bold yellow]? inconclusive[/]"}
 _PHASES = {
     "injected": "[yellow]✗ injected[/]",
     "proven": "[cyan]◆ proven[/]",

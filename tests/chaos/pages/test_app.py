@@ -218,7 +218,7 @@ def test_a_campaign_without_a_result_is_not_finished_and_a_foreign_plan_is_not_s
     (runs.path / "half").mkdir()
     (runs.path / "half" / "plan.json").write_text("{")
     page = words(runs.text("/campaigns.html"))
-    assert "not finished" in page and "planned: 2 parts" in page and "--resume gate-1" in page
+    assert "not finished" in page and "2 parts planned" in page and "--resume gate-1" in page
     assert "foreign" not in page and "half" not in page
     for name in plans:
         assert runs.get(f"/runs/{name}/plan.json").status_code == 404

@@ -80,10 +80,10 @@ def test_the_command_writes_the_files_and_prints_a_table(tmp_path: Path) -> None
     many = {f"franz-go:1.2{n}.0": runs(2) for n in range(6)}
     (tmp_path / "campaign.json").write_text(compared(**many).model_dump_json())
     argv = [sys.executable, "-m", "checks.report"]
-    subprocess.run([*argv, "clients", str(tmp_path)], check=True)
+    subprocess.run([*argv, "campaign", str(tmp_path)], check=True)
     assert {p.name for p in tmp_path.iterdir()} == {"campaign.json", "report.html", "summary.md"}
     done = subprocess.run(
-        [*argv, "clients-table", str(tmp_path)],
+        [*argv, "campaign-text", str(tmp_path)],
         check=True,
         capture_output=True,
         text=True,

@@ -150,7 +150,7 @@ def test_foreign_text_is_text_everywhere() -> None:
 
 def test_it_needs_only_its_result_and_an_invalid_one_is_one_line(tmp_path: Path) -> None:
     def make() -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "checks.report", "gate", str(tmp_path)]
+        argv = [sys.executable, "-m", "checks.report", "campaign", str(tmp_path)]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     missing = make()
