@@ -93,7 +93,7 @@ def test_the_command_writes_the_files_and_prints_a_table(tmp_path: Path) -> None
     assert all(f"franz-go:1.2{n}.0" in done.stdout for n in range(6)), (
         "no column is dropped where the terminal is narrow"
     )
-    missing = subprocess.run([*argv, "clients", str(tmp_path / "none")], check=False, capture_output=True, text=True)
+    missing = subprocess.run([*argv, "campaign", str(tmp_path / "none")], check=False, capture_output=True, text=True)
     assert missing.returncode == 2 and "is missing" in missing.stderr and "Traceback" not in missing.stderr
 
 
