@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from chaos.campaign.catalogue import part_name, scenarios
 from chaos.campaign.engine import Budget, Report, conduct
 from chaos.campaign.folder import Asked, Folder, continued
-from chaos.campaign.score import this_machine
+from chaos.campaign.score import tally, this_machine
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.reference.bugs import cases, shows
-from chaos.run.campaign import TrialRun
-from chaos.run.corpus_result import Answer, CaseScore, CorpusResult, SideScore
+from chaos.run.campaign import Part, TrialRun
+from chaos.run.corpus_result import Answer, CaseScore, CorpusResult
 from chaos.run.events import now_us
 from chaos.run.result import Verdict
 from chaos.scenario.bug import AFFECTED, FIXED
@@ -95,12 +95,12 @@ def score(
 def _case(name: str, case: Scenario, runs: list[TrialRun]) -> CaseScore:
     assert case.bug
 
-    def side(variant: str, showing: Verdict) -> SideScore:
+    def side(variant: str) -> Part:
         own = [run for run in runs if run.part == part_name(name, variant)]
-        return SideScore(runs=sorted(own, key=lambda run: run.n), shown_by=showing)
+        return tally(part_name(name, variant), sorted(own, key=lambda run: run.n))
 
-    affected = side(AFFECTED, "pass")
-    fixed = side(FIXED, "fail") if FIXED in case.variants else None
+    affected = side(AFFECTED)
+    fixed = side(FIXED) if FIXED in case.variants else None
     return CaseScore(
         name=name,
         title=case.title,
@@ -116,19 +116,19 @@ def _case(name: str, case: Scenario, runs: list[TrialRun]) -> CaseScore:
     )
 
 
-def answer(affected: SideScore, fixed: SideScore | None) -> Answer:
-    """Return whether the runs found the bug."""
+def answer(affected: Part, fixed: Part | None) -> Answer:
+    """Return whether the runs found the bug: the contract of `affected` demands it, that of `fixed` forbids it."""
     if not affected.conclusive or (fixed and not fixed.conclusive):
         return "could not tell"
-    if not affected.showing:
+    if affected.failed == affected.conclusive:
         return "not found"
-    return "not mended" if fixed and fixed.showing else "found"
+    return "not mended" if fixed and fixed.failed else "found"
 
 
-def _detection_s(affected: SideScore) -> float | None:
+def _detection_s(affected: Part) -> float | None:
     spent = 0.0
     for run in affected.runs:
         spent += run.seconds
-        if run.verdict == affected.shown_by:
+        if run.verdict == "pass":
             return round(spent, 1)
     return None

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.run.campaign import RESULT
-from chaos.run.corpus_result import Answer, CaseScore, CorpusResult, SideScore
+from chaos.run.campaign import RESULT, Part
+from chaos.run.corpus_result import Answer, CaseScore, CorpusResult
 from chaos.run.directory import read_model, write_atomically
 from chaos.run.result import Verdict
 from checks.report.gate import code, plain
@@ -48,19 +48,23 @@ def show(folder: Path) -> None:
         sign = screen.verdict(VERDICTS[case.answer]).plain.split()[0]
         answer = Text(f"{sign} {case.answer}", screen.verdict(VERDICTS[case.answer]).style)
         name = screen.text(case.bug, "bold").append_text(screen.text(f"\n{case.title}", "dim"))
-        shown = (", ".join(case.shows), rate(case.affected), rate(case.fixed), detection(case))
+        shown = (", ".join(case.shows), rate(case.affected), rate(case.fixed, "fail"), detection(case))
         rows.add_row(answer, name, *map(screen.text, shown))
     console.print(rows)
     for line in (f"\n{corpus.sentence}", f"run again: {corpus.command}", f"report:    {folder}/report.html"):
         screen.line(screen.text(line))
 
 
-def rate(side: SideScore | None) -> str:
-    """Return how many runs of a side show the bug: `9 of 10`, with the inconclusive ones."""
+def rate(side: Part | None, showing: Verdict = "pass") -> str:
+    """Return how many runs of a variant show the bug: `9 of 10`, with the inconclusive ones.
+
+    showing: the verdict of a run that shows it: `pass` of the affected variant, `fail` of the fixed one.
+    """
     if side is None:
         return "none known"
     unclear = len(side.runs) - side.conclusive
-    return f"{side.showing} of {side.conclusive}" + (f", {unclear} inconclusive" if unclear else "")
+    shown = f"{sum(run.verdict == showing for run in side.runs)} of {side.conclusive}"
+    return shown + (f", {unclear} inconclusive" if unclear else "")
 
 
 def detection(case: CaseScore) -> str:
