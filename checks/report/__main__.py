@@ -51,8 +51,7 @@ def _make(page: str, path: Path) -> int:
     elif page in ("campaign", "campaign-text"):
         from checks.report import campaign
 
-        pages = campaign.pages_of(path)
-        (pages.write if page == "campaign" else pages.show)(path)
+        (campaign.write if page == "campaign" else campaign.show)(path)
     elif page == "look":
         from checks.report import pages
 

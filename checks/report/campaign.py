@@ -14,8 +14,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.errors import RunDirError
-from chaos.run.campaign import RESULT, Part, PartsResult, Rate, TrialRun
+from chaos.run.campaign import RESULT, Campaign, Part, PartsResult, Rate, TrialRun
 from chaos.run.directory import read_json, read_model, write_atomically
 from chaos.run.result import describe_anomalies
 from checks.report.gate import VERDICTS, code, plain
@@ -27,33 +26,44 @@ PAGES = {"corpus": "corpus", "gate": "gate", "clients": "clients", "proof": "pro
 """The modules of the kinds that have pages of their own."""
 
 
-def pages_of(folder: Path) -> ModuleType:
-    """Return the module with `write` and `show` for a campaign. Raises `RunDirError` without a readable result."""
-    raw = read_json(folder / RESULT, "result of a campaign")
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    if not isinstance(kind, str):
-        raise RunDirError(f"{folder / RESULT} is not the result of a campaign; continue the campaign with --resume")
-    return importlib.import_module(f"checks.report.{PAGES.get(kind, 'campaign')}")
-
-
 def write(folder: Path) -> None:
     """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
-    values = _values(_read(folder))
-    page = render_page(
-        "campaign.html.j2",
-        styles=("report.css", "trend.css", "clients.css"),
-        scripts=("page.js",),
-        link=quote,
-        **values,
-    )
-    write_atomically(folder / "report.html", page)
-    summary = render_summary("campaign_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **values)
-    write_atomically(folder / "summary.md", summary)
+    module, result = _read(folder)
+    for name, draw in module.FILES.items():
+        write_atomically(folder / name, draw(result))
 
 
 def show(folder: Path) -> None:
-    """Print the parts and their rates to the terminal. Raises `RunDirError` if there is no valid result."""
-    result, console = _read(folder), Console()
+    """Print the result of a campaign to the terminal. Raises as `write`."""
+    module, result = _read(folder)
+    module.show_result(result, folder)
+
+
+def _read(folder: Path) -> tuple[ModuleType, Campaign]:
+    """Return the result of a campaign, and the module with its `MODEL`, its `FILES` and `show_result`."""
+    raw = read_json(folder / RESULT, "result of a campaign")
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    module = importlib.import_module(f"checks.report.{PAGES.get(kind, 'campaign') if kind else 'campaign'}")
+    return module, read_model(folder / RESULT, module.MODEL, "result of a campaign", "go on with --resume")
+
+
+def page(result: PartsResult) -> str:
+    """Return the page of a campaign that only counts, as text."""
+    styles = ("report.css", "trend.css", "clients.css")
+    return render_page("campaign.html.j2", styles=styles, scripts=("page.js",), link=quote, **_values(result))
+
+
+def markdown(result: PartsResult) -> str:
+    """Return its summary for a pull request."""
+    return render_summary("campaign_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **_values(result))
+
+
+MODEL, FILES = PartsResult, {"report.html": page, "summary.md": markdown}
+
+
+def show_result(result: PartsResult, folder: Path) -> None:
+    """Print the parts and their rates to the terminal."""
+    console = Console()
     screen = Page(console)
     screen.line(Text.assemble(screen.verdict(result.verdict), "  ", screen.text(result.title, "bold")))
     screen.line(screen.text(result.sentence))
@@ -114,7 +124,3 @@ def share(rate: Rate) -> str:
 def bounds(rate: Rate) -> str:
     """Return the interval of the true rate in percent."""
     return f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %"
-
-
-def _read(folder: Path) -> PartsResult:
-    return read_model(folder / RESULT, PartsResult, "result of a campaign", "continue the campaign with --resume")

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.run.campaign import RESULT
 from chaos.run.client_comparison import (
     ClientColumn,
     ClientComparison,
@@ -23,7 +22,6 @@ from chaos.run.client_comparison import (
     MeasureRow,
     ScenarioComparison,
 )
-from chaos.run.directory import read_model, write_atomically
 from checks.report.gate import VERDICTS, code, plain, share
 from checks.report.pages import render_page
 from checks.report.summary import render_summary
@@ -35,16 +33,9 @@ LEGAL = "duplicate_delivery legal"
 SIGNS: dict[Difference, str] = {"higher": "▲", "lower": "▼", "not shown": "≈"}
 
 
-def write(folder: Path) -> None:
-    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
-    comparison = _read(folder)
-    for name, text in (("report.html", page(comparison)), ("summary.md", markdown(comparison))):
-        write_atomically(folder / name, text)
-
-
-def show(folder: Path) -> None:
-    """Print the comparison in `campaign.json` to the terminal. Raises `RunDirError` if it is missing or not valid."""
-    comparison, console = _read(folder), Console()
+def show_result(comparison: ClientComparison, folder: Path) -> None:
+    """Print the comparison to the terminal."""
+    console = Console()
     screen = Page(console)
     screen.line(Text.assemble(screen.verdict(comparison.verdict), " ", screen.text(comparison.sentence)))
     for scenario in comparison.scenarios:
@@ -86,8 +77,7 @@ def markdown(comparison: ClientComparison) -> str:
     return render_summary("clients_summary.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, **_values(comparison))
 
 
-def _read(folder: Path) -> ClientComparison:
-    return read_model(folder / RESULT, ClientComparison, "comparison of clients", "run the comparison again")
+MODEL, FILES = ClientComparison, {"report.html": page, "summary.md": markdown}
 
 
 def _values(comparison: ClientComparison) -> dict[str, Any]:

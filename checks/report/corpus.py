@@ -9,9 +9,8 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.run.campaign import RESULT, Part
+from chaos.run.campaign import Part
 from chaos.run.corpus_result import Answer, CaseScore, CorpusResult
-from chaos.run.directory import read_model, write_atomically
 from chaos.run.result import Verdict
 from checks.report.gate import code, plain
 from checks.report.pages import render_page
@@ -28,20 +27,27 @@ VERDICTS: dict[Answer, Verdict] = {
 """The verdict whose colour and sign an answer takes."""
 
 
-def write(folder: Path) -> None:
-    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
-    corpus = _read(folder)
-    values: dict[str, Any] = {"c": corpus, "rate": rate, "time": detection, "VERDICTS": VERDICTS}
-    page = render_page(
-        "corpus.html.j2", styles=("report.css", "trend.css", "clients.css"), scripts=("page.js",), link=quote, **values
-    )
-    write_atomically(folder / "report.html", page)
-    write_atomically(folder / "summary.md", render_summary("corpus_summary.md.j2", plain=plain, code=code, **values))
+def page(corpus: CorpusResult) -> str:
+    """Return the page as text."""
+    styles = ("report.css", "trend.css", "clients.css")
+    return render_page("corpus.html.j2", styles=styles, scripts=("page.js",), link=quote, **_values(corpus))
 
 
-def show(folder: Path) -> None:
-    """Print the score to the terminal. Raises `RunDirError` if `campaign.json` is missing or not valid."""
-    corpus, console = _read(folder), Console()
+def markdown(corpus: CorpusResult) -> str:
+    """Return the summary for a pull request."""
+    return render_summary("corpus_summary.md.j2", plain=plain, code=code, **_values(corpus))
+
+
+MODEL, FILES = CorpusResult, {"report.html": page, "summary.md": markdown}
+
+
+def _values(corpus: CorpusResult) -> dict[str, Any]:
+    return {"c": corpus, "rate": rate, "time": detection, "VERDICTS": VERDICTS}
+
+
+def show_result(corpus: CorpusResult, folder: Path) -> None:
+    """Print the score to the terminal."""
+    console = Console()
     screen = Page(console)
     rows = table("answer", "bug", "must show", "affected", "fixed", "time to detection")
     for case in corpus.cases:
@@ -70,7 +76,3 @@ def rate(side: Part | None, showing: Verdict = "pass") -> str:
 def detection(case: CaseScore) -> str:
     """Return the time to detection."""
     return "not seen" if case.detection_s is None else duration(case.detection_s * 1e6)
-
-
-def _read(folder: Path) -> CorpusResult:
-    return read_model(folder / RESULT, CorpusResult, "score of the corpus", "run the corpus again")

@@ -6,12 +6,9 @@ Verdicts, statistics and sentences come from `chaos.campaign.gate.judge`.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from chaos.run.campaign import RESULT
-from chaos.run.directory import read_model, write_atomically
 from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark
 from chaos.run.result import WORST_FIRST, Verdict
 from checks.report.junit import JunitCase, clean, junit_suite, to_xml
@@ -27,13 +24,6 @@ VERDICTS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconcl
 
 Column = tuple[str, str, str]
 """A column of the matrix: release of the brokers, release of the client, settings."""
-
-
-def write(folder: Path) -> None:
-    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
-    gate = read_model(folder / RESULT, GateResult, "result of a gate", "judge the gate again with --judge")
-    for name, text in (("report.html", page(gate)), ("summary.md", markdown(gate)), ("junit.xml", junit(gate))):
-        write_atomically(folder / name, text)
 
 
 def page(gate: GateResult) -> str:
@@ -80,6 +70,9 @@ def junit(gate: GateResult) -> str:
         cases.append(JunitCase("cells", cell.key.name, cell.verdict, cell.sentence, seconds))
     properties = {"seed": str(gate.seed), "command": gate.command, "repeat": str(gate.repeat)}
     return to_xml([junit_suite(f"aftershock.gate.{gate.gate}", sum(c.seconds for c in cases), properties, cases)])
+
+
+MODEL, FILES = GateResult, {"report.html": page, "summary.md": markdown, "junit.xml": junit}
 
 
 def _values(gate: GateResult) -> dict[str, Any]:

@@ -5,12 +5,9 @@ Verdict and sentences come from `chaos.prove`.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from chaos.run.campaign import RESULT
-from chaos.run.directory import read_model, write_atomically
 from chaos.run.proof_result import ProofResult, State
 from checks.report.gate import VERDICTS, code, plain
 from checks.report.pages import render_page
@@ -28,13 +25,6 @@ LEVELS = {"full": "✓", "limited": "~", "none": "✗", "unknown": "?"}
 SIGNS = "✓ promised   ~ promised, but a common fault ends it   ✗ not promised   ? not known"
 
 
-def write(folder: Path) -> None:
-    """Write the files next to `campaign.json`. Raises `RunDirError` if that is missing or not valid."""
-    proof = read_model(folder / RESULT, ProofResult, "result of a proof", "continue the proof with --resume")
-    for name, text in (("report.html", page(proof)), ("card.html", card(proof)), ("card.md", markdown(proof))):
-        write_atomically(folder / name, text)
-
-
 def page(proof: ProofResult) -> str:
     """Return the page as text."""
     return render_page("proof.html.j2", styles=STYLES, scripts=("page.js",), SIGNS=SIGNS, **_values(proof))
@@ -48,6 +38,9 @@ def card(proof: ProofResult) -> str:
 def markdown(proof: ProofResult) -> str:
     """Return the card for a README or a pull request."""
     return render_summary("proof_card.md.j2", plain=plain, code=code, VERDICTS=VERDICTS, STATES=STATES, p=proof)
+
+
+MODEL, FILES = ProofResult, {"report.html": page, "card.html": card, "card.md": markdown}
 
 
 def _values(proof: ProofResult) -> dict[str, Any]:

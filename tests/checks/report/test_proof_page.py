@@ -8,7 +8,7 @@ import pytest
 
 from chaos.errors import RunDirError
 from chaos.run.proof_result import ProofResult
-from checks.report import proof
+from checks.report import campaign, proof
 from tests.chaos.prove.test_judge import all_held, anomaly, judge_of, run
 
 
@@ -53,8 +53,8 @@ def test_foreign_text_is_no_markup(broken: ProofResult) -> None:
 
 def test_the_files_are_written_beside_the_result(broken: ProofResult, tmp_path: Path) -> None:
     (tmp_path / "campaign.json").write_text(broken.model_dump_json())
-    proof.write(tmp_path)
+    campaign.write(tmp_path)
     assert {"report.html", "card.html", "card.md"} <= {path.name for path in tmp_path.iterdir()}
     (tmp_path / "campaign.json").write_text("{}")
     with pytest.raises(RunDirError):
-        proof.write(tmp_path)
+        campaign.write(tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.run.campaign import RESULT
-from checks.report import corpus, gate, proof
+from checks.report import campaign, gate, proof
 from checks.report.html import write_report
 from tests.chaos.campaign.test_corpus import scored
 from tests.chaos.prove.test_judge import anomaly, judge_of, run
@@ -60,7 +60,7 @@ def page_of_a_proof(folder: Path) -> Path:
 
 def page_of_the_corpus(folder: Path) -> Path:
     (folder / RESULT).write_text(scored(folder, ["pass"] * 10, ["pass"] * 10).model_dump_json())
-    corpus.write(folder)
+    campaign.write(folder)
     return folder / "report.html"
 
 
