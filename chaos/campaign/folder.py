@@ -200,8 +200,10 @@ def continued(asked: R, kind: str) -> R:
         return asked
     if asked.into is not None:
         raise UsageError("--resume continues in its folder; leave --into out")
-    before = TypeAdapter(type(asked)).validate_python(
-        {**Folder.open(asked.resume, kind).plan.asked, "runs_dir": asked.runs_dir}
-    )
+    kept = Folder.open(asked.resume, kind).plan.asked
+    try:
+        before = TypeAdapter(type(asked)).validate_python({**kept, "runs_dir": asked.runs_dir})
+    except ValidationError:
+        raise RunDirError(f"{asked.resume / PLAN} is damaged, or of another version; begin anew") from None
     left_out = [f.name for f in fields(asked) if f.name not in OF_THIS_CALL and getattr(asked, f.name) == f.default]
     return replace(asked, **{name: getattr(before, name) for name in left_out})

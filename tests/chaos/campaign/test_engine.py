@@ -226,6 +226,10 @@ def test_a_folder_of_another_kind_or_none_or_a_damaged_one_is_refused(tmp_path):
         Folder.open(place.path, "corpus")
     with pytest.raises(UsageError, match=r"is not the folder of a repeat: it has no plan\.json"):
         Folder.open(tmp_path / "none", "repeat")
+    place.plan.asked["repeat"] = "many"
+    place.spend(0)
+    with pytest.raises(RunDirError, match="is damaged, or of another version"):
+        continued(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
     (place.path / "plan.json").write_text("{")
     with pytest.raises(RunDirError, match=r"plan\.json is damaged"):
         Folder.open(place.path, "repeat")
