@@ -2,7 +2,7 @@
 
     prepare -> run -> verdict
 
-`prepare` checks the application and writes the plan into a new folder, or opens that of a proof that is continued.
+`prepare` checks the application and writes the plan into a new folder, or opens the folder of a proof that goes on.
 `run` runs the sets of faults within the budget, in a child process that Airflow can kill. It takes a slot of the pool
 and of AFTERSHOCK_CLUSTERS (see `aftershock_slots`). `verdict` judges all stored runs, writes campaign.json, report.html
 and the card, and fails unless every tested promise held. Airflow tries nothing again: trigger the DAG with `resume` to
@@ -55,7 +55,7 @@ PARAMS = {
 
 
 def request(params: dict[str, Any], folder: str | None = None) -> Any:
-    """Return the request of a DAG run's params. folder: that of the proof, once it is prepared."""
+    """Return the request of a DAG run's params. folder: of the proof, once it is prepared."""
     from chaos.prove.prove import ProofRequest
 
     def path(text: str | None) -> Path | None:

@@ -90,7 +90,7 @@ def prepare(params: dict[str, Any]) -> str:
 
 @task(retries=0)
 def plan(folder: str) -> list[int]:
-    """Return the numbers of the cells, each of which becomes a task."""
+    """Return the numbers of the cells; each becomes a task."""
     from chaos.campaign.folder import Folder
 
     return list(range(1, len(Folder.open(Path(folder), "gate").plan.parts) + 1))

@@ -26,7 +26,7 @@ ALIASES = {
     "queue.buffering.max.ms": "linger.ms",
     "request.required.acks": "acks",
 }
-"""The settings of librdkafka that its documentation lists with another name, which is that of the Java client."""
+"""Settings of librdkafka that its documentation also lists with the name of the Java client."""
 _ASSIGNORS = "partition.assignment.strategy"
 _JAVA_NAMES = {name: PACKAGE + cls for cls, name in ASSIGNORS.items()}
 
@@ -53,7 +53,7 @@ def all_clients() -> list[Client]:
 def clients_of(scenario: Scenario, versions: Mapping[str, str] | None = None) -> str:
     """Return the client libraries of a scenario: `java:3.9.2, sarama:1.61.1`; for confluent-kafka alone its release.
 
-    versions: releases by library, as recorded; if left out, those of the scenario.
+    versions: releases by library, as recorded; if left out, the releases of the scenario.
     """
     libraries: dict[str, list[Client]] = {}
     for client in scenario.client_libraries:

@@ -36,7 +36,7 @@ class CorpusRequest(Asked):
 
 
 def select(patterns: Iterable[str] = ()) -> dict[str, Scenario]:
-    """Return the cases of which the name or the id of the bug matches a pattern; all without patterns.
+    """Return the cases with a name or an id of a bug that matches a pattern; all without patterns.
 
     Raises `UsageError` if nothing matches.
     """
@@ -117,7 +117,7 @@ def _case(name: str, case: Scenario, runs: list[TrialRun]) -> CaseScore:
 
 
 def answer(affected: Part, fixed: Part | None) -> Answer:
-    """Return whether the runs found the bug: the contract of `affected` demands it, that of `fixed` forbids it."""
+    """Return whether the bug was found. The contract of `affected` demands it, the contract of `fixed` forbids it."""
     if not affected.conclusive or (fixed and not fixed.conclusive):
         return "could not tell"
     if affected.failed == affected.conclusive:

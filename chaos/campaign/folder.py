@@ -79,7 +79,7 @@ class Folder:
         try:
             plan = PlanFile.model_validate_json(file.read_bytes())
         except ValidationError:
-            raise RunDirError(f"{file} is damaged; begin anew, without --resume") from None
+            raise RunDirError(f"{file} is damaged; begin a new one, without --resume") from None
         if plan.kind != kind:
             raise UsageError(f"{path} is the folder of a {plan.kind}, not of a {kind}")
         return cls(path.absolute(), plan)
@@ -98,7 +98,7 @@ class Folder:
             if before.parts != parts or before.asked.get("seed") != plan.asked.get("seed"):
                 raise UsageError(
                     f"{asked.resume} has a {kind} with other content, or with another seed; undo the "
-                    "changes, or begin anew, without --resume"
+                    "changes, or begin a new one, without --resume"
                 )
             folder.plan = plan.model_copy(update={"spent_s": before.spent_s})
         else:
@@ -131,7 +131,7 @@ class Folder:
         try:
             runs = [TrialRun.model_validate_json(line) for line in lines]
         except ValidationError:
-            raise RunDirError(f"{path} is damaged, or of another version; begin anew, without --resume") from None
+            raise RunDirError(f"{path} is damaged, or of another version; begin a new one, without --resume") from None
         return list({run.run_id: run for run in runs}.values())
 
     def store(self, run: TrialRun) -> None:
@@ -204,6 +204,6 @@ def continued(asked: R, kind: str) -> R:
     try:
         before = TypeAdapter(type(asked)).validate_python({**kept, "runs_dir": asked.runs_dir})
     except ValidationError:
-        raise RunDirError(f"{asked.resume / PLAN} is damaged, or of another version; begin anew") from None
+        raise RunDirError(f"{asked.resume / PLAN} is damaged, or of another version; begin a new one") from None
     left_out = [f.name for f in fields(asked) if f.name not in OF_THIS_CALL and getattr(asked, f.name) == f.default]
     return replace(asked, **{name: getattr(before, name) for name in left_out})

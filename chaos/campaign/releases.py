@@ -45,7 +45,7 @@ def check_release(software: str, release: str) -> None:
 class Axis:
     """The releases to search, oldest first. software: `kafka`, or the package of a client library.
 
-    runtime: that of the library; None for Kafka.
+    runtime: the runtime of the library; None for Kafka.
     """
 
     software: str

@@ -66,9 +66,7 @@ def version_notes(subject: Subject) -> list[str]:
     Raises `UsageError` if the subject has never been run.
     """
     if subject.versions is None:
-        raise UsageError(
-            f"{subject.source} is a scenario, of which there was no run; `replay` takes a bundle, `run` runs it"
-        )
+        raise UsageError(f"{subject.source} is a scenario without a run; `replay` takes a bundle, `run` runs it")
     notes = []
     client = subject.scenario.clients.confluent_kafka
     if client and client != runtime().default_release():

@@ -37,7 +37,7 @@ def parse_anomaly(text: str, scenario: Scenario) -> str:
 
 
 def constrained(outcome: RunOutcome, scenario: Scenario) -> set[str]:
-    """Return the anomalies of an outcome without those of which the contract allows any number: these are chance."""
+    """Return the anomalies of an outcome, without kinds that the contract allows in any number: these are chance."""
     return set(outcome.anomalies) - {
         anomaly_name(*key) for key, bound in contract(scenario).counts().items() if bound.min == 0 and bound.max is None
     }

@@ -77,7 +77,7 @@ class Change:
 
 
 def first_change(count: int, state: Callable[[int], State]) -> Change:
-    """Find the first new one of `count` indices, of which the first is old and the last is new.
+    """Find the first new one of `count` indices; the first index is old, and the last one is new.
 
     After a skipped index, the untested one nearest to the middle follows, as with `git bisect skip`.
     """

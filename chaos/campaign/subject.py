@@ -67,7 +67,7 @@ class Request(Asked):
 
 @dataclass(frozen=True)
 class Subject:
-    """A scenario without variants. outcome and versions: those of the incident; None if this was never run."""
+    """A scenario without variants. outcome and versions: of the incident; None if there was no run."""
 
     name: str
     source: str

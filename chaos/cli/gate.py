@@ -28,7 +28,9 @@ def gate(
     ] = "",
     baseline: Annotated[
         Path | None,
-        typer.Option(help="A stored campaign.json of the same matrix, or its folder; that of the gate when left out."),
+        typer.Option(
+            help="A stored campaign.json of the same matrix, or its folder; the one in the gate file when left out."
+        ),
     ] = None,
     repeat: Repeat = None,
     jobs: Jobs = 1,

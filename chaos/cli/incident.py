@@ -92,8 +92,8 @@ def replay(
 ) -> None:
     """Run an incident again with its scenario, seed, Kafka and confluent-kafka release, and compare the outcomes.
 
-    Outcomes are the same if the verdict and the kinds of anomalies are; kinds of which the contract allows any number
-    do not count. Exit codes are those of `run`, so a replay that fails as the incident did ends with 1.
+    Outcomes are the same if the verdict and the kinds of anomalies are; kinds that the contract allows in any number
+    do not count. The exit codes are as of `run`, so a replay that fails as the incident did ends with 1.
     """
     from chaos.campaign import replay
     from chaos.campaign.subject import Request
@@ -157,7 +157,7 @@ def ab(
     One run of each side shows that they differ, not why: with enough runs (--repeat), Fisher's exact test shows that
     the change caused it.
 
-    Both sides have the same contract. Exit codes are those of an A/B scenario: 0 if both sides keep it, 1 if one breaks
+    Both sides have the same contract. Exit codes are as of an A/B scenario: 0 if both sides keep it, 1 if one breaks
     it, 3 if one is inconclusive; the comparison names the side.
     """
     from chaos.campaign import ab
@@ -230,7 +230,7 @@ def bisect(
         typer.Option(
             metavar="RUNTIME:A..B",
             help="Or among releases of a client library, such as kafka-python:2.1.0..2.3.0. RUNTIME means all known "
-            "ones, RUNTIME:A,B,C any others, A..B those of confluent-kafka.",
+            "ones, RUNTIME:A,B,C any others, A..B releases of confluent-kafka.",
         ),
     ] = None,
     anomaly: Anomaly = None,
@@ -248,7 +248,7 @@ def bisect(
     """Find the first release with which the outcome changes: whether an anomaly appears, or verdict and anomalies.
 
     Both ends run first, each release N times (1). An inconclusive release is skipped, as by `git bisect skip`. With a
-    client library, the entries that use it get its release, or all entries if none does. Known releases are those of
+    client library, the entries that use it get its release, or all entries if none does. Known releases are in
     chaos/campaign/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
     inconclusive, or if only skipped releases are left; 2 for an unknown release.
     """

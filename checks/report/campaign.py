@@ -1,6 +1,6 @@
 """The files of a campaign, from its `campaign.json`: `report.html`, `summary.md`, and a table in a terminal.
 
-Each kind of campaign has its pages in a module of this package; a campaign that only counts has those of this module.
+Each kind of campaign has its pages in a module of this package; a campaign that only counts has the pages here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checks.report.summary import render_summary
 from checks.report.terminal import Page, table
 
 PAGES = {"corpus": "corpus", "gate": "gate", "clients": "clients", "proof": "proof"}
-"""The modules of the kinds that have pages of their own."""
+"""The modules of the kinds with other pages."""
 
 
 def write(folder: Path) -> None:

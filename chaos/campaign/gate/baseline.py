@@ -1,4 +1,4 @@
-"""Comparison partners of cells: those of a stored result of the same matrix, or other cells of this one."""
+"""Comparison partners of cells: cells of a stored result of the same matrix, or other cells of this one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ KIND = "gate"
 
 @dataclass(frozen=True, kw_only=True)
 class GateRequest(Asked):
-    """A gate and the values that replace those of its file.
+    """A gate and the values that replace values of its file.
 
     gate: a shipped name or a file. cells: numbers of the only cells to run; their records are judged, their times are
     not.
@@ -45,7 +45,7 @@ class GateRequest(Asked):
 
 @dataclass
 class Cells(Listed):
-    """The runs of the cells. A run with other releases than those of its cell is inconclusive."""
+    """The runs of the cells. A run with other releases than its cell is inconclusive."""
 
     cells: dict[str, PlannedCell]
 

@@ -88,7 +88,7 @@ class GateJudge:
 
     @cached_property
     def _never_run(self) -> list[str]:
-        """The client libraries of which no cell can run: the gate knows nothing of them."""
+        """The client libraries without a cell that can run: the gate knows nothing of them."""
         ran = {cell.key.client for cell in self.cells}
         return [client for client in dict.fromkeys(out.key.client for out in self.left_out) if client not in ran]
 

@@ -93,7 +93,7 @@ class Gate(Strict):
     title: str = Field(min_length=1, max_length=200)
     description: str = ""
     scenarios: list[str] = Field(description="names or files; one variant of an A/B scenario as name/variant")
-    kafka: list[Release] | None = Field(None, description="Kafka releases; those of the scenarios if None")
+    kafka: list[Release] | None = Field(None, description="Kafka releases; the releases of the scenarios if None")
     clients: list[ClientName] | None = Field(
         None,
         description="client libraries of all entries, such as java:3.9.2, or releases of confluent-kafka; those of the "

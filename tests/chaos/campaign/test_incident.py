@@ -157,7 +157,7 @@ def test_a_replay_says_which_versions_differ(tmp_path):
     raw["versions"]["python"] = "3.9.1"
     run.resolved.write_text(json.dumps(raw))
     assert "python was 3.9.1 then" in " ".join(replay.version_notes(load_subject(str(run.path))))
-    with pytest.raises(UsageError, match="is a scenario, of which there was no run"):
+    with pytest.raises(UsageError, match="is a scenario without a run"):
         replay.version_notes(load_subject("leader-kill"))
 
 

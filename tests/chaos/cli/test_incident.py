@@ -160,7 +160,7 @@ def test_bisect_of_clients_changes_the_clients(shows, chaos):
         (["shrink", "leader-kill", "--anomaly", "lost"], "there is no anomaly"),
         (["ab", "leader-kill"], "ab needs --set"),
         (["ab", "leader-kill", "--set", "producers.shop.config.ackz=1"], "ackz is no setting of confluent-kafka"),
-        (["replay", "leader-kill"], "of which there was no run"),
+        (["replay", "leader-kill"], "is a scenario without a run"),
         (["repeat", "nothing.tar.gz"], "there is no bundle"),
         (["unbundle", "nothing.tar.gz"], "there is no bundle"),
     ],
