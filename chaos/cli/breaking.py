@@ -107,6 +107,7 @@ def _seconds(text: str) -> float:
 def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[str]]:
     """Return the run directory, the kind of the fault, and the texts NAME=VALUE."""
     from chaos.drive.single_fault import KINDS
+    from chaos.scenario.faults import SPECS
     from chaos.scenario.hints import nearest
 
     place, kind, values = None, "", list[str]()
@@ -119,6 +120,11 @@ def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[st
         elif word in KINDS and not kind:
             kind = word
         else:
+            if word in SPECS:
+                raise UsageError(
+                    f"{word} needs {SPECS[word].run_only}, and `break` starts none; write a scenario with it, and "
+                    "`python -m chaos run` it; `break --list` shows the faults that are possible here"
+                )
             raise UsageError(
                 f"{word!r} is no run directory with a cluster, no fault for `break`, and no TARGET=VALUE"
                 f"{nearest(word, KINDS)}; `break --list` shows the faults"
@@ -130,18 +136,16 @@ def _order(
     place: Path | None, bootstrap: str | None, file: Path | None, verbs: list[str], owned: bool
 ) -> tuple[Order, ClusterState | None]:
     """Return an order without a fault, and the state of the cluster if it is one of `up`."""
-    from pydantic import ValidationError
-
     from chaos.cluster import state
-    from chaos.cluster.verbs import Verbs
-    from chaos.drive.single_fault import Order
+    from chaos.drive.single_fault import Order, Place
     from chaos.run.directory import Run
-    from chaos.scenario.load import read_mapping
-    from chaos.scenario.setup import Cluster
+    from chaos.scenario.load import read_mapping, validated
+    from chaos.scenario.mistakes import Source
 
     if place is not None and (bootstrap or file):
         raise UsageError("a run directory and --bootstrap or --cluster name two clusters; give one of them")
     raw: dict[str, Any] = {}
+    source = Source("", "--bootstrap" if bootstrap else "--verb")
     if file is not None:
         try:
             text = file.read_text(encoding="utf-8")
@@ -149,18 +153,15 @@ def _order(
             raise UsageError(f"{file} cannot be read: {e}") from None
         whole = read_mapping(text, str(file), "a description of a cluster", "bootstrap, security, verbs")
         raw = whole["cluster"] if isinstance(whole.get("cluster"), dict) else whole
+        source = Source(text, str(file), {} if raw is not whole else {("cluster", key): (key,) for key in whole})
     given = {name: command for name, _, command in (text.partition("=") for text in verbs)}
-    try:
-        raw = {**raw, "driver": "attached", "verbs": {**(raw.get("verbs") or {}), **given}}
-        if bootstrap:
-            raw["bootstrap"] = bootstrap
-        known = Cluster.model_validate(raw)
-        commands = Verbs.model_validate(known.verbs)
-    except ValidationError as e:
-        first = e.errors(include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{file or '--bootstrap or --verb'}: {where}: {message}") from None
+    raw = {**raw, "driver": "attached", "verbs": {**(raw.get("verbs") or {}), **given}}
+    source.changes |= {("cluster", "verbs", name): "--verb" for name in given}
+    if bootstrap:
+        raw["bootstrap"] = bootstrap
+        source.changes["cluster", "bootstrap"] = "--bootstrap"
+    known = validated(Place, {"cluster": raw}, source, "the cluster cannot be reached as described").cluster
+    commands = known.verbs
     local = place
     if known.bootstrap and not commands.commands():  # the user's commands count
         local = _local(known.bootstrap)
@@ -201,9 +202,13 @@ def _only_one() -> Path:
 def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
     """Return the specification of a fault, as a scenario has it."""
     import yaml
-    from pydantic import ValidationError
 
+    from chaos.drive.single_fault import OF_RUNS
     from chaos.scenario.faults import SPECS
+    from chaos.scenario.faults.base import FaultSpec
+    from chaos.scenario.hints import nearest
+    from chaos.scenario.load import validated
+    from chaos.scenario.mistakes import Source
     from chaos.scenario.triggers import Target
 
     target: dict[str, Any] = {}
@@ -215,38 +220,45 @@ def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
             more.setdefault("settings", {})[name.removeprefix("settings.")] = yaml.safe_load(text)
         else:
             more[name] = yaml.safe_load(text)
+    if target.keys() & OF_RUNS:
+        raise UsageError(f"{', '.join(target)} is a target in a run, and `break` starts none; see `break --list`")
     if not target:
-        takes = ", ".join(sorted(SPECS[kind].targets & Target.model_fields.keys()))
+        takes = ", ".join(sorted((SPECS[kind].targets & Target.model_fields.keys()) - OF_RUNS))
         raise UsageError(f"{kind} needs a target, such as leader_of=orders/0 or broker=2; it takes {takes}")
+    parameters = SPECS[kind].model_fields.keys() - FaultSpec.model_fields.keys()
+    for name in sorted(more.keys() - parameters):
+        takes = ", ".join(sorted(parameters)) or "none but the target"
+        raise UsageError(f"{kind} has no parameter {name}{nearest(name, parameters)}; it takes {takes}")
     raw = {"name": "break", "kind": kind, "target": target, "when": {"at": "0s"}, **more}
-    try:
-        SPECS[kind].model_validate(raw)
-    except ValidationError as e:
-        lines = []
-        for error in e.errors(include_input=False):
-            where = ".".join(
-                str(part) for part in error["loc"] if str(part) in {*target, *more, *SPECS[kind].model_fields}
-            )
-            lines.append(f"{where}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": "))
-        raise UsageError(f"{kind}: {'; '.join(dict.fromkeys(lines))}") from None
+    validated(SPECS[kind], raw, Source("", kind), "the fault cannot be injected")
     return raw
 
 
 def _check_possible(order: Order, saved: ClusterState | None) -> None:
-    from chaos.drive.single_fault import possible
+    from chaos.drive.single_fault import possible, unprepared
+    from chaos.scenario.faults import SPECS
 
     kind = order.fault["kind"]
     can = possible(saved, order.verbs)
     if kind in can:
         return
+    if saved is not None and SPECS[kind].needs & unprepared(saved):
+        raise UsageError(
+            f"{kind} is not possible on brokers that `up` starts, only on brokers that a run starts for it; write a "
+            f"scenario with it, and `python -m chaos run` it; `break --list` shows what is possible"
+        )
     if saved is not None:
         raise UsageError(
-            f"{kind} is not possible on a cluster of the {saved.driver} driver; possible: {', '.join(can)}"
+            f"{kind} is not possible on a cluster of the {saved.driver} driver; `break --list` shows what is possible"
         )
-    verbs = _verbs_of(kind)
+    if not (verbs := _verbs_of(kind)):
+        raise UsageError(
+            f"{kind} needs a broker that this tool starts, of `up` or of a run, and is not possible on a cluster that "
+            f"exists; `break --list` shows what is possible"
+        )
     raise UsageError(
         f"{kind} needs hands on the brokers of {order.bootstrap}: commands to {_and(verbs)}, by --verb "
-        f"{verbs[0]}='ssh {{host}} …' or cluster.verbs in --cluster FILE ({README}); without them: {', '.join(can)}"
+        f"{verbs[0]}='ssh {{host}} …' or cluster.verbs in --cluster FILE ({README}); see `break --list`"
     )
 
 
@@ -255,6 +267,8 @@ def _verbs_of(kind: str) -> list[str]:
     from chaos.scenario.faults import SPECS
 
     order = ("kill", "stop", "start", "pause", "resume")
+    if not SPECS[kind].needs <= CAPABILITY_NEEDS.keys():
+        return []  # no command is enough
     needed = {verb for name in SPECS[kind].needs for verb in CAPABILITY_NEEDS.get(name, ())}
     return sorted(needed, key=order.index)
 
@@ -267,7 +281,7 @@ def _list(order: Order, saved: ClusterState | None) -> None:
     """Print the brokers, the faults that are possible with an example, and what the others need."""
     from chaos.cli.output import plain_table, print_line
     from chaos.cluster.attached.discovery import reach
-    from chaos.drive.single_fault import FINAL, KINDS, possible
+    from chaos.drive.single_fault import KINDS, possible
     from chaos.kafka.access import Access
     from chaos.scenario.faults import SPECS
 
@@ -282,13 +296,19 @@ def _list(order: Order, saved: ClusterState | None) -> None:
     for kind in can:
         summary = (SPECS[kind].__doc__ or "").split(";")[0].split(":")[0].split(".")[0] + "."
         table.add_row(
-            kind, KINDS[kind], summary + (" Needs --i-own-this-cluster." if kind in FINAL and not saved else "")
+            kind, KINDS[kind], summary + (" Needs --i-own-this-cluster." if SPECS[kind].final and not saved else "")
         )
     Console().print(table)
     for kind in KINDS.keys() - set(can) if saved is None else ():
         if verbs := _verbs_of(kind):
             print_line(f"{kind}: needs commands to {_and(verbs)}, by --verb or --cluster; see {README}")
-    print_line("faults of connections (wire.*) and of clients need the clients of a run: python -m chaos run")
+    needs: dict[str, list[str]] = {}
+    for kind, spec in SPECS.items():
+        if spec.run_only:
+            needs.setdefault(spec.run_only, []).append(kind)
+    print_line("only in a scenario, with `python -m chaos run`:")
+    for reason, kinds in needs.items():
+        print_line(f"  {', '.join(kinds)}: needs {reason}")
 
 
 def _follow(run: Run, order: Order, view: Any) -> tuple[int, str]:

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,40 +52,43 @@ from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
 from chaos.faults.targets import BrokerFault, abbreviate
 from chaos.kafka.client import Kafka
+from chaos.kafka.described_settings import topic_settings
 from chaos.kafka.metadata_merge import Metadata
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
+from chaos.kafka.settings import Config
 from chaos.ledger.stream import TableWriter
 from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_json
 from chaos.run.events import EventLog
 from chaos.scenario import setup
+from chaos.scenario.clients import Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.model import Scenario
+from chaos.scenario.setting_rules import TOPIC
 from chaos.scenario.setup import PARTITION_TARGETS, Topic
 from chaos.wait import wait_until
 
-KINDS: dict[str, str] = {
-    "broker.kill": "leader_of=orders/0",
-    "broker.stop": "broker=2",
-    "broker.pause": "coordinator_of=billing",
-    "coordinator.kill": "coordinator_of=billing",
-    "cluster.rolling_restart": "all_brokers=true",
-    "broker.isolate": "broker=2",
-    "broker.disconnect": "broker=2",
-    "broker.throttle": "broker=2 cpus=0.1",
-    "controller.pause": "controller=true",
-    "election.preferred": "topic=orders",
-    "partition.reassign": "partition=orders/0",
-    "topic.config": "topic=orders settings.max.message.bytes=1000",
-    "topic.add_partitions": "topic=orders to=6",
-    "topic.delete_records": "partition=orders/0 leave=100",
+_EXAMPLES = {
+    **{"leader_of": "orders/0", "coordinator_of": "billing", "all_brokers": "true", "broker": "2"},
+    **{"controller": "true", "partition": "orders/0", "topic": "orders", "group": "billing"},
 }
-"""The faults that need no clients, each with the target of an example."""
-FINAL = frozenset({"topic.add_partitions", "topic.delete_records"})
-"""Faults of data that nothing undoes."""
+"""Targets of examples; the first one that a fault takes counts."""
+
+
+def _example(spec: type[FaultSpec]) -> str:
+    selector = next(name for name in _EXAMPLES if name in spec.targets)
+    return f"{selector}={_EXAMPLES[selector]} {spec.example}".rstrip()
+
+
+OF_RUNS = frozenset({"member", "random_member", "random_member_of", "share_coordinator_of", "task_manager"})
+"""Targets that only a run has."""
+KINDS = {kind: _example(spec) for kind, spec in SPECS.items() if not spec.run_only}
+"""The faults that need no run, each with the target and the parameters of an example."""
+_STARTED_SO = {"isolate": "switch", "set_clock": "clocks", "slow_disk": "disks"}
+"""Capabilities of the process driver that brokers have only if they were started for it, with the mark of that."""
 
 ORDER, ENDED, LOCK = "break.json", "ended", "break.lock"
 ANSWER_S, SAMPLE_S = 10.0, 0.1
@@ -96,6 +99,12 @@ MARGIN_S = 900.0
 """Time for injection, heal and replicas in sync: the reaper waits for it, and for the length of the fault."""
 MOST, SHOWN = 500, 5
 """Maximum number of partitions that are watched, and that are named."""
+
+
+class Place(BaseModel):
+    """The cluster in a file of the user."""
+
+    cluster: setup.Cluster
 
 
 class Order(BaseModel):
@@ -129,10 +138,13 @@ def possible(saved: ClusterState | None, verbs: Verbs) -> list[str]:
     if saved is None:
         able = capabilities("attached", verbs.commands())
     else:
-        able = capabilities(saved.driver)
-        if saved.driver == "process" and saved.switch is None:
-            able -= {"isolate"}
+        able = capabilities(saved.driver) - unprepared(saved)
     return [kind for kind in KINDS if SPECS[kind].needs <= able]
+
+
+def unprepared(saved: ClusterState) -> frozenset[str]:
+    """Return the capabilities of the driver that the brokers of a cluster of `up` lack, as they were not started so."""
+    return frozenset(n for n, mark in _STARTED_SO.items() if saved.driver == "process" and not getattr(saved, mark))
 
 
 def restore(cluster: Cluster) -> list[str]:
@@ -177,6 +189,7 @@ def carry_out(run: Run, order: Order, events: EventLog, is_over: Callable[[], bo
     changed then.
     """
     with ExitStack() as stack:
+        events.note(f"asking {order.place} for the target")
         cluster = stack.enter_context(_opened(run, order, events))
         connect = partial(Kafka, cluster.bootstrap, access=cluster.state.access())
         kafka = stack.enter_context(closing(connect(timeout_s=ANSWER_S)))
@@ -184,7 +197,7 @@ def carry_out(run: Run, order: Order, events: EventLog, is_over: Callable[[], bo
         if metadata is None:
             raise ClusterError(f"no broker of {order.place} answers")
         spec = order.spec
-        scenario = _scenario(cluster, metadata, spec)
+        scenario = _scenario(cluster, metadata, spec, kafka)
         _check(order, spec, scenario, kafka, metadata)
         no_observer = cast(Observer, None)  # the target is resolved without it
         world = World(scenario, cluster, cast(Fleet, None), no_observer, kafka, random.Random(), cluster.state.access())
@@ -193,7 +206,7 @@ def carry_out(run: Run, order: Order, events: EventLog, is_over: Callable[[], bo
             fault.aim(world)
         except FaultError as e:
             raise UsageError(f"nothing was changed: {e}") from None
-        watched = _watched(fault, spec, metadata)
+        watched = _watched(fault, spec, metadata, {topic for entry in scenario.consumers for topic in entry.topics})
         names = sorted({p.topic for p in watched})
         scenario = scenario.model_copy(update={"topics": [t for t in scenario.topics if t.name in names]})
         observer = stack.enter_context(Observer(run, partial(connect, topics=names or None), watched, []))
@@ -266,8 +279,8 @@ def _run(
     return PASS, f"proven; {fault.fault.resolved}: {healed}"
 
 
-def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec) -> Scenario:
-    """Return what the faults read of a scenario, with the topics that the cluster has."""
+def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec, kafka: Kafka) -> Scenario:
+    """Return what the faults read of a scenario: the topics that the cluster has, and what the target's group reads."""
     counts: dict[str, int] = {}
     for partition in metadata.partitions:
         counts[partition.topic] = counts.get(partition.topic, 0) + 1
@@ -276,6 +289,7 @@ def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec) -> Scenario
             name=name,
             partitions=count,
             replication_factor=min(len(s.replicas) for p, s in metadata.partitions.items() if p.topic == name),
+            config=_own_settings(kafka, name) if name == spec.target.topic else {},
         )
         for name, count in counts.items()
         if not name.startswith("__")
@@ -286,8 +300,18 @@ def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec) -> Scenario
         controllers=len(cluster.controller_ids) or None,
         metadata="zookeeper" if cluster.state.zookeeper else "kraft",
     )
-    nobody: dict[str, Any] = {"producers": [], "consumers": [], "processors": []}
-    return Scenario.model_construct(title="break", cluster=made, topics=topics, faults=[spec], **nobody)
+    parts: dict[str, Any] = {"producers": [], "consumers": [], "processors": []}
+    if group := spec.target.group:
+        committed = kafka.committed(group, [p for p in metadata.partitions if not p.topic.startswith("__")]) or {}
+        read = sorted({p.topic for p in committed})
+        parts["consumers"] = [Subscribe.model_construct(mode="subscribe", name="group", group=group, topics=read)]
+    return Scenario.model_construct(title="break", cluster=made, topics=topics, faults=[spec], **parts)
+
+
+def _own_settings(kafka: Kafka, topic: str) -> Config:
+    """Return the settings of a topic itself, so that the same one can be created again."""
+    names = [name for source in TOPIC for name in source.names()]
+    return {n: s.value for n, s in topic_settings(kafka, topic, names).items() if s.level == "topic"}
 
 
 def _check(order: Order, spec: FaultSpec, scenario: Scenario, kafka: Kafka, metadata: Metadata) -> None:
@@ -299,22 +323,24 @@ def _check(order: Order, spec: FaultSpec, scenario: Scenario, kafka: Kafka, meta
         check_partition(TopicPartition(value, 0), metadata)
     elif selector == "broker" and value not in metadata.brokers:
         raise UsageError(f"there is no broker {value}; there are {', '.join(map(str, metadata.brokers))}")
-    elif selector == "coordinator_of":
+    elif selector in ("coordinator_of", "group"):
         check_groups(kafka, [value])
     problems = list(spec.problems(scenario, "fault"))
     if not scenario.is_theirs(spec.target) and selector != "coordinator_of":
         problems += scenario.target_problems("target", spec.target, spec.hits_controllers)
-    if spec.kind in FINAL and not order.final:
+    if spec.final and not order.final:
         problems.append(f"nothing undoes {spec.kind}; if you may change this data for good, add --i-own-this-cluster")
     if problems:
         raise UsageError("; ".join(problems))
 
 
-def _watched(fault: Any, spec: FaultSpec, metadata: Metadata) -> list[TopicPartition]:
+def _watched(fault: Any, spec: FaultSpec, metadata: Metadata, topics: Collection[str]) -> list[TopicPartition]:
     """Return the partitions that the fault is about: the target's partition, then what the brokers lead."""
     selector, value = spec.target.selector
     theirs = {p: s for p, s in metadata.partitions.items() if not p.topic.startswith("__")}
     first = [p for p in theirs if value in (str(p), p.topic)] if selector in {*PARTITION_TARGETS, "topic"} else []
+    if selector == "group":
+        first = [p for p in theirs if p.topic in topics]
     hit = set(fault.brokers) if isinstance(fault, BrokerFault) else set()
     if spec.target.all_brokers:
         hit = set(metadata.brokers)

@@ -44,7 +44,7 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
         self._active, self._epoch = targets.controller(world)
         self._voters = len(targets.voters(world))
         self._ends = {} if self._active in self.brokers else self._log_ends(world)
-        self._acked, self._killed_s, self.begun = world.fleet.total_acked(), time.monotonic(), True
+        self._acked, self._killed_s, self.begun = _acked(world), time.monotonic(), True
         for node in self.brokers:
             able(world.cluster, Kill).kill_broker(node)
         role = "the active controller" if self._active in self.brokers else f"{self._active} is the active controller"
@@ -85,9 +85,10 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
         """Return the proof that the cluster serves, but nothing can change its metadata."""
         if world.kafka.metadata() is None or admin.accepts_changes(world.kafka, PROBE_S):
             return None
+        acked = f"; {_acked(world) - self._acked:,} records were acknowledged since the kill" if world.fleet else ""
         return (
             "brokers answer, but name no active controller and do not check a request for a new topic within "
-            f"{PROBE_S:g} s; {world.fleet.total_acked() - self._acked:,} records were acknowledged since the kill"
+            f"{PROBE_S:g} s{acked}"
         )
 
     def _undo(self, world: World) -> str:
@@ -95,10 +96,12 @@ class ControllerKill(BrokerFault[specs.ControllerKill], spec=specs.ControllerKil
         back = f"{self.resolved} {'is' if len(self.brokers) == 1 else 'are'} back"
         if not self._stalls():
             return back
-        acked = world.fleet.total_acked() - self._acked
+        acked = _acked(world) - self._acked
         targets.controller(world)
         seconds = time.monotonic() - self._killed_s
         self.evidence |= {"without_controller_s": round(seconds, 1), "acked_without_controller": acked}
+        if not world.fleet:
+            return f"{back}, after {seconds:.1f} s without an active controller"
         return f"{back}; {acked:,} records were acknowledged in {seconds:.1f} s without an active controller"
 
 
@@ -133,3 +136,8 @@ class ControllerIsolate(CutFault[specs.ControllerIsolate], spec=specs.Controller
         node, epoch = max(later.items(), key=lambda item: item[1])
         still = "still believes to be" if self.broker in epochs else "is no longer"
         return f"controller {node} is active in epoch {epoch}, and {self.resolved} {still} active"
+
+
+def _acked(world: World) -> int:
+    """Return how many records all clients of the run had acknowledged; 0 if there is no run."""
+    return world.fleet.total_acked() if world.fleet else 0

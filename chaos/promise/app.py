@@ -5,40 +5,28 @@ The names are those of scenarios: `client`, `config`, `replication_factor`, `clu
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, model_validator
 
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.addresses import Bootstrap
-from chaos.scenario.hints import nearest
-from chaos.scenario.load import models_in, read_mapping
+from chaos.scenario.load import read_mapping, validated
+from chaos.scenario.mistakes import Source
 from chaos.scenario.runtimes.choice import ClientChoice
 from chaos.scenario.setup import Features
 from chaos.scenario.triggers import Strict
-from chaos.units import Duration, Rate, Size
+from chaos.units import Duration, Rate, Release, Size
 
 CommitTime = Literal["after_processing", "before_processing", "in_transaction", "on_checkpoint", "never"]
 """When the offset of a record is committed; with automatic commits of librdkafka and sarama, stored or marked."""
 COMMIT_TIMES: tuple[CommitTime, ...] = get_args(CommitTime)
-
-_OF_PYDANTIC = re.compile(r"(function-|str$|int$|bool$|float$|Client$)")
-"""Parts of the location of an error that are no keys."""
-_DEPTH = 3
-"""Number of keys above a setting: part, config, and its name."""
-_WANTED = {"model_type": "must be a mapping", "model_attributes_type": "must be a mapping"} | dict.fromkeys(
-    ("bool_type", "int_type", "float_type", "string_type"), "must be one value: a text, a number, true or false"
-)
-"""Errors by their type, where pydantic speaks of Python."""
-
 
 _SELECT = "of a file with several: the profile, section, channel or service"
 
@@ -73,7 +61,7 @@ class Cluster(Strict):
     """The cluster: its settings, or the address to ask it."""
 
     brokers: int | None = Field(None, ge=1, description="number of brokers")
-    kafka: str | None = Field(None, pattern=r"^\d+\.\d+(\.\d+)?$", description="Kafka release")
+    kafka: Release | None = Field(None, description="Kafka release")
     controllers: int | None = Field(None, ge=1, description="number of dedicated controllers in the runs of `prove`")
     features: Features = Field({}, description="levels of features in the runs of `prove`, such as share.version: 0")
     properties: Path | None = Field(None, description="a server.properties, variables of an image, or a resource")
@@ -139,17 +127,17 @@ class App(Strict):
 
 @dataclass(frozen=True)
 class AppFile:
-    """An application, with the lines of its keys. `path` is None if no file was given."""
+    """An application, with the text of its file. `path` is None if no file was given."""
 
     app: App = field(default_factory=App)
     path: Path | None = None
-    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+    source: Source | None = None
 
     def origin(self, *keys: str) -> str:
         """Return the origin of a value, such as `app.yaml:4`."""
-        name = self.path.name if self.path else "app.yaml"
-        line = self.lines.get(keys)
-        return f"{name}:{line}" if line else name
+        if self.path is None or self.source is None:
+            return "app.yaml"
+        return f"{self.path.name}{self.source.origin(keys).removeprefix(str(self.path))}"
 
     def beside(self, path: Path) -> Path:
         """Return a path in the file, which is relative to the file."""
@@ -185,40 +173,5 @@ def read_app(path: Path) -> AppFile:
     raw = read_mapping(text, str(path), "an application", ", ".join(App.model_fields))
     if not raw:
         raise UsageError(f"{path} is empty; give at least one of {', '.join(App.model_fields)}")
-    lines = _lines(yaml.compose(text, Loader=yaml.SafeLoader))
-    try:
-        return AppFile(App.model_validate(raw), path, lines)
-    except ValidationError as e:
-        problems = dict.fromkeys(_explain(error, lines) for error in e.errors(include_input=False))
-        raise UsageError(f"{path} is not a valid application:\n  " + "\n  ".join(problems)) from None
-
-
-def _lines(node: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
-    """Return the line of each key, by its path. Deeper keys than the model has are left out."""
-    found: dict[tuple[str, ...], int] = {}
-    if isinstance(node, yaml.MappingNode) and len(at) < _DEPTH:  # an alias may contain itself
-        for key, value in node.value:
-            path = (*at, str(key.value))
-            found[path] = key.start_mark.line + 1
-            found |= _lines(value, path)
-    return found
-
-
-def _explain(error: ErrorDetails, lines: dict[tuple[str, ...], int]) -> str:
-    """Return one line for an error, without the value, which may be a secret."""
-    keys = [str(part) for part in error["loc"] if not _OF_PYDANTIC.match(str(part))]
-    where = ".".join(keys)
-    line = next((lines[tuple(keys[:n])] for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
-    label = f"line {line}: {where}" if line else where
-    if error["type"] == "extra_forbidden":
-        return f"{label}: unknown key{nearest(keys[-1], _fields(keys[:-1]))}"
-    return f"{label}: {_WANTED.get(error['type']) or error['msg'].removeprefix('Value error, ')}"
-
-
-def _fields(keys: list[str]) -> list[str]:
-    """Return the names of the fields at a place of the model."""
-    model: type[BaseModel] = App
-    for key in keys:
-        part = model.model_fields.get(key)
-        model = next(iter(models_in(part.annotation) if part else []), App)
-    return list(model.model_fields)
+    source = Source(text, str(path))
+    return AppFile(validated(App, raw, source, f"{path} is not a valid application"), path, source)

@@ -7,7 +7,7 @@ import copy
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,7 +22,9 @@ from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.share import Share
 from chaos.scenario.shipped import bugs, shipped
 
-__all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping"]
+__all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping", "validated"]
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def find(name_or_file: str) -> Path:
@@ -160,11 +162,16 @@ def _side(raw: dict[str, Any], source: Source, name: str, side: Variant) -> tupl
 
 
 def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
+    return validated(Scenario, raw, source, f"{where} is not a valid scenario")
+
+
+def validated(model: type[M], raw: dict[str, Any], source: Source, headline: str) -> M:
+    """Return the content of a file as a model. Raises `ScenarioError` with one line for each mistake."""
     try:
-        return Scenario.model_validate(raw)
+        return model.model_validate(raw)
     except ValidationError as e:
-        lines = "\n  ".join(mistakes(e, Scenario, _MEMBERS, source, "python -m chaos reference"))
-        raise ScenarioError(f"{where} is not a valid scenario:\n  {lines}") from None
+        lines = mistakes(e, model, _MEMBERS | models_of(model), source, "python -m chaos reference")
+        raise ScenarioError("\n  ".join([f"{headline}:", *lines])) from None
 
 
 class _UniqueKeys(yaml.constructor.SafeConstructor):

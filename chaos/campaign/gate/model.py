@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, Field, model_validator
 
 from chaos.campaign.clients import parse_choice
 from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
-from chaos.scenario.load import read_mapping
+from chaos.scenario.load import read_mapping, validated
+from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.shipped import GATES
@@ -156,16 +156,6 @@ def load(path: Path, **changes: Any) -> Gate:
 def parse(text: str, where: str, **changes: Any) -> Gate:
     """Parse a gate from YAML text. where: the origin of the text for errors. Raises `ScenarioError`."""
     raw = read_mapping(text, where, "a gate", "title, scenarios, kafka, …")
-    raw |= {name: value for name, value in changes.items() if value is not None}
-    try:
-        return Gate.model_validate(raw)
-    except ValidationError as e:
-        problems = "\n  ".join(dict.fromkeys(map(_describe, e.errors())))
-        raise ScenarioError(f"{where} is not a valid gate:\n  {problems}") from None
-
-
-def _describe(error: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    known = {"extra_forbidden": "unknown key", "missing": "is required"}
-    message = known.get(error["type"]) or error["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" if key else message
+    given = {name: value for name, value in changes.items() if value is not None}
+    source = Source(text, where, {(name,): f"--{name}" for name in given})
+    return validated(Gate, raw | given, source, f"{where} is not a valid gate")

@@ -24,6 +24,8 @@ TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
 class AddPartitions(FaultSpec):
     """Add partitions to a topic; they stay."""
 
+    final = True
+    example = "to=6"
     targets = TOPIC
     kind: Literal["topic.add_partitions"]
     to: int = Field(gt=1, le=1000, description="number of partitions afterwards")
@@ -38,6 +40,7 @@ class AddPartitions(FaultSpec):
 class CreateTopic(FaultSpec):
     """Create a topic that `topics` describes and marks `later: true`; it stays."""
 
+    run_only = "the topics of a run"
     targets = TOPIC
     kind: Literal["topic.create"]
 
@@ -50,6 +53,7 @@ class CreateTopic(FaultSpec):
 class DeleteTopic(FaultSpec):
     """Delete a topic with all its records; healed by creating it again, empty, with another topic id."""
 
+    final = True
     targets = TOPIC
     kind: Literal["topic.delete"]
     create_again: bool = Field(True, description="false: the heal leaves it deleted; a client may create it again")
@@ -63,6 +67,7 @@ class DeleteTopic(FaultSpec):
 class RecreateTopic(FaultSpec):
     """Delete a topic and create it again at once, empty and with another topic id (KIP-516); it stays."""
 
+    final = True
     targets = TOPIC
     kind: Literal["topic.recreate"]
     partitions: int | None = Field(
@@ -73,6 +78,8 @@ class RecreateTopic(FaultSpec):
 class DeleteRecords(FaultSpec):
     """Move the log start of partitions forward, as retention does; the records stay deleted."""
 
+    final = True
+    example = "leave=100"
     targets = TOPIC_OR_PARTITION
     one_of = ("before", "leave")
     kind: Literal["topic.delete_records"]
@@ -83,6 +90,7 @@ class DeleteRecords(FaultSpec):
 class TopicConfig(FaultSpec):
     """Change settings of a topic; healed by their former values."""
 
+    example = "settings.max.message.bytes=1000"
     targets = TOPIC
     kind: Literal["topic.config"]
     settings: dict[str, Scalar] = Field(min_length=1, description="by their Kafka names")
@@ -100,6 +108,7 @@ class BrokerConfig(FaultSpec):
     in time: only the broker itself takes the former value.
     """
 
+    example = "settings.max.connections=100"
     targets = BROKER_TARGETS
     kind: Literal["broker.config"]
     settings: dict[str, Scalar] = Field(min_length=1, description="by their Kafka names, such as max.connections: 20")
@@ -121,6 +130,7 @@ class BrokerConfig(FaultSpec):
 class DeleteOffsets(FaultSpec):
     """Delete the committed offsets of a group that is not subscribed to any topic; they stay deleted."""
 
+    final = True
     targets = GROUP
     kind: Literal["group.delete_offsets"]
 
@@ -128,6 +138,8 @@ class DeleteOffsets(FaultSpec):
 class ResetOffsets(FaultSpec):
     """Commit other offsets for a group without members, as kafka-consumer-groups --reset-offsets does; they stay."""
 
+    final = True
+    example = "to=earliest"
     targets = GROUP
     kind: Literal["group.reset_offsets"]
     to: Literal["earliest", "latest"] | int = Field(description="earliest, latest, or an offset")
@@ -136,6 +148,7 @@ class ResetOffsets(FaultSpec):
 class ResetShareOffsets(FaultSpec):
     """Set the start offsets of a share group without members, as kafka-share-groups --reset-offsets does; they stay."""
 
+    run_only = "the share groups of a run"
     targets = GROUP
     kind: Literal["share.reset_offsets"]
     to: Literal["earliest", "latest"] = Field(description="the start or the end of each partition")
@@ -148,6 +161,7 @@ class ResetShareOffsets(FaultSpec):
 class DeleteGroup(FaultSpec):
     """Delete a group without members, with all its offsets; it stays deleted until its members come back."""
 
+    final = True
     targets = GROUP
     kind: Literal["group.delete"]
 
@@ -162,6 +176,7 @@ class ElectPreferred(FaultSpec):
 class ElectUnclean(FaultSpec):
     """Elect a replica outside the ISR if no other is available: records that it lacks are lost; it stays the leader."""
 
+    final = True
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.unclean"]
 

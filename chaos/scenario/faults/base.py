@@ -50,6 +50,12 @@ class FaultSpec(Strict):
     """True for a fault that takes dedicated controllers as its target."""
     once_per_target: ClassVar[bool] = False
     """True for a fault that a scenario may contain only once for the same target."""
+    run_only: ClassVar[str] = ""
+    """What a fault needs that only a run has, so that `break` refuses it; empty if a cluster is enough."""
+    final: ClassVar[bool] = False
+    """True for a change of data that nothing undoes."""
+    example: ClassVar[str] = ""
+    """The parameters that a fault needs, as `break` takes them."""
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
     one_of: ClassVar[tuple[str, ...]] = ()

@@ -18,6 +18,7 @@ LONGEST_S = 10.0
 class CertificateFault(FaultSpec):
     """A broker that presents another certificate."""
 
+    run_only = "the certificates of a run"
     targets = BROKER_TARGETS
     breaks_brokers = False
 

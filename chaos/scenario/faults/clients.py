@@ -27,6 +27,7 @@ def client_problems(where: str, target: Target, role: str, members: Mapping[str,
 class ClientFault(FaultSpec):
     """A fault of one client process."""
 
+    run_only = "the clients of a run"
     targets = frozenset({"member", "random_member"})
 
     def client_problems(self, where: str, role: str, members: Mapping[str, int]) -> Iterator[str]:
@@ -305,6 +306,7 @@ class TaskManagerKill(FaultSpec):
     Flink restarts the subtasks that ran there from the last checkpoint, where slots are free.
     """
 
+    run_only = "the clients of a run"
     targets = frozenset({"task_manager", "task_manager_of"})
     breaks_brokers = False
     kind: Literal["taskmanager.kill"]

@@ -88,6 +88,7 @@ class ClockSkew(ClockFault):
     A running process sees no step. The restart is a controlled one, and the next node waits for all replicas in sync.
     """
 
+    example = "ahead=1h"
     needs = frozenset({"set_clock", "stop", "start"})
     kind: Literal["clock.skew"]
     ahead: Shift = Field(description="how far the clock is ahead, such as +5m; behind if negative, such as -5m")
@@ -108,6 +109,7 @@ class ClockJump(ClockFault):
     That of a client needs no driver: clients are processes of this machine. It stays over restarts of the client.
     """
 
+    example = "by=1h"
     targets = ClockFault.targets | CLIENT_TARGETS
     kind: Literal["clock.jump"]
     by: Shift = Field(description="the step, such as +2h; back if negative, such as -2h")
@@ -129,6 +131,7 @@ class ClockDrift(ClockFault):
     no driver.
     """
 
+    example = "gains=10ms"
     targets = ClockFault.targets | CLIENT_TARGETS
     kind: Literal["clock.drift"]
     gains: Shift = Field(description="time that the clock gains in each second, such as +100ms; loses if negative")

@@ -38,6 +38,7 @@ class BrokerIsolate(CutFault):
 class LinkCut(CutFault):
     """Drop the packets between two brokers; healed by letting them pass."""
 
+    example = 'other={"broker":3}'
     kind: Literal["link.cut"]
     other: Target = Field(description="the broker at the other end")
     direction: Direction = "both"

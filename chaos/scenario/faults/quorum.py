@@ -13,6 +13,8 @@ from chaos.scenario.setup import Setup
 class VoterChange(ControllerFault):
     """A change of the voters."""
 
+    run_only = "the quorum that a run formats"
+
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the quorum is dynamic."""
         yield from super().problems(setup, where)

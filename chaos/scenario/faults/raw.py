@@ -25,6 +25,7 @@ class WireProduce(FaultSpec):
     producer: refused ones are sends that failed (`send_failures`), and an accepted one has to be in the log.
     """
 
+    run_only = "the ledger of a run"
     targets = frozenset({"partition"})
     breaks_brokers = False
     no_promise = "wire.produce sends what no client of the application sends"

@@ -20,6 +20,7 @@ LEAST_DELAY_S, MOST_DELAY_S = 0.02, 5.0
 class BrokerWipe(FaultSpec):
     """SIGKILL a broker and replace its disk with an empty, formatted one; healed by a start."""
 
+    final = True
     needs = frozenset({"kill", "start", "wipe"})
     kind: Literal["broker.wipe"]
 
@@ -31,6 +32,7 @@ class LogTruncate(FaultSpec):
     flush.messages and flush.ms, as brokers write the recovery point once in a minute only.
     """
 
+    final = True
     targets = frozenset({"leader_of", "follower_of", "isr_of"})
     needs = frozenset({"kill", "start", "cut_log"})
     kind: Literal["log.truncate"]
@@ -102,6 +104,7 @@ class DiskSlow(FaultSpec):
 class BrokerThrottle(FaultSpec):
     """Limit a broker to a part of a CPU; healed by its former limit."""
 
+    example = "cpus=0.1"
     needs = frozenset({"throttle"})
     kind: Literal["broker.throttle"]
     cpus: float = Field(gt=0, description="CPUs that are left, such as 0.05")

@@ -15,6 +15,7 @@ from chaos.scenario.setup import Setup
 class AclWithdraw(FaultSpec):
     """Take the right to write or to read a topic from the clients; healed by giving it back."""
 
+    run_only = "the users of a run"
     targets = frozenset({"topic"})
     kind: Literal["acl.withdraw"]
     operation: Literal["write", "read"] = Field("write", description="the right that is taken")
@@ -39,6 +40,7 @@ class CredentialChange(FaultSpec):
     `connections.max.reauth.ms` of the brokers, or when they connect.
     """
 
+    run_only = "the users of a run"
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
     kind: Literal["credential.change"]
@@ -64,6 +66,7 @@ class IssuerStop(FaultSpec):
     brokers have `connections.max.reauth.ms`, or after that time if it is shorter. Brokers keep the keys that they know.
     """
 
+    run_only = "the issuer of a run"
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
     kind: Literal["issuer.stop"]

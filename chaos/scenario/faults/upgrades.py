@@ -16,6 +16,7 @@ from chaos.units import Duration, Release
 class ReleaseChange(FaultSpec):
     """Another release for the brokers."""
 
+    run_only = "the releases that a run installs"
     targets = frozenset({"all_brokers", "broker"})
     needs = frozenset({"stop", "kill", "start", "change_release"})
     to: Release = Field(description="Apache Kafka release")
@@ -48,6 +49,7 @@ class ClusterFinalize(FaultSpec):
     With ZooKeeper: restart the brokers one by one with inter.broker.protocol.version of their release.
     """
 
+    run_only = "the releases that a run installs"
     targets = frozenset({"all_brokers"})
     needs = frozenset({"stop", "start", "change_release"})
     kind: Literal["cluster.finalize"]

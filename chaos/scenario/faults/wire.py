@@ -35,6 +35,7 @@ ClientPattern = Annotated[str, Field(min_length=1, max_length=200)]
 class WireFault(FaultSpec):
     """A fault of a broker's connections with clients. It leaves the broker itself alone."""
 
+    run_only = "the connections of the clients of a run"
     breaks_brokers = False
 
 
