@@ -77,7 +77,7 @@ RUNS = {
     "tokens": (
         {"confluent": "", "java": ""},
         {"confluent": MEMBER, "java": MEMBER},
-        ["confluent.producer", "aftershock.Main"],
+        ["confluent.producer", "aftershock.ShareMain"],
     ),
 }
 """By name: the keys of the producers and of the consumers by runtime, and programs among the processes.
