@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
 from checks.audit.engine.blocks import BLOCK_BITS
-from checks.audit.engine.order import add_unsure_epochs
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.checkpoints import Checkpoints
@@ -31,7 +29,6 @@ from checks.audit.facts.continued import assignments_by_life, reached_before, se
 from checks.audit.facts.deletions import deletions, due_starts, ordered_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives, torn_tombstones
 from checks.audit.facts.group_lives import group_lives
-from checks.audit.facts.machine_clocks import machine_clocks
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, injections
@@ -80,11 +77,7 @@ class _Audit:
 
     def __init__(self, spark: SparkSession, ledger: Ledger, scenario: Scenario, token: str) -> None:
         self.spark, self.ledger, self.scenario = spark, ledger, scenario
-        small = ledger.small
-        self.clocks = machine_clocks(small["cluster"].to_pylist(), small["lifecycle"].to_pylist(), scenario)
-        self.tables: dict[str, list[Row]] = {
-            name: self.clocks.corrected_rows(name, table).to_pylist() for name, table in small.items()
-        }
+        self.tables: dict[str, list[Row]] = {name: table.to_pylist() for name, table in ledger.small.items()}
         self.lives = lives(self.tables["lifecycle"])
         internal, log_ranges = _internal(self.tables.pop("log_range"))
         self.offsets_removed = sum(r["end"] - r["start"] - r["records"] for r in internal) if internal else None
@@ -97,10 +90,9 @@ class _Audit:
         self.begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
         self.readers, self.share_groups = readers_of(scenario), share_groups(scenario)
-        # what comes after a fault certainly does
-        injected = {f: at_us + self.clocks.slack_us for f, at_us in injections(self.tables["faults"]).items()}
+        injected = injections(self.tables["faults"])
         cell_us = curves.cell_us(self.end_us - self.begin_us)
-        topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token, self.clocks)
+        topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
         deleted = deletions(self.tables["faults"], topics)
         self.run_us = self.end_us - self.begin_us
         self.ordered = ordered_starts(self.ranges, deleted, self.tables["faults"])
@@ -108,9 +100,9 @@ class _Audit:
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions, self.tables["faults"])
         self.decider = self._decider(commit_log, topics)
-        self.decisions = scan.settle_commits(spark, ledger.files, self.decider, self.clocks)
+        self.decisions = scan.settle_commits(spark, ledger.files, self.decider)
         self.plan = SurveyPlan(
-            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions, self.clocks
+            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions
         )
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
@@ -217,7 +209,6 @@ class _Audit:
             committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
             shares=self._shares(),
-            clocks=self.clocks,
         )
 
     def _perhaps_early(self) -> frozenset[str]:
@@ -284,14 +275,7 @@ class _Audit:
         self.facts = replace(facts, moves=(*facts.moves, *vanished.ended_groups(), *again, *lost))
         observed = (r for r in self.tables["cluster"] if r["key"] == "committed")
         seen = starts.sightings(observed, topics.label)
-        begun = partial(starts.committed_at_begin, fetches, commits, moves=self.facts.moves)
-        more = (
-            len(lower)
-            + len(topics.of)
-            + vanished.unsure_begins(self.epochs, commits, self.ranges, self.clocks.slack_us)
-        )
-        add_unsure_epochs(self.facts, begun, seen, more, self.tally)
-        return begun(seen)
+        return starts.committed_at_begin(fetches, commits, seen, moves=self.facts.moves)
 
     def _read_ranges(self, reached: Mapping[ReaderPartition, Collection[int]]) -> list[ReadRange]:
         once = [(topic, partition) for topic, partition in self.ranges if topic not in self.plan.lives.of]
@@ -316,7 +300,6 @@ class _Audit:
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
             + totals.offsets_rows(self.offsets_removed)
-            + totals.clock_rows(tally, self.clocks)
             + totals.share_rows([g.name for g in self.share_groups], tally),
             "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),

@@ -39,10 +39,6 @@ OPEN = Reason(
     "a transaction was open when the log was read back, so whether readers see its records is unknown",
     "set a transaction.timeout.ms that ends it before the run does",
 )
-NEAR_IN_TIME = Reason(
-    "their times are from clocks of several machines, and closer together than these clocks are known",
-    "put the workers on one machine, or on a network with shorter round trips",
-)
 NO_KEYS = Reason("records in the log without a known key may supersede them")
 READ_WHEN = Reason("the ledger does not say when the log was read back")
 PERHAPS_DELETED = Reason(

@@ -20,7 +20,6 @@ from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, proof_text, shortcoming
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import Observation, listed
-from checks.expectations.machines import WORKER_COLUMNS, several_clocks, slack_us
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
@@ -241,16 +240,6 @@ class Conditions:
         count = sum(times > 1 for times in started.values())
         reason = f"{doubled} was started more than once, so its rows mix two processes; run again"
         return Observation(count, f"{count}", reason)
-
-    def machines(self, across: str) -> str:
-        """Return why times of several machines decide nothing; empty if they do. across: see `Rule.across`."""
-        if not self._scenario.fleet:
-            return ""
-        return several_clocks(ledger_rows(self._run, "cluster", [*WORKER_COLUMNS]), self._counts, across)
-
-    def slack_us(self) -> int:
-        """Return by how much a difference between times of several machines may be wrong; 0 with one machine."""
-        return slack_us(self._counts)
 
     def clock(self) -> str:
         """Return why times are unreliable, because a clock ran backwards; empty if they are reliable."""

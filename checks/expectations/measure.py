@@ -14,20 +14,15 @@ from chaos.scenario.resolve import Resolved
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.checkpoints import NOT_RESTORED
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
-from checks.audit.rules.rule import ALWAYS, BY_ROW, NEVER
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
 from checks.expectations.judge import Observation, listed
-from checks.expectations.machines import ms
 from checks.expectations.rebalances import count_rebalances
 from checks.expectations.sends import failures, lowest_success
 
 CLIENT_FAULTS = "consumer."
-ACROSS_OF_TIMES = {"isr_recovery": ALWAYS, "election_time": ALWAYS, "rebalance_duration": NEVER}
-"""How times are judged that clocks of several machines gave, if not with their uncertainty: the first two are the
-drive's; that of a rebalance depends on the order of events on all members."""
 STALLED = ("stalled_delivery", "stalled_share")
 """Checks of what the readers left when the drain ended."""
 
@@ -64,8 +59,6 @@ class Measure:
         if term.check == "client_errors":
             return _clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":
-            if reason := self._conditions.machines(BY_ROW):
-                return Observation.missing("not observed", reason)
             return count_rebalances(self._run, self._resolved, term.scope)
         return self._count(term) if (term.check, term.split) in PHRASES else self._time(term)
 
@@ -126,9 +119,6 @@ class Measure:
             return self._distrust
         if check in NEED_CLOCK and (reason := self._conditions.clock()):
             return reason
-        examines = not nothing_to_examine(self._scenario, check)
-        if examines and (reason := self._conditions.machines(RULES[check].across)):
-            return reason
         compares = check in NEED_LOG_TIMES and not nothing_to_examine(self._scenario, check)
         if compares and (reason := self._conditions.log_times()):
             return reason
@@ -156,13 +146,13 @@ class Measure:
         )
 
     def _send_success(self) -> Observation:
-        if reason := self._conditions.clock() or self._conditions.machines(NEVER):
+        if reason := self._conditions.clock():
             return Observation.missing("not measured", reason)
         assert self._scenario.expect.send_success is not None  # the term exists
         return lowest_success(self._run, round(self._scenario.expect.send_success.per * 1_000_000))
 
     def _time(self, term: Term) -> Observation:
-        if reason := self._conditions.clock() or self._conditions.machines(ACROSS_OF_TIMES.get(term.check, BY_ROW)):
+        if reason := self._conditions.clock():
             return Observation.missing("not measured", reason)
         of_term = [r for r in self._metrics if (r["metric"], r["stat"]) == (term.check, term.split)]
         rows = [r for r in of_term if r["value_us"] is not None]
@@ -177,24 +167,8 @@ class Measure:
         if value_us <= (term.at_most or 0) and (outages := self._unrecovered(term.check)):
             reason = f"{outages} when the drive ended, so the outage is longer: keep the load running for longer"
             return Observation.missing(f"more than {text}", reason)
-        if reason := self._within_uncertainty(term, value_us):
-            return Observation.missing(f"{text} ± {ms(self._conditions.slack_us())}", reason)
         place = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
         return Observation(value_us, text, f"{text} in {place}")
-
-    def _within_uncertainty(self, term: Term, value_us: int) -> str:
-        """Return why the clocks of several machines leave open whether a time is within its bound; empty if not.
-
-        An outage is measured with operations that certainly began after the fault. One that began about then may have
-        ended it earlier, so a longer outage proves nothing.
-        """
-        slack_us, most = self._conditions.slack_us(), term.at_most or 0
-        if not slack_us or ACROSS_OF_TIMES.get(term.check) == ALWAYS:
-            return ""
-        outage = term.check.endswith("_unavailability")
-        if (value_us + slack_us * (2 if outage else 1) <= most) or (value_us - slack_us > most and not outage):
-            return ""
-        return f"clocks of several machines are known within {ms(slack_us)}: put the workers on one machine"
 
     def _unrecovered(self, metric: str) -> str:
         """Return the outages that lasted beyond the end of the drive: their measured time is too short."""

@@ -104,8 +104,6 @@ ACKED_DIGEST, LOG_DIGEST = digest("acked_digest"), digest("log_digest")
 """By topic, partition and block of offsets; see `digest`."""
 CLOCK_BACKWARDS = total("clock_backwards")
 """Rows that end before they begin, by `<table> of <client>`."""
-UNSURE_ORDER = total("unsure_order")
-"""Events so close to one on another machine that their order is unknown, by partition."""
 
 UNSETTLED = union("unsettled")
 """Records that time does not assign to a life of their topic, by table."""

@@ -13,7 +13,6 @@ from checks.audit.engine.counters import BETWEEN, EXTENTS, SETTLED, UNLOCATED, U
 from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally
-from checks.audit.facts.machine_clocks import ONE_CLOCK, MachineClocks
 from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives
 from checks.audit.undecided import SEVERAL_LIVES
 
@@ -30,24 +29,20 @@ _IDENTITY = {
 }
 
 
-def open_part(
-    table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives, clocks: MachineClocks = ONE_CLOCK
-) -> Part:
-    """Return a part; with lives, one that assigns its rows to them."""
+def open_part(table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives) -> Part:
+    """Return the part; if topics were deleted and created again, each row has the life of its topic."""
     if lives and table in _TIMES:
-        return LivePart(table, path, data, columns, lives, clocks)
-    return Part(table, path, data, columns, clocks)
+        return LivePart(table, path, data, columns, lives)
+    return Part(table, path, data, columns)
 
 
 class LivePart(Part):
     """A part of sends, deliveries or commits whose topics are lives."""
 
-    def __init__(
-        self, table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives, clocks: MachineClocks
-    ) -> None:
+    def __init__(self, table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives) -> None:
         needed = (*_TIMES[table], *_IDENTITY[table], "topic", "partition", "offset", "outcome")
         added = [name for name in needed if not (name == "outcome" and table == "deliveries")]
-        super().__init__(table, path, data, tuple(dict.fromkeys((*columns, *added))), clocks)
+        super().__init__(table, path, data, tuple(dict.fromkeys((*columns, *added))))
         self._lives = lives
 
     @property

@@ -25,7 +25,6 @@ from chaos.ledger.schemas import (
     with_columns,
 )
 from checks.audit.arrays import NONE, Ints, Mask
-from checks.audit.facts.machine_clocks import ONE_CLOCK, MachineClocks
 
 SCHEMAS = {"log": LOG} | {name: TABLES[name] for name in ("sends", "deliveries", "commits", *SHARE_TABLES)}
 REQUIRED = {
@@ -40,18 +39,15 @@ REQUIRED = {
 
 
 class Part:
-    """The rows of one file, with all times by the clock of the drive.
+    """The rows of one file.
 
     Numbers are NONE for null, texts are codes of their distinct values. Both are as wide as in the file: widen 32 bits
     (`Rows.ints` does) before a shift or a multiplication.
     """
 
-    def __init__(
-        self, table: str, path: str, data: Any, columns: Sequence[str], clocks: MachineClocks = ONE_CLOCK
-    ) -> None:
+    def __init__(self, table: str, path: str, data: Any, columns: Sequence[str]) -> None:
         self.table, self.path = table, path
-        needed = tuple(dict.fromkeys((*columns, *clocks.owners(table, columns))))
-        self._columns = clocks.corrected_part(table, _read(table, path, data, needed))
+        self._columns = _read(table, path, data, columns)
         self.rows = len(self._columns)
 
     def ints(self, name: str) -> Ints:

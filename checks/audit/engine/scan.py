@@ -34,7 +34,6 @@ from checks.audit.engine.counters import (
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
 from checks.audit.facts.commit_log import Attempt, Decider, Decisions, Logged, Place
-from checks.audit.facts.machine_clocks import MachineClocks
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives, place
 from checks.spark.parts import Files, begin_task, contents, each_file, large_rows
@@ -55,9 +54,7 @@ _UNREADABLE = ""
 """The block of parts that cannot be read; its pieces are the errors."""
 
 
-def settle_lives(
-    spark: SparkSession, files: Files, lives: TopicLives, run_token: str, clocks: MachineClocks
-) -> TopicLives:
+def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token: str) -> TopicLives:
     """Return lives with the positions in the final log of the records that time does not assign to one of them.
 
     Runs two jobs, only if a topic was deleted. Raises `RunDirError` for the first part that cannot be read.
@@ -65,7 +62,7 @@ def settle_lives(
     if not lives:
         return lives
     tables = {table: files[table] for table in ("sends", "deliveries")}
-    found = _each_part(spark, tables, partial(_add_unsettled, lives, clocks))
+    found = _each_part(spark, tables, partial(_add_unsettled, lives))
     unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
     extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []
@@ -79,8 +76,8 @@ def settle_lives(
     return replace(lives, settled=settled, unsettled_sends=sends, placed=placed, unlocated=unlocated)
 
 
-def _add_unsettled(lives: TopicLives, clocks: MachineClocks, table: str, path: str, data: object, tally: Tally) -> None:
-    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives, clocks), lives, tally)
+def _add_unsettled(lives: TopicLives, table: str, path: str, data: object, tally: Tally) -> None:
+    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives), lives, tally)
 
 
 def _add_positions(
@@ -89,7 +86,7 @@ def _add_positions(
     part_lives.add_positions(Part(table, path, data, surveying.COLUMNS[table]), run_token, wanted, tally)
 
 
-def settle_commits(spark: SparkSession, files: Files, decider: Decider, clocks: MachineClocks) -> Decisions:
+def settle_commits(spark: SparkSession, files: Files, decider: Decider) -> Decisions:
     """Return the decisions on commits of which the client did not learn the outcome.
 
     Runs one job, and a second one if there are such commits. Raises `RunDirError` for the first part that cannot be
@@ -100,7 +97,7 @@ def settle_commits(spark: SparkSession, files: Files, decider: Decider, clocks: 
     if not wanted:
         return Decisions()
     logged = decider.log.committed(place[0] for place, _ in wanted)
-    add = partial(_add_attempts, wanted, logged, decider.deleted, decider.clock_us, clocks)
+    add = partial(_add_attempts, wanted, logged, decider.deleted, decider.clock_us)
     found = _each_part(spark, tables, add)
     acknowledged = {group: compared for (group,), compared in found.each(COMPARED)}
     attempts: list[Attempt] = found.get(ATTEMPTS) or []
@@ -116,13 +113,12 @@ def _add_attempts(
     logged: Logged,
     deleted: frozenset[str],
     clock_us: int,
-    clocks: MachineClocks,
     table: str,
     path: str,
     data: object,
     tally: Tally,
 ) -> None:
-    add_attempts(Part(table, path, data, surveying.COLUMNS[table], clocks), wanted, logged, deleted, clock_us, tally)
+    add_attempts(Part(table, path, data, surveying.COLUMNS[table]), wanted, logged, deleted, clock_us, tally)
 
 
 def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, object, Tally], None]) -> Tally:
@@ -149,7 +145,7 @@ def survey(spark: SparkSession, files: Files, plan: surveying.SurveyPlan) -> Tal
 
 
 def _survey(plan: surveying.SurveyPlan, table: str, path: str, data: object, tally: Tally) -> None:
-    part = part_lives.open_part(table, path, data, plan.columns(table), plan.lives, plan.clocks)
+    part = part_lives.open_part(table, path, data, plan.columns(table), plan.lives)
     tally.add(PART_ROWS, table, path, value=part.rows)
     surveying.survey(part, plan, tally)
     part_lives.count_undetermined(part, plan.lives, tally)
@@ -166,7 +162,7 @@ def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_b
         for table, path, data in each_file(batches):
             try:
                 needed = cutting.columns_of(table, facts)
-                part = part_lives.open_part(table, path, data, needed, facts.lives, facts.clocks)
+                part = part_lives.open_part(table, path, data, needed, facts.lives)
                 pieces = list(cutting.cut(part, facts))
             except RunDirError as e:
                 pieces = [(_UNREADABLE, "", str(e).encode())]

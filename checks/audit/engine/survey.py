@@ -25,7 +25,6 @@ from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.deletions import Deletion
-from checks.audit.facts.machine_clocks import ONE_CLOCK, MachineClocks
 from checks.audit.facts.routes import Routes
 from checks.audit.facts.topic_lives import TopicLives
 
@@ -62,7 +61,6 @@ class SurveyPlan:
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
     were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: the
     scenario entries of processors. decisions: on commits of which the client did not learn the outcome.
-    clocks: of the machines of the clients.
     """
 
     run_token: str
@@ -74,7 +72,6 @@ class SurveyPlan:
     deletions: dict[tuple[str, int], list[Deletion]] = field(default_factory=dict)
     processors: frozenset[str] = frozenset()
     decisions: Decisions = field(default_factory=Decisions)
-    clocks: MachineClocks = ONE_CLOCK
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""

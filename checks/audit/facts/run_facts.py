@@ -10,7 +10,6 @@ import numpy as np
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.epochs import Committer, Epoch, Epochs, OffsetFetch
-from checks.audit.facts.machine_clocks import ONE_CLOCK, MachineClocks
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.retention import Backdated, Overdue
@@ -74,8 +73,7 @@ class RunFacts:
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. counted: the
     topics of which processors count the records by key, each with its number of blocks of keys. counting: the groups of
     these processors. committed_by_any: by (group, topic, partition), the highest offset of a commit that did not
-    fail, whoever committed it. decisions: on commits of which the client did not learn the outcome. clocks: of the
-    machines of the clients.
+    fail, whoever committed it. decisions: on commits of which the client did not learn the outcome.
     """
 
     run_token: str
@@ -114,7 +112,6 @@ class RunFacts:
     lives: TopicLives = field(default_factory=TopicLives)
     shares: Shares = field(default_factory=Shares)
     decisions: Decisions = field(default_factory=Decisions)
-    clocks: MachineClocks = ONE_CLOCK
 
     @cached_property
     def topic_ids(self) -> dict[str, int]:

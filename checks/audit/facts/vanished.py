@@ -142,25 +142,6 @@ class Vanished:
                 found.append(replace(move, from_us=min(max(move.from_us, seen_us), move.to_us)))
         return found
 
-    def unsure_begins(
-        self, epochs: Epochs, commits: Mapping[int, dict[str, Any]], ranges: LogRanges, slack_us: int
-    ) -> int:
-        """Return how many epochs began below all commits, with an interruption at the edge of the time that counts.
-
-        slack_us: by how much times of consumers may differ from those of the observer. Arguments as of `begun_below`.
-        """
-        found = 0
-        for e in epochs.all:
-            row = commits.get(e.index)
-            if e.group is None or row is None or row["settled"] is None:
-                continue
-            settled = row["settled"]
-            if _is_below_all(e, settled["offset"], row["candidates"], ranges):
-                edges = settled["from_us"], settled["to_us"], e.begin_us, e.begin_us + LOOK_US
-                times = [at_us for pair in interruptions(self.observed, e.group) for at_us in pair]
-                found += any(abs(at_us - edge) <= slack_us for at_us in times for edge in edges)
-        return found
-
     def _no_longer_in_force(self, move: Move, partition: str, next_done: int | None) -> bool:
         """Return whether the coordinator was interrupted after a commit, and nobody saw that commit after that.
 

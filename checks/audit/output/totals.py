@@ -16,7 +16,6 @@ from checks.audit.engine.blocks import ACKNOWLEDGEMENTS, OK, REFUSED
 from checks.audit.engine.commits import BY_LOG
 from checks.audit.engine.tally import FINDINGS, UNDECIDED, Aggregate, Tally
 from checks.audit.facts.commit_log import Decisions
-from checks.audit.facts.machine_clocks import MachineClocks
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
@@ -134,20 +133,6 @@ def share_rows(groups: list[str], tally: Tally) -> list[dict[str, Any]]:
         for name, (kind, outcome) in _OF_SHARES.items():
             kinds = [kind] if kind else list(ACKNOWLEDGEMENTS)
             rows.append((name, group, sum(tally.count(counters.ACKNOWLEDGED, group, k, outcome) for k in kinds)))
-    return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]
-
-
-def clock_rows(tally: Tally, clocks: MachineClocks) -> list[dict[str, Any]]:
-    """Return the rows of table `counts` about clocks of several machines, none with one clock.
-
-    clock_uncertainty_us: that of each worker on another machine than the drive. clock_slack_us: the maximum error of a
-    difference between times of two machines; no row if clocks are not known well enough. unsure_order: see the counter.
-    """
-    if not clocks.clocks:
-        return []
-    rows = [("clock_uncertainty_us", worker, clock.uncertainty_us) for worker, clock in clocks.clocks.items()]
-    rows += [("clock_slack_us", "", clocks.slack_us)]
-    rows += [("unsure_order", place, n) for (place,), n in sorted(tally.each(counters.UNSURE_ORDER)) if n]
     return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]
 
 

@@ -17,7 +17,7 @@ from checks.audit.facts.epochs import Committer, Epoch
 from checks.audit.facts.moves import group_recreated
 from checks.audit.facts.readers import commits_offsets
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, no_commits, no_members, present, readers_with
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, no_members, present, readers_with
 from checks.audit.undecided import NO_PROGRESS
 
 
@@ -210,7 +210,6 @@ RULES = {
         inapplicable=no_commits,
         counts_undetermined=True,
         needs_clock=True,
-        across=IN_ORDER,
         commits=overcommit,
     ),
     "commit_rewind": Rule(
@@ -219,7 +218,6 @@ RULES = {
         scopes=_committing,
         inapplicable=no_commits,
         needs_clock=True,
-        across=IN_ORDER,
         commits=commit_rewind,
     ),
     "zombie_commit": Rule(
@@ -228,7 +226,6 @@ RULES = {
         scopes=readers_with(lambda r: r.commits and r.mode == "subscribe"),
         inapplicable=_no_member_commits,
         needs_clock=True,
-        across=IN_ORDER,
         commits=zombie_commit,
     ),
 }

@@ -14,7 +14,7 @@ from checks.audit.engine.tally import Tally
 from checks.audit.facts.epochs import Epoch
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
-from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, all_readers, present
+from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, present
 from checks.audit.undecided import UNREAD
 
 
@@ -187,7 +187,6 @@ RULES = {
         explain=_explain_duplicate,
         scopes=all_readers,
         needs_clock=True,
-        across=IN_ORDER,
         reader=duplicate_delivery,
     ),
     "dirty_read": Rule(

@@ -18,7 +18,7 @@ from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
 from checks.audit.facts.readers import Reader, commits_offsets, readers_of
 from checks.audit.findings import Finding
-from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
+from checks.audit.rules.rule import Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
 from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VOTE, Reason
 
 ELECTION_US = 2_000_000
@@ -287,7 +287,6 @@ RULES = {
         explain="{other} and {consumer} held {topic}/{partition} {how}",
         scopes=_subscribing,
         inapplicable=no_members,
-        across=IN_ORDER,
         run=double_ownership,
     ),
     "foreign_commit": Rule(
@@ -298,7 +297,6 @@ RULES = {
             lambda s: any(c.group and commits_offsets(c) for c in s.readers), "no consumer commits to a group"
         ),
         needs_clock=True,
-        across=IN_ORDER,
         run=foreign_commit,
     ),
     "unbalanced_assignment": Rule(

@@ -14,9 +14,9 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import BY_ROW, Evidence, Rule, RunData, no_transactional_client, readers_with
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, readers_with
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import NEAR_IN_TIME, NO_REQUEST
+from checks.audit.undecided import NO_REQUEST
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
@@ -79,12 +79,9 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     if not len(acks["offset"]):
         return
     judged = (ack >= 0) & (polled_us != NONE) & ~hidden & (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
-    slack_us = r.facts.clocks.slack_us
     possible_us = np.maximum(acks["last_us"], acks["requested_us"])[ack]
-    early = judged & (polled_us < possible_us - slack_us)
-    near = judged & ~early & (polled_us < possible_us + slack_us) if slack_us else np.zeros_like(judged)
-    unsure = judged & ~early & ~near & (polled_us < acks["unsure_us"][ack])
-    tally.report_undetermined("precommitted_read", r.name, int(near.sum()), NEAR_IN_TIME)
+    early = judged & (polled_us < possible_us)
+    unsure = judged & ~early & (polled_us < acks["unsure_us"][ack])
     tally.report_undetermined("precommitted_read", r.name, int(unsure.sum()), NO_REQUEST)
 
     def shown(i: int) -> dict[str, Any]:
@@ -173,7 +170,6 @@ RULES = {
         scopes=_committed_readers,
         inapplicable=_no_read_committed,
         needs_clock=True,
-        across=BY_ROW,
         reader=isolation,
     ),
     "aborted_share": Rule(

@@ -10,7 +10,7 @@ from chaos.scenario.model import Scenario
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.observed import Observed
 from checks.audit.findings import Finding
-from checks.audit.rules.rule import ALWAYS, Rule, RunData, present
+from checks.audit.rules.rule import Rule, RunData, present
 
 SCOPE = "controllers"
 FETCH_TIMEOUT_MS = 2000
@@ -103,7 +103,6 @@ RULES = {
         scopes=lambda topics, readers: [SCOPE],
         inapplicable=_inapplicable,
         needs_clock=True,
-        across=ALWAYS,
         run=competing_controllers,
     )
 }

@@ -12,11 +12,10 @@ from chaos.anomalies import ANOMALIES
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE
 from checks.audit.engine.blocks import Rows, unpack_block
-from checks.audit.engine.commits import CommitBlock, CommitHistory, commits_at_begin
+from checks.audit.engine.commits import CommitBlock, commits_at_begin
 from checks.audit.engine.counters import CONSUMED, DISTINCT, IN_RANGE, JUDGED, LATENCIES, SHARE_RANGE
 from checks.audit.engine.group import runs
 from checks.audit.engine.keys import KeyBlock
-from checks.audit.engine.order import add_unsure_commits
 from checks.audit.engine.outputs import CountBlock
 from checks.audit.engine.sparse import histogram
 from checks.audit.engine.survey import RowRule
@@ -43,7 +42,7 @@ from checks.audit.rules import (
 )
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import ALWAYS, Rule, RunData
+from checks.audit.rules.rule import Rule, RunData
 from checks.audit.rules.share_block import share_blocks
 
 FAMILIES = (
@@ -69,9 +68,6 @@ RULES: dict[str, Rule] = {check: rule for family in FAMILIES for check, rule in 
 
 NEED_CLOCK = frozenset(check for check, rule in RULES.items() if rule.needs_clock)
 """The checks that a clock that ran backwards makes undecidable."""
-
-ACROSS = {check: rule.across for check, rule in RULES.items() if rule.needs_clock or rule.across != ALWAYS}
-"""By check that uses times, how it is decided if several machines gave them; see `Rule.across`."""
 
 NEED_LOG_TIMES = frozenset(check for check, rule in RULES.items() if rule.needs_log_times)
 """The checks that a fault of the clock that stamps records makes undecidable."""
@@ -127,7 +123,6 @@ def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> Non
             of_counts(CountBlock(key[0], facts, rows), tally)
     elif len(rows["commits"]["offset"]):
         topic, partition = key
-        add_unsure_commits(topic, partition, CommitHistory.of(topic, partition, rows["commits"], facts), facts, tally)
         commits = CommitBlock(topic, partition, facts, rows)
         for rule in _OF_COMMITS:
             rule(commits, tally)

@@ -31,10 +31,6 @@ from checks.audit.rules.share_block import ShareBlock
 from checks.evidence import json_object
 
 Evidence = dict[str, Any]
-ALWAYS, IN_ORDER, BY_ROW, NEVER = "always", "in order", "by row", "never"
-"""When a rule is decided if clocks of several machines gave the times that it compares: always, as it uses times of
-the drive only or none; if the order of events is certain on every partition (`facts.event_order`); by row, as the rule
-itself leaves out what is uncertain; never."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,6 @@ class Rule:
     empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
     which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
     undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
-    across: one of `ALWAYS`, `IN_ORDER`, `BY_ROW`, `NEVER`. A rule that needs the clock is never decided by default.
     needs_log_times: whether it compares times of records in the log, which clients or brokers have set, with others.
     since: the first version of the ledger that contains what it examines.
 
@@ -164,7 +159,6 @@ class Rule:
     counts_undetermined: bool = False
     needs_clock: bool = False
     needs_log_times: bool = False
-    across: str = ""
     since: int = OLDEST_VERSION
     rows: RowRule | None = None
     writes: Callable[[ProducerBlock, Tally], None] | None = None
@@ -175,10 +169,6 @@ class Rule:
     keys: Callable[[KeyBlock, Tally], None] | None = None
     counts: Callable[[CountBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.across:
-            object.__setattr__(self, "across", NEVER if self.needs_clock else ALWAYS)
 
     def explanation(self, finding: Finding, evidence: Evidence, run: RunData) -> str:
         """Return the mechanism of a finding; see `explain`."""

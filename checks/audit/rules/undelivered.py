@@ -15,7 +15,7 @@ from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.retention import behind_by
-from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, all_readers, no_commits, present
+from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, no_commits, present
 from checks.audit.undecided import NO_BEGIN, NO_END
 
 GONE = ("crashed", "lost")
@@ -221,19 +221,14 @@ def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
 
 
 RULES = {
-    "skipped_delivery": Rule(
-        examines=(IN_RANGE,), explain=_explain_skipped, scopes=all_readers, across=IN_ORDER, reader=undelivered
-    ),
-    "stalled_delivery": Rule(
-        examines=(IN_RANGE,), explain=_explain_stalled, scopes=all_readers, across=IN_ORDER, reader=undelivered
-    ),
+    "skipped_delivery": Rule(examines=(IN_RANGE,), explain=_explain_skipped, scopes=all_readers, reader=undelivered),
+    "stalled_delivery": Rule(examines=(IN_RANGE,), explain=_explain_stalled, scopes=all_readers, reader=undelivered),
     "lost_processing": Rule(
         examines=(IN_RANGE,),
         explain=_explain_lost,
         scopes=all_readers,
         inapplicable=no_commits,
         needs_clock=True,
-        across=IN_ORDER,
         reader=undelivered,
     ),
     "evicted_delivery": Rule(
@@ -241,7 +236,6 @@ RULES = {
         explain=_explain_evicted,
         scopes=all_readers,
         counts_undetermined=True,
-        across=IN_ORDER,
         reader=evicted_delivery,
     ),
 }

@@ -14,7 +14,7 @@ from checks.audit.facts.observed import UNKNOWN_GROUP, offsets_partition
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.vanished import LOOK_US, interruptions
 from checks.audit.findings import UNDETERMINED, Finding
-from checks.audit.rules.rule import IN_ORDER, Evidence, Rule, RunData, no_commits, present, readers_with
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, present, readers_with
 from checks.audit.undecided import NO_CAUSE
 
 SECOND_US = 1_000_000
@@ -205,7 +205,6 @@ def _rule(explain: Callable[[Finding, Evidence, RunData], str]) -> Rule:
         scopes=_committing,
         inapplicable=no_commits,
         needs_clock=True,
-        across=IN_ORDER,
         run=vanished_commits,
     )
 

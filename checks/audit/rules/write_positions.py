@@ -23,8 +23,7 @@ from checks.audit.facts.routes import routes
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.partition_block import PartitionBlock
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import BY_ROW, Evidence, Rule, RunData, present, unless
-from checks.audit.undecided import NEAR_IN_TIME
+from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
 
 ROUTED = total("routed")
 """Acknowledged records with a promised partition, by topic."""
@@ -89,8 +88,7 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
             continue
         topic = names[topics[rows[0]]]
         tally.add(ROUTED, topic, value=len(rows))
-        completed_us = part.ints("completed_us")[rows] + plan.clocks.slack_us
-        places, known = route.places(texts, keys[rows], seq[rows], completed_us)
+        places, known = route.places(texts, keys[rows], seq[rows], part.ints("completed_us")[rows])
         wrong = np.flatnonzero(~(known & (places == partition[rows])).any(axis=0))
         first = wrong[:CAP]
         shown = (
@@ -214,24 +212,21 @@ EDGE = 20
 def backdated_write(block: PartitionBlock, tally: Tally) -> None:
     """Report records at a lower offset than one of another producer that was acknowledged before their send was called.
 
-    Both are in the final log at the acknowledged offsets, so that no lost record explains it. The order of the records
-    of one producer is that of `reordered_write`. Undetermined if the times are from clocks of several machines and
-    closer together than these are known.
+    Both are in the final log at the acknowledged offsets, so that no lost record explains it. `reordered_write`
+    judges the order of the records of one producer.
     """
     if block.topic in block.facts.lives.mixed or block.topic in block.facts.lives.ended:
         return
     acked = _acked_in_log(block)
     if not len(acked["offset"]):
         return
-    sender, invoked_us, slack_us = acked["sender"], acked["invoked_us"], block.facts.clocks.slack_us
+    sender, invoked_us = acked["sender"], acked["invoked_us"]
     before_us = np.full(len(sender), NEVER_US)
     suspects = invoked_us > _earliest_after(acked["completed_us"])
     for number in np.unique(sender[suspects]).tolist():
         of_others = _earliest_after(np.where(sender == number, NEVER_US, acked["completed_us"]))
         before_us = np.where(suspects & (sender == number), of_others, before_us)
-    wrong = np.flatnonzero(invoked_us > before_us + slack_us)
-    near = np.flatnonzero((invoked_us > before_us) & (invoked_us <= before_us + slack_us))
-    tally.report_undetermined("backdated_write", block.topic, int(acked["length"][near].sum()), NEAR_IN_TIME)
+    wrong = np.flatnonzero(invoked_us > before_us)
 
     def shown(i: int) -> Iterator[dict[str, Any]]:
         others = (acked["completed_us"] == before_us[i]) & (sender != sender[i])
@@ -240,7 +235,7 @@ def backdated_write(block: PartitionBlock, tally: Tally) -> None:
 
     rows = chain.from_iterable(map(shown, wrong[:CAP].tolist()))
     tally.report("backdated_write", block.topic, int(acked["length"][wrong].sum()), islice(rows, CAP))
-    _add_edges(block, acked, np.setdiff1d(np.arange(len(sender)), np.concatenate([wrong, near])), tally)
+    _add_edges(block, acked, np.setdiff1d(np.arange(len(sender)), wrong), tally)
 
 
 def _acked_in_log(block: PartitionBlock) -> Columns:
@@ -296,18 +291,14 @@ def _add_edges(block: PartitionBlock, acked: Columns, left: Ints, tally: Tally) 
 
 def backdated_over_blocks(run: RunData, tally: Tally) -> None:
     """Report the records that `backdated_write` compares with those of later blocks."""
-    acknowledged, slack_us = dict(tally.each(EDGE_ACKED)), run.facts.clocks.slack_us
+    acknowledged = dict(tally.each(EDGE_ACKED))
     for (topic, partition), blocks in list(tally.each(EDGE_SENT)):
         for number, records in blocks if len(blocks) > 1 else ():
             later = [seen for other, some in acknowledged[topic, partition] if other > number for seen in some]
             for record in records:
                 others = [seen for seen in later if _sender(seen) != _sender(record)]
                 first = min(others, key=lambda seen: (seen.completed_us, seen.offset), default=None)
-                if first is None or record.invoked_us <= first.completed_us:
-                    continue
-                if record.invoked_us <= first.completed_us + slack_us:
-                    tally.report_undetermined("backdated_write", topic, record.length, NEAR_IN_TIME)
-                else:
+                if first is not None and record.invoked_us > first.completed_us:
                     shown = islice(_backdated(topic, partition, record, first), CAP)
                     tally.report("backdated_write", topic, record.length, shown)
 
@@ -324,10 +315,8 @@ def delivered_before_sent(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     if not len(early):
         return
     topics, names = part.codes("topic")
-    certain = seen_us[early] < sent_us[early] - plan.clocks.slack_us
     for (code,), rows in sections(topics[early]):
-        wrong = early[rows.index[certain[rows.index]]]
-        tally.report_undetermined("backdated_write", names[code], len(rows) - len(wrong), NEAR_IN_TIME)
+        wrong = early[rows.index]
         # a topic that was created again has a name for each of its lives, which the row does not have
         shown = [_early(row, names[code]) for row in part.take(wrong[:CAP])]
         tally.report("backdated_write", names[code], len(wrong), shown)
@@ -357,7 +346,6 @@ RULES = {
             f"{_NO_OFFSETS}, and there is no reader",
         ),
         needs_clock=True,
-        across=BY_ROW,
         rows=RowRule("deliveries", delivered_before_sent, columns=("sent_us",)),
         reads=backdated_write,
         run=backdated_over_blocks,

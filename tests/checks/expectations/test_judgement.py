@@ -10,8 +10,7 @@ from chaos.anomalies import ANOMALIES
 from chaos.ledger.schemas import TABLES
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.run.result import Expectation
-from checks.audit.rules.registry import ACROSS, NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
-from checks.audit.rules.rule import BY_ROW, IN_ORDER, NEVER
+from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
 from checks.expectations import conditions
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
@@ -543,24 +542,6 @@ def rebalances(run, rows):
     return Measure(run.run, run.resolved).observe(term).text
 
 
-@pytest.mark.parametrize(("at_s", "seen"), [(4, "1"), (2.9, "0"), (3, "not observed")])
-def test_rebalances_of_members_with_another_clock_are_counted_by_that_of_the_drive(fake, at_s, seen):
-    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
-    host, ahead_us = {"name": "node-7", "beside_drive": False}, 3 * SECOND
-    noted = [
-        (-1, "host", host),
-        (-1, "clients", ["billing/1"]),
-        *((s, "clock", [ahead_us, 100]) for s in range(-2, 90)),
-    ]
-    run.ledger["cluster"] = [
-        {"at_us": T0 + s * SECOND, "entity": "worker:worker-1", "key": key, "value": json.dumps(value)}
-        for s, key, value in noted
-    ]
-    run.counts.append({"name": "clock_slack_us", "scope": "", "value": 600})
-    rows = [assigned(1, T0 + 2 * SECOND), assigned(2, T0 + round(at_s * SECOND))]
-    assert rebalances(run, rows) == seen
-
-
 REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
 
 
@@ -612,83 +593,6 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     assert open_ones == NEED_CLOCK | {"produce_unavailability"}
     assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
     assert found["lost_write", "", ""].verdict == "pass"
-
-
-def on_two_machines(fake, scenario=SCENARIO, beside=False, **counts):
-    """A run with a worker on another machine; counts: what the audit says of the clocks, by scope."""
-    run = fake(f"{scenario}\nfleet: {{workers: 2}}\n")
-    for n, (key, value) in enumerate([("host", {"name": "node-7", "beside_drive": beside}), ("clock", [-2500, 400])]):
-        noted = {"at_us": T0 + n, "entity": "worker:worker-2", "key": key, "value": json.dumps(value)}
-        run.ledger["cluster"] = [*run.ledger.get("cluster", []), noted]
-    run.counts += [{"name": name, "scope": s, "value": n} for name, of in counts.items() for s, n in of.items()]
-    return run
-
-
-def left_open(run, *ways):
-    """The checks that are inconclusive, and those with a rule of some ways to be decided that apply."""
-    found = judged(run)
-    open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
-    scenario = run.resolved.scenario
-    return open_ones, {c for c, way in ACROSS.items() if way in ways and not nothing_to_examine(scenario, c)}
-
-
-@pytest.mark.parametrize("beside", [True, False])
-def test_clocks_that_are_not_known_leave_only_checks_of_order_and_time_undecided(fake, beside):
-    run = on_two_machines(fake, beside=beside)
-    open_ones, of_times = left_open(run, IN_ORDER, BY_ROW, NEVER)
-    assert open_ones == (set() if beside else of_times | {"produce_unavailability", "groups"})
-    found = judged(run)
-    why = found["duplicate_delivery", "illegal", ""].why
-    assert ("worker-2 on node-7: up to 2.5 ms apart, known within 0.4 ms" in why) is not beside
-    assert found["lost_write", "", ""].verdict == "pass"
-
-
-def test_with_known_clocks_rules_of_order_are_decided_if_the_order_is_certain(fake):
-    open_ones, never = left_open(on_two_machines(fake, clock_slack_us={"": 900}), NEVER)
-    assert open_ones == never
-
-
-def test_with_known_clocks_rules_of_order_are_left_open_where_the_order_is_not_certain(fake):
-    unsure = on_two_machines(fake, clock_slack_us={"": 900}, unsure_order={"orders/1": 3})
-    open_ones, of_order = left_open(unsure, NEVER, IN_ORDER)
-    assert open_ones == of_order
-    assert "3 events on orders/1 are within 0.9 ms" in judged(unsure)["duplicate_delivery", "illegal", ""].why
-
-
-@pytest.mark.parametrize(
-    ("metric", "value_ms", "verdict"),
-    [
-        ("end_to_end_latency", 14_900, "pass"),
-        ("end_to_end_latency", 14_960, "inconclusive"),
-        ("end_to_end_latency", 15_040, "inconclusive"),
-        ("end_to_end_latency", 15_060, "fail"),
-        ("produce_unavailability", 14_890, "pass"),
-        ("produce_unavailability", 14_910, "inconclusive"),  # both the fault and the operation may be off
-        ("produce_unavailability", 20_000, "inconclusive"),  # an operation just before the fault may have ended it
-        ("isr_recovery", 15_000, "pass"),  # the drive's own times
-        ("isr_recovery", 15_001, "fail"),
-        ("rebalance_duration", 1, "inconclusive"),
-    ],
-)
-def test_a_bound_on_a_time_is_decided_beyond_the_uncertainty_of_the_clocks(fake, metric, value_ms, verdict):
-    scenario = SCENARIO.replace("produce_unavailability: {max: 15s}", f"{metric}: {{max: 15s}}")
-    run = on_two_machines(fake, scenario, clock_slack_us={"": 50_000})
-    fault = "kill" if metric.endswith(("unavailability", "recovery")) else ""
-    run.metrics = [m for m in run.metrics if m["metric"] != metric]
-    time = {"metric": metric, "scope": "orders", "fault": fault, "stat": "max", "value_us": value_ms * 1000}
-    run.metrics.append(time)
-    assert judged(run)[metric, "max", ""].verdict == verdict
-
-
-def test_a_ledger_without_the_rows_of_a_worker_decides_nothing_about_records(fake, monkeypatch):
-    run = fake(f"{SCENARIO}\nfleet: {{workers: 2}}\n")
-    whole = conditions.read_seal
-    monkeypatch.setattr(
-        conditions, "read_seal", lambda ledger: whole(ledger).model_copy(update={"missing": {"worker-2": "it is gone"}})
-    )
-    found = judged(run)
-    assert found["lost_write", "", ""].verdict == "inconclusive"
-    assert "no rows of worker-2" in found["lost_write", "", ""].why
 
 
 RACKS = SCENARIO.replace("cluster: {brokers: 3}", "cluster: {brokers: 3, racks: [a, b, c]}").replace(
