@@ -14,8 +14,6 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 MAX_SHIFT_S = 3650 * 86_400.0
 """Maximum shift of a clock: ten years, so that it stays between 2001 and 2106."""
-CLOCK_RATE = 500e-6
-"""Seconds by which a clock may move away from another one in a second, unless one is set: as a kernel slews it."""
 
 
 def _quantity(text: str, units: dict[str, Any], example: str) -> float:

@@ -20,7 +20,6 @@ from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
 from chaos.scenario.addresses import Bootstrap
-from chaos.scenario.fleet import Fleet
 from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT, RUNTIMES
@@ -28,11 +27,10 @@ from chaos.scenario.setup import DEFAULT_KAFKA
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))
-_MAX_WORKERS = Fleet.model_json_schema()["properties"]["workers"]["maximum"]
 _CONN_ID = r"^[A-Za-z0-9_.-]*$"
 _DRIVERS = {"process": "process: brokers are JVMs of the worker", "docker": "docker: brokers are containers"}
 PARAM_NAMES = (
-    "kafka", "seed", "overrides", "driver", "bootstrap", "kafka_conn_id", "i_own_this_cluster", "workers",
+    "kafka", "seed", "overrides", "driver", "bootstrap", "kafka_conn_id", "i_own_this_cluster",
     "spark_conn_id", "runs_dir", "run_id", "owner",
 )  # fmt: skip
 """The params of every scenario, in the order of the form."""
@@ -47,7 +45,6 @@ SET_BY = {
     "driver": ("cluster.driver",),
     "bootstrap": ("cluster.bootstrap", "cluster.driver"),
     "kafka_conn_id": ("cluster.bootstrap", "cluster.driver", "cluster.security"),
-    "workers": ("fleet.workers",),
 }
 """The paths in the scenario that a param sets."""
 
@@ -141,16 +138,6 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
             section="Cluster",
             description="Allow faults on the brokers of that cluster.",
         ),
-        "workers": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            maximum=_MAX_WORKERS,
-            title="Workers",
-            section="Clients",
-            description="Number of tasks that run the clients beside `drive`, each in a free slot. "
-            + (f"{scenario.fleet.workers} when left out." if scenario.fleet else "None when left out."),
-        ),
         "spark_conn_id": Param(
             "aftershock_spark",
             type="string",
@@ -207,14 +194,13 @@ def request_of(scenario: str, params: dict[str, Any]) -> Any:
 
     check_params(params)
     check_contradictions(params)
-    fleet = [f"fleet.workers={params['workers']}"] if params["workers"] else []
     request = ScenarioRequest(
         scenario,
         seed=params["seed"],
         kafka=params["kafka"],
         driver=params["driver"],
         bootstrap=params["bootstrap"],
-        sets=(*(params["overrides"] or ()), *fleet, *existing_cluster(params["kafka_conn_id"])),
+        sets=(*(params["overrides"] or ()), *existing_cluster(params["kafka_conn_id"])),
         i_own_this_cluster=params["i_own_this_cluster"],
     )
     check_owner(request.load(), request.i_own_this_cluster)  # before it waits for a slot
@@ -238,15 +224,15 @@ def scenario_tags(scenario: Scenario, own: bool) -> list[str]:
     return ["resilience", *sorted(kinds), *sorted(libraries), *(use for use, holds in uses.items() if holds)]
 
 
-def scenario_doc(name: str, scenario: Scenario, needs: str = "") -> str:
-    """Return the documentation of a scenario's DAG in Markdown. needs: lines about what it needs of this Airflow."""
+def scenario_doc(name: str, scenario: Scenario, problem: str = "") -> str:
+    """Return the documentation of a scenario's DAG in Markdown. problem: why this Airflow refuses its runs."""
     parts = [f"**{_sentence(scenario.title)}** {_sentence(scenario.description)}"]
     facts = [f"- Fault `{fault.name}`: `{fault.kind}`" for fault in scenario.faults] or ["- No fault"]
     facts += [f"- Variants, one run each: {', '.join(scenario.variants)}"] if scenario.variants else []
     facts += [f"- Documented: {_sentence(scenario.documented)}"] if scenario.documented else []
     facts += [f"- Kafka {scenario.cluster.kafka}, driver {scenario.cluster.driver}, unless the params say otherwise"]
     facts += [f"- The same without Airflow: `python -m chaos run {name}`"]
-    facts += [needs] if needs else []
+    facts += [f"- **Runs are refused here.** {problem}"] if problem else []
     # with a line break at its end: Airflow would read a text that ends with `.md` as the name of a file
     return "\n".join([*parts, "", *facts, ""])
 

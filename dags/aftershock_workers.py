@@ -11,9 +11,6 @@ two ways:
 With neither, the first task of a run refuses, and starts nothing. KubernetesExecutor cannot run these DAGs, because
 their tasks share a cluster: a pod ends with its task, and the brokers end with the pod. A task that is elsewhere fails
 with a line that says so, before it does anything: on another machine, the ports of another run could answer.
-
-Tasks `clients` (see `aftershock_clients`) may be on other machines. AFTERSHOCK_FLEET_QUEUE names their queue; without
-it, they are in the queue of all tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from chaos.run.directory import Run
 from chaos.run.events import read_events
 
 VARIABLE = "AFTERSHOCK_QUEUE"
-FLEET_VARIABLE = "AFTERSHOCK_FLEET_QUEUE"
 FOLDER = "AFTERSHOCK_RUNS"
 WORKER = "worker"
 """The XCom key of the machine on which the cluster runs."""
@@ -41,12 +37,6 @@ SEVERAL = ("Celery", "Kubernetes", "Edge", "Ecs", "Batch", "Lambda")
 def queue_arguments() -> dict[str, str]:
     """Return the default arguments of all tasks: the queue, if there is one."""
     queue = os.environ.get(VARIABLE)
-    return {"queue": queue} if queue else {}
-
-
-def fleet_queue_arguments() -> dict[str, str]:
-    """Return the arguments of the tasks `clients`: their queue, if they have another one than all tasks."""
-    queue = os.environ.get(FLEET_VARIABLE)
     return {"queue": queue} if queue else {}
 
 
@@ -80,38 +70,6 @@ def problem() -> str:
         f"worker --queues aftershock`), for the scheduler and DAG processor too; or, if all workers are on one "
         f"machine, set {FOLDER} to the folder of the runs."
     )
-
-
-def needs(workers: int = 0) -> str:
-    """Return what a DAG needs of this Airflow, as lines of Markdown; empty if nothing. workers: those of its fleet."""
-    found = problem()
-    queue = os.environ.get(FLEET_VARIABLE) or os.environ.get(VARIABLE) or "default"
-    lines = [f"- {fleet_needs(workers, queue)}"] if workers else []
-    return "\n".join([*lines, *([f"- **Runs are refused here.** {found}"] if found else [])])
-
-
-def fleet_needs(workers: int, queue: str) -> str:
-    """Return the slots that the tasks of a run with workers need at once, as a sentence. queue: of `clients`."""
-    text = (
-        f"`drive` and {workers} `clients` tasks run at once, so a run needs {workers + 1} free slots: one for `drive`, "
-        f"and {workers} of the queue {queue} for `clients`, on workers that have the folder of the runs under the same "
-        "path"
-    )
-    return text if os.environ.get(FLEET_VARIABLE) else f"{text} ({FLEET_VARIABLE} names another queue for them)"
-
-
-def largest_fleet(at_once: int) -> tuple[int, str]:
-    """Return how many workers a run can have, and the setting of Airflow that limits them.
-
-    at_once: tasks of one run that Airflow runs at once, as the DAG says.
-    """
-    from airflow.sdk.configuration import conf
-
-    limits = [(at_once, "max_active_tasks_per_dag")]
-    if not any(part in executor() for part in SEVERAL):
-        limits.append((conf.getint("core", "parallelism"), "parallelism"))
-    slots, setting = min((limit, name) for limit, name in limits if limit > 0)
-    return slots - 1, f"[core] {setting} = {slots} (AIRFLOW__CORE__{setting.upper()})"
 
 
 def check_executor() -> None:

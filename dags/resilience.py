@@ -1,7 +1,7 @@
 """One DAG per scenario: `resilience.<scenario>`. Its tasks call the stages of the command line.
 
-    deploy ---> drive -> audit -> validate -> report -> publish -> verdict
-    fleet --/-> clients                            \\-> destroy      deploy's teardown: it runs whatever happened
+    deploy -> drive -> audit -> validate -> report -> publish -> verdict
+                                                 \\-> destroy      deploy's teardown: it runs whatever happened
 
 A scenario with variants (A/B) has such a group of tasks for each variant, one after another:
 
@@ -15,11 +15,10 @@ Airflow was down are not made up for. The DAG of an invalid scenario has one tas
 the report after a `deploy` that failed, because Airflow then starts no task before the teardown. The limit of clusters
 at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
 
-`drive` runs clients and faults, because `airflow dags test` runs tasks one after another. If the scenario or the param
-`workers` asks for workers, mapped tasks `clients` run the clients beside it, see `aftershock_clients`. `drive` is never
-retried: a second try would hide the result of the first. If it failed, the run is judged as by the command line, and
-has a report in any case. `verdict` is a leaf, fails unless the verdict is a pass, and does not start if `drive` failed,
-so that only proven runs succeed. XCom carries only the path of the run directory, and the numbers of the workers.
+`drive` runs clients and faults, because `airflow dags test` runs tasks one after another. It is never retried: a second
+try would hide the result of the first. If it failed, the run is judged as by the command line, and has a report in any
+case. `verdict` is a leaf, fails unless the verdict is a pass, and does not start if `drive` failed, so that only proven
+runs succeed. XCom carries only the path of the run directory.
 
 The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
 local[*] if that connection does not exist. Do not install Airflow's Spark provider: the files of
@@ -43,7 +42,6 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from aftershock_clients import check_slots, clients, fleet  # noqa: E402
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
 from aftershock_forms import request_of, scenario_doc, scenario_params, scenario_tags  # noqa: E402
 from aftershock_links import add_links  # noqa: E402
@@ -64,8 +62,7 @@ from aftershock_workers import (  # noqa: E402
     check_executor,
     check_not_driven,
     check_worker,
-    in_one_process,
-    needs,
+    problem,
     queue_arguments,
     remember_worker,
 )
@@ -85,14 +82,13 @@ RUNS = default_runs_dir(PROJECT)
 
 
 @slot_task()
-def deploy(scenario: str, params: dict[str, Any], dag: Any = None, dag_run: Any = None, ti: Any = None) -> str:
+def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
 
     check_executor()
     with task_failure():
         given = request_of(scenario, params)
-        check_slots(given, dag)
         bind = take_slot(dag_run)
         run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     ti.xcom_push(BEGAN, str(run.path))
@@ -103,14 +99,13 @@ def deploy(scenario: str, params: dict[str, Any], dag: Any = None, dag_run: Any 
 
 
 @task
-def prepare(scenario: str, params: dict[str, Any], dag: Any = None) -> str:
+def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
     from chaos.drive import variants
 
     check_executor()
     with task_failure():
         given = request_of(scenario, params)
-        check_slots(given, dag)
         return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).path)
 
 
@@ -145,7 +140,7 @@ def drive(run_dir: str, params: dict[str, Any], ti: Any = None) -> None:
     run = Run.open(Path(run_dir))
     check_not_driven(run)
     existing_cluster(params["kafka_conn_id"])
-    stages.drive(run, EventLog(run), starts_workers=in_one_process())
+    stages.drive(run, EventLog(run))
 
 
 @task(**POOL, trigger_rule="one_done")
@@ -228,14 +223,13 @@ def invalid(reason: str) -> None:
     raise AirflowFailException(reason)
 
 
-def judged(run_dir: Any, workers: Any) -> tuple[Any, Any, Any]:
+def judged(run_dir: Any) -> tuple[Any, Any, Any]:
     """Add the tasks of a deployed run; return `drive`, the last one that judges, and the one that ends the cluster."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
     # neither `audit` nor `report` depends on `deploy`: Airflow allows no other trigger rule below a setup
     first = run_dir.operator.task_id
     driven, done = drive(run_dir), report(first)
-    clients.partial(run_dir=run_dir).expand(number=workers)
-    [run_dir, workers] >> driven >> audit(first) >> validate(run_dir) >> done
+    run_dir >> driven >> audit(first) >> validate(run_dir) >> done
     return driven, done, end
 
 
@@ -259,7 +253,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         catchup=False,
         max_active_runs=1 if scenario.schedule else 16,
         dag_display_name=f"{name}: {scenario.title}",
-        doc_md=scenario_doc(name, scenario, needs(scenario.fleet.workers if scenario.fleet else 0)),
+        doc_md=scenario_doc(name, scenario, problem()),
         default_args=queue_arguments(),
         tags=scenario_tags(scenario, own=source != name),
         on_failure_callback=Notifier(name, first, RUNS),
@@ -268,7 +262,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         passes = {"outlets": [asset(name, "pass")]}  # updated when the task succeeds, which is a pass
         if not sides:
             run_dir = deploy(source)
-            driven, done, end = judged(run_dir, fleet(source, ""))
+            driven, done, end = judged(run_dir)
             # both are leaves: the failure of a task above a teardown would not count
             passed = verdict.override(**passes)(run_dir)
             done >> [passed, end]
@@ -280,7 +274,7 @@ def build_tasks(name: str, source: str, scenario: Scenario) -> DAG:
         for side in sides:
             with TaskGroup(side):
                 run_dir = deploy_side(whole, side)
-                driven, done, end = judged(run_dir, fleet(source, side))
+                driven, done, end = judged(run_dir)
                 done >> end
             drives.append(driven)
             before >> run_dir

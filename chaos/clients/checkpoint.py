@@ -8,9 +8,7 @@ Flink and Spark do, writes rows of its checkpoints.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,50 +16,6 @@ from chaos.clients.protocol import Partition, partition_name
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
-
-
-class WrittenRows(Protocol):
-    """What a new incarnation needs to know of the rows of earlier ones; see the functions below.
-
-    ledger: where the clients write, on their machine.
-    """
-
-    ledger: Path
-
-    def checkpoint_of(self, client: str, stored: bool = False) -> dict[str, int]:
-        """Return the next offset of each `topic/partition`."""
-
-    def next_seq_of(self, client: str) -> int:
-        """Return the seq after the highest one in the rows of a producer."""
-
-    def first_unacked_of(self, client: str) -> int:
-        """Return the first seq of a producer without an acknowledged row."""
-
-    def incarnations(self, client: str) -> list[int]:
-        """Return the numbers of the incarnations of a client that wrote rows."""
-
-
-@dataclass
-class LedgerRows:
-    """The rows in a ledger on this machine."""
-
-    ledger: Path
-
-    def checkpoint_of(self, client: str, stored: bool = False) -> dict[str, int]:
-        """Return the next offset of each `topic/partition`."""
-        return checkpoint_of(self.ledger, client, stored)
-
-    def next_seq_of(self, client: str) -> int:
-        """Return the seq after the highest one in the rows of a producer."""
-        return next_seq_of(self.ledger, client)
-
-    def first_unacked_of(self, client: str) -> int:
-        """Return the first seq of a producer without an acknowledged row."""
-        return first_unacked_of(self.ledger, client)
-
-    def incarnations(self, client: str) -> list[int]:
-        """Return the numbers of the incarnations of a client that wrote rows."""
-        return incarnations(self.ledger, client)
 
 
 def checkpoint_of(ledger: Path, client: str, stored: bool = False) -> dict[str, int]:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from chaos.clients.checkpoint import incarnations
 from chaos.clients.clocks import ClientClocks
-from chaos.clients.host import METER_EVERY_S, Host, LocalHost, RemoteHosts
 from chaos.clients.minicluster import remove_temporary
+from chaos.clients.process import Launcher
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
 from chaos.clients.session import SessionCluster
@@ -21,6 +22,7 @@ from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
 from chaos.preload.clock import Skew
 from chaos.processes.process import ProcessId
+from chaos.processes.usage import read_all
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.clients import Assign, Entry, Producer
@@ -28,30 +30,22 @@ from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
+METER_EVERY_S = 0.5
 
 
 class Fleet(Roster):
-    """The clients of one run, here or on workers. Leaving the context kills every client that still runs.
+    """The clients of one run. Leaving the context kills every client that still runs.
 
     Methods that take a client raise `ClientError` if it does not exist or is gone.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        resolved: Resolved,
-        bootstrap: str,
-        security: Security | None = None,
-        workers: RemoteHosts | None = None,
-    ) -> None:
+    def __init__(self, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None) -> None:
         super().__init__(resolved.scenario)
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap, security)
         self._owner = ProcessId.current()
-        self._here = LocalHost(run, self._owner)
-        self._workers = workers
-        for host in workers.all if workers else [self._here]:
-            host.prepare(resolved.scenario.client_libraries)
+        self._launcher = Launcher(run, self._owner)
+        self._launcher.prepare(resolved.scenario.client_libraries)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
         self._ended = threading.Event()
@@ -72,7 +66,7 @@ class Fleet(Roster):
     def _measure(self) -> None:
         """Read CPU time and memory of all processes until the fleet ends: a process that was killed shows none."""
         while not self._ended.wait(METER_EVERY_S):
-            self._here.measure(state.meter for state in self._running())
+            read_all(state.meter for state in self._running())
 
     def start_consumers(self) -> None:
         """Start all consumers and processors, and the producers, which wait for the order to start.
@@ -102,7 +96,7 @@ class Fleet(Roster):
         started = []
         for entry in [self._entries[name] for name in sorted(entries) if name not in self._sessions]:
             if isinstance(entry, Assign) and entry.client.session:
-                installed = self._here.installed[self._scenario.client_of(entry)]
+                installed = self._launcher.installed[self._scenario.client_of(entry)]
                 self._sessions[entry.name] = SessionCluster(self._run, entry, installed, self._owner)
                 started.append(self._sessions[entry.name])
         for session in started:
@@ -115,12 +109,7 @@ class Fleet(Roster):
         return self._sessions[entry]
 
     def check(self) -> None:
-        """Raise `ClientError` if a worker, a process of a session cluster, or a client ended that nobody ended.
-
-        In this order: a worker that is gone is why its clients are.
-        """
-        if self._workers:
-            self._workers.check()
+        """Raise `ClientError` if a process of a session cluster, or a client, ended that nobody ended."""
         for session in list(self._sessions.values()):
             session.check()
         if died := self.deaths():
@@ -133,13 +122,12 @@ class Fleet(Roster):
             entry = self._entries[client.rpartition("/")[0]]
             mates = process_mates(entry, client)
             session = self._sessions.get(entry.name)
-            host: Host = self._workers.host_of(mates[0]) if self._workers else self._here
-            incarnation = self._next_incarnation(client, host, session is not None)
+            incarnation = self._next_incarnation(client, session is not None)
             address = session.job_manager.address if session else None
-            spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us, address, host.written)
+            spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us, address)
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             library = self._scenario.client_of(entry)
-            process = host.start(spec, library, log, self._clocks.environment(mates[0]))
+            process = self._launcher.start(spec, library, log, self._clocks.environment(mates[0]))
             states = [ClientState(mate, spec.role, spec.incarnation, process) for mate in mates]
             for state in states:
                 state.mates = states
@@ -147,9 +135,9 @@ class Fleet(Roster):
         states[0].listen(self._record_exit)
         return states
 
-    def _next_incarnation(self, client: str, host: Host, has_attempts: bool) -> int:
+    def _next_incarnation(self, client: str, has_attempts: bool) -> int:
         """Return the number of the next incarnation; a job in a session cluster used some for its attempts."""
-        used = host.written.incarnations(client) if has_attempts else []
+        used = incarnations(self._run.ledger, client) if has_attempts else []
         return max(len(self._incarnations.get(client, [])), *used, 0) + 1
 
     def _wait_started(self, states: list[ClientState]) -> None:

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chaos.clients.host import ClientProcess, Meter
+from chaos.clients.process import ClientProcess
 from chaos.errors import ClientError, WaitTimeout
 from chaos.kafka.partition import TopicPartition
+from chaos.processes.usage import UsageMeter
 from chaos.scenario.clients import Assign, Entry, Producer, StartAt
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
@@ -87,7 +88,7 @@ class ClientState:
         self._shown_us: int | None = None
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> UsageMeter:
         """The meter of the process, which mates share."""
         return self.process.meter
 
@@ -192,12 +193,11 @@ class ClientState:
 
     def own_error(self) -> str:
         """Return the error that ended the client, see `last_words`; else how its process ended."""
-        killed = self.exit_code is not None and self.exit_code < 0  # then an earlier error is not why
+        code = self.exit_code or 0
+        killed = code < 0  # then an earlier error is not why
         if words := last_words([self.last_error] if self.last_error and not killed else [], self.exit_lines):
             return words
-        if self.exit_code is None:
-            return "it ended with its worker"
-        how = f"signal {-self.exit_code}" if killed else f"exit code {self.exit_code}"
+        how = f"signal {-code}" if killed else f"exit code {code}"
         return f"{how}, and its log is empty"
 
     def describe_exit(self) -> str:

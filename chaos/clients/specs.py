@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from chaos.clients.checkpoint import LedgerRows, WrittenRows
+from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
 from chaos.clients.protocol import (
     AssignConsumerSpec,
     ClientSpec,
@@ -60,27 +60,24 @@ class SpecBuilder:
         incarnation: int,
         clock_zero_us: int,
         session: str | None = None,
-        written: WrittenRows | None = None,
     ) -> ClientSpec:
         """Return the spec of one incarnation.
 
-        Start times in the scenario count from `clock_zero_us`. session: the address of its session cluster. written:
-        the rows of its earlier incarnations, in the run directory if left out.
+        Start times in the scenario count from `clock_zero_us`. session: the address of its session cluster.
         """
-        rows = written or LedgerRows(self._run.ledger)
         spec: type[ClientSpec]
         match entry:
             case Producer():
-                spec, fields = ProducerSpec, self._producer(entry, client, incarnation, rows)
+                spec, fields = ProducerSpec, self._producer(entry, client, incarnation)
             case Processor():
-                spec, fields = ProcessorSpec, self._processor(entry, client, incarnation, rows)
+                spec, fields = ProcessorSpec, self._processor(entry, client, incarnation)
             case Subscribe():
                 spec, fields = GroupConsumerSpec, self._group_consumer(entry, client)
             case Share():
                 spec, fields = ShareConsumerSpec, {"per_record_s": entry.per_record}
             case Assign():
                 spec = AssignConsumerSpec
-                fields = self._assign_consumer(entry, client, incarnation, clock_zero_us, rows)
+                fields = self._assign_consumer(entry, client, incarnation, clock_zero_us)
                 fields["session"] = session
         shared = {name: value for name, value in entry if name in spec.model_fields}
         return spec.model_validate(
@@ -89,7 +86,7 @@ class SpecBuilder:
                 **fields,
                 "run_id": self._run.run_id,
                 "run_token": run_token(self._run.run_id),
-                "ledger": rows.ledger,
+                "ledger": self._run.ledger,
                 "client": client,
                 "incarnation": incarnation,
                 "bootstrap": self._bootstrap,
@@ -97,13 +94,13 @@ class SpecBuilder:
             }
         )
 
-    def _producer(self, entry: Producer, client: str, incarnation: int, rows: WrittenRows) -> dict[str, Any]:
+    def _producer(self, entry: Producer, client: str, incarnation: int) -> dict[str, Any]:
         application = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
         settings: Config = {} if application or entry.partitioner is None else {"partitioner": entry.partitioner}
         if entry.partitioner == "sticky":
             # librdkafka is sticky for records without a key, whatever the hash is; other libraries are so by default
             settings = {"partitioner": "consistent_random"} if entry.client.runtime == DEFAULT else {}
-        first_seq = rows.first_unacked_of if entry.resend else rows.next_seq_of
+        first_seq = first_unacked_of if entry.resend else next_seq_of
         records = entry.records
         if entry.outlast_faults:  # enough for the whole drive: the order to stop ends it
             records = max(records, math.ceil((entry.rate or 0) * self._scenario.limits.drive))
@@ -111,7 +108,7 @@ class SpecBuilder:
             **self._writer(entry, client),
             "config": {**settings, **entry.config},
             "records": records,
-            "first_seq": first_seq(client) if incarnation > 1 else 0,
+            "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
             "hold": incarnation == 1,
             "checkpoint_every_s": entry.checkpoint_interval,
             "restore": incarnation > 1 and entry.checkpoint_interval is not None,
@@ -121,15 +118,16 @@ class SpecBuilder:
             "partitions": self._scenario.topic(entry.written[0]).partitions,
         }
 
-    def _processor(self, entry: Processor, client: str, incarnation: int, rows: WrittenRows) -> dict[str, Any]:
+    def _processor(self, entry: Processor, client: str, incarnation: int) -> dict[str, Any]:
         mates = process_mates(entry, client)
         unrecorded = entry.plain.records if entry.plain else 0
         if entry.client.missing("transactions of a size"):  # the library sends as much as its buffer takes
             unrecorded = UNRECORDED
+        next_seq = max(next_seq_of(self._run.ledger, mate) for mate in mates)
         return {
             **self._writer(entry, client),
             # without transactions, outputs of one batch may be in the log without a row: their numbers are not used
-            "first_seq": max(map(rows.next_seq_of, mates)) + unrecorded if incarnation > 1 else 0,
+            "first_seq": next_seq + unrecorded if incarnation > 1 else 0,
             "threads": mates if entry.threads > 1 else [],
             "plain": entry.plain and _in_seconds(entry.plain, "hold"),
             "assign_by": entry.assign_by,
@@ -148,9 +146,7 @@ class SpecBuilder:
             "workers": entry.workers and _in_seconds(entry.workers, "straggle"),
         }
 
-    def _assign_consumer(
-        self, entry: Assign, client: str, incarnation: int, clock_zero_us: int, rows: WrittenRows
-    ) -> dict[str, Any]:
+    def _assign_consumer(self, entry: Assign, client: str, incarnation: int, clock_zero_us: int) -> dict[str, Any]:
         start: dict[str, Any] = {"start": entry.start}
         if not isinstance(entry.start, str) and entry.start.offsets is not None:
             start = {"start": "offsets", "offsets": entry.start.offsets}
@@ -168,7 +164,7 @@ class SpecBuilder:
             "discover_s": entry.discover,
             "checkpoint_every_s": every_s,
             "restore": resume,
-            "checkpoint": rows.checkpoint_of(client, every_s is not None) if resume else {},
+            "checkpoint": checkpoint_of(self._run.ledger, client, every_s is not None) if resume else {},
         }
 
     def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 
-from chaos.clients.host import LocalProcess
+from chaos.clients.process import ClientProcess
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, WaitTimeout
@@ -184,7 +184,7 @@ class Bench:
             )
         except OSError as e:
             raise Broken(f"the program cannot be started: {e}") from None
-        process = LocalProcess(spawned, log, Scrubber())
+        process = ClientProcess(spawned, log, Scrubber())
         state = ClientState(spec.client, spec.role, spec.incarnation, process)
         self._states.append(state)
         state.listen(lambda _: None)
@@ -259,7 +259,6 @@ def stop(state: ClientState) -> None:
 
 def orphan(state: ClientState) -> None:
     """Close the stdin of a program, and check that it ends by itself, and not as if it had been ordered to."""
-    assert isinstance(state.process, LocalProcess)  # the bench started it
     state.process.end_orders()
     require(state.gone.wait(EXIT_S), f"it still runs {EXIT_S:g} s after the end of stdin")
     require(state.exit_code != 0, "exit code 0 after the end of stdin, as after a clean stop")

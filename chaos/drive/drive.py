@@ -18,7 +18,7 @@ from chaos.cluster.api import Cluster
 from chaos.drive import racks
 from chaos.drive.drain import Drain
 from chaos.drive.formation import wait_formed
-from chaos.errors import ClientError, ClusterError, WaitTimeout
+from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
@@ -35,7 +35,6 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
-from chaos.workers.workers import Workers
 
 TICK_S = 0.02
 REPORT_EVERY_S = 0.5
@@ -46,59 +45,28 @@ class Drive:
     """The drive of one run; call `run`."""
 
     def __init__(
-        self,
-        run: Run,
-        resolved: Resolved,
-        cluster: Cluster,
-        events: EventLog,
-        before_load: Callable[[], None],
-        starts_workers: bool = True,
+        self, run: Run, resolved: Resolved, cluster: Cluster, events: EventLog, before_load: Callable[[], None]
     ) -> None:
         self._run, self._resolved, self._cluster, self._events = run, resolved, cluster, events
-        self._before_load, self._starts_workers = before_load, starts_workers
-        self._scenario = resolved.scenario
+        self._before_load, self._scenario = before_load, resolved.scenario
         self._limits = self._scenario.limits
         self._readers = self._scenario.readers
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._proxy: Proxy | None = None
-        self._workers: Workers | None = None
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even after a failure, so that it can be audited."""
-        with ExitStack() as stack:
-            try:
-                self._drive(stack)
-            except Exception:
-                self._seal()
-                raise
-            with self._events.stage("seal"):
-                if missing := self._seal():
-                    raise ClientError(
-                        f"the ledger of {', '.join(missing)} did not arrive: {'; '.join(missing.values())}; see "
-                        f"{self._run.logs}"
-                    )
-
-    def _seal(self) -> dict[str, str]:
-        """Seal the ledger, with those of the workers. Returns the workers without one, and why."""
-        if self._workers is None:
+        try:
+            self._drive()
+        except Exception:
             seal(self._run.ledger)
-            return {}
-        delivered, missing = self._workers.collect()
-        store = self._workers.store if delivered else None  # nothing is there, and perhaps it does not answer
-        seal(self._run.ledger, delivered, missing, store)
-        for delivery in delivered:
-            delivery.move_logs()
-        if not missing:
-            self._workers.forget()
-        return missing
+            raise
+        with self._events.stage("seal"):
+            seal(self._run.ledger)
 
-    def _drive(self, whole: ExitStack) -> None:
-        """Drive until all clients have ended. whole: for what the seal needs."""
-        if self._scenario.fleet:
-            workers = Workers(self._run, self._scenario, start=self._starts_workers)
-            with self._events.stage("workers"):
-                self._workers = whole.enter_context(workers)
+    def _drive(self) -> None:
+        """Drive until all clients have ended."""
         with ExitStack() as stack:
             state = self._cluster.state
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
@@ -107,8 +75,7 @@ class Drive:
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            security = state.client_security
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, security, self._workers))
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security))
             kafka = self._connect()
             faults = self._faults(stack, writer, fleet, observer)
             with self._events.stage("clients"):

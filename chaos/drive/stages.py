@@ -267,16 +267,13 @@ def attach(run: Run) -> Cluster:
     return driver_of(saved.driver).attach(lending.lender_or_self(run, saved))
 
 
-def drive(
-    run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None, *, starts_workers: bool = True
-) -> Run:
+def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None) -> Run:
     """Run clients and faults against the deployed cluster, and seal the ledger.
 
-    `before_load` is called when all clients run, just before the first record is sent. starts_workers: whether this
-    process starts the workers of `fleet`, here; else somebody else does.
+    `before_load` is called when all clients run, just before the first record is sent.
     """
     with events.stage("drive"):
-        Drive(run, read(run), attach(run), events, before_load, starts_workers).run()
+        Drive(run, read(run), attach(run), events, before_load).run()
     return run
 
 

@@ -195,21 +195,15 @@ class Lab:
         return ""
 
 
-def drive_and_judge(
-    run: Run, listener: Callable[[Event], None], spark_master: str | None = None, *, starts_workers: bool = True
-) -> int:
-    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`.
-
-    starts_workers: see `stages.drive`.
-    """
+def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: str | None = None) -> int:
+    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`."""
     events = EventLog(run, listener)
     try:
         stages.deploy(run, events, ProcessId.current())
         with Judge(run, listener, spark_master) as judge:
             # a drive that broke off is judged too: what it recorded may show a loss, and is never a pass
             with contextlib.suppress(AftershockError):
-                wait = partial(judge.wait_before_load, events)
-                stages.drive(run, events, before_load=wait, starts_workers=starts_workers)
+                stages.drive(run, events, before_load=partial(judge.wait_before_load, events))
             judgement = judge.submit(run)
             judgement.log_read.wait()
             if judgement.read_back:

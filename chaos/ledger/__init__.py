@@ -9,7 +9,7 @@ An Arrow IPC stream needs no footer, so everything written before a SIGKILL is r
 and counted. The same holds for a line without its newline. Any column of a stream may be run-end encoded; the
 confluent-kafka clients encode those with few distinct values. A client in any language can write one of the two forms.
 After the drive, `seal` converts each table to Parquet (`ledger/<table>.parquet/part-*.parquet`) and writes the numbers
-of rows and torn bytes to `ledger/seal.json`. In a run with workers, `store` can put the large tables elsewhere.
+of rows and torn bytes to `ledger/seal.json`.
 
 `schemas` defines the tables and columns, `contract` what a row has to contain, `record` the identity inside the value
 of each record.

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.ledger.files import ledger_files, read_file
-from chaos.ledger.schemas import LARGE, READABLE, SCHEMA_VERSION, TABLES, is_readable
+from chaos.ledger.schemas import READABLE, SCHEMA_VERSION, TABLES, is_readable
 from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import read_json, write_atomically
-
-if TYPE_CHECKING:
-    from chaos.ledger.store import LedgerStore
 
 ROWS_PER_PART = 1 << 19
 """Rows of a full part: about 60 MB in memory, large enough for dictionary encoding to pay off."""
@@ -57,55 +54,22 @@ class Seal(BaseModel):
 
     schema_version: int = SCHEMA_VERSION
     tables: dict[str, SealedTable]
-    missing: dict[str, str] = Field({}, description="workers without their rows in this ledger, and why")
-    store: str = Field("", description="URL of the `LedgerStore` that has the large tables and the log")
 
 
-class Sealed(Protocol):
-    """The sealed ledger of a worker."""
-
-    def add_to(self, tables: dict[str, SealedTable], folders: dict[str, Path]) -> None:
-        """Move its parts behind those of a ledger. folders: that of each table."""
-
-
-def seal(
-    ledger: Path,
-    others: Iterable[Sealed] = (),
-    missing: Mapping[str, str] | None = None,
-    store: LedgerStore | None = None,
-) -> Seal:
+def seal(ledger: Path) -> Seal:
     """Convert the streams of every table to `ledger/<table>.parquet/part-*.parquet`, and write `seal.json`.
 
     Streams are removed after the seal is written, so a kill at any moment loses nothing: the next call starts over, or
-    only removes the streams if the seal exists. others: ledgers that are added; missing: see `Seal`; store: where the
-    large tables are put.
+    only removes the streams if the seal exists.
     """
     if (ledger / SEAL).exists():
         sealed = read_seal(ledger)
     else:
-        sealed = Seal(tables=_seal_tables(ledger), missing=dict(missing or {}), store=store.url if store else "")
-        if store:
-            _put_large(ledger, sealed.tables, store)
-        for other in others:
-            other.add_to(sealed.tables, {table: ledger / f"{table}.parquet" for table in TABLES})
+        sealed = Seal(tables=_seal_tables(ledger))
         write_atomically(ledger / SEAL, sealed.model_dump_json(indent=1))
     for table in TABLES:
         shutil.rmtree(ledger / table, ignore_errors=True)
     return sealed
-
-
-def _put_large(ledger: Path, tables: Mapping[str, SealedTable], store: LedgerStore) -> None:
-    """Move the parts of the large tables to a store."""
-    for table in LARGE:
-        folder = ledger / f"{table}.parquet"
-        for i in range(len(tables[table].parts)):
-            store.put(folder / part_name(i), stored_name(table, i))
-        shutil.rmtree(folder)
-
-
-def stored_name(table: str, index: int) -> str:
-    """Return the name of a part in a `LedgerStore`."""
-    return f"ledger/{table}.parquet/{part_name(index)}"
 
 
 def _seal_tables(ledger: Path) -> dict[str, SealedTable]:

@@ -22,7 +22,7 @@ from chaos.run.directory import Run
 
 Event = dict[str, Any]
 StageState = Literal["begin", "end", "failed"]
-DRIVING = ("deploy", "workers", "clients", "load", "heal", "drain", "stop", "seal", "drive")
+DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED = "undrained"
 CHECKING = ("readback", "audit", "validate")
@@ -30,7 +30,6 @@ STAGE_TEXTS = {
     "deploy": "starting the brokers",
     "install": "installing Kafka and the client libraries",
     "topics": "creating the topics",
-    "workers": "waiting for the workers",
     "clients": "starting the clients",
     "load": "producing, consuming, breaking",
     "heal": "healing the cluster",

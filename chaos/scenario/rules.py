@@ -28,7 +28,6 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.faults.admin import CreateTopic, overlap_problems
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.quorum import voter_problems
-from chaos.scenario.fleet_rules import fleet_problems
 from chaos.scenario.members import group_problems
 from chaos.scenario.processing import Transactions
 from chaos.scenario.release_rules import release_problems
@@ -73,7 +72,6 @@ def problems(
     yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
     yield from _fault_problems(setup, faults)
-    yield from fleet_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from compaction.problems(setup, faults, expect)
     yield from _variant_problems(variants)

@@ -21,7 +21,6 @@ from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario.addresses import Bootstrap
 from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
-from chaos.scenario.fleet import Clients, Fleet
 from chaos.scenario.names import RackName, TopicName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
@@ -157,6 +156,16 @@ class Topic(Strict):
     later: bool = Field(False, description="created by a fault topic.create, while clients run")
 
 
+class Clients(Strict):
+    """The client library of entries that name none."""
+
+    confluent_kafka: Release | None = Field(
+        None,
+        description="release of confluent-kafka, and so of librdkafka, of entries without a `client`; the installed "
+        "one if left out",
+    )
+
+
 class Setup(Strict):
     """The part of a scenario that holds before any fault: cluster, topics and clients."""
 
@@ -169,9 +178,6 @@ class Setup(Strict):
     )
     cluster: Cluster = Cluster()
     clients: Clients = Clients()
-    fleet: Fleet | None = Field(
-        None, description="spread the clients over several workers; if left out, they run beside the drive"
-    )
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
     consumers: list[ConsumerEntry] = []

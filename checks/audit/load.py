@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from chaos.ledger.schemas import (
     with_columns,
 )
 from chaos.ledger.seal import Seal, SealedTable, read_seal
-from chaos.ledger.store import LedgerStore
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
 from checks.audit.engine.parts import check_schema, first_line
@@ -54,7 +52,7 @@ class Ledger:
 def load(run: Run) -> Ledger:
     """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit."""
     seal = read_seal(run.ledger)
-    remote = _remote(run, seal)
+    remote = run if isinstance(run, Mirror) else None
     small, rows, files = {}, {}, {}
     known = tables_of(seal.schema_version)
     for name, schema in TABLES.items():
@@ -87,25 +85,10 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")
 
 
-@dataclass(frozen=True)
-class _Remote:
-    """Large tables and log on another file system. url: of the run there; parts: URLs of the files in a folder."""
-
-    url: str
-    parts: Callable[[str], list[str]]
-
-
-def _remote(run: Run, seal: Seal) -> _Remote | None:
-    """Return where the executors read the large tables; None: on the disk of this machine."""
-    if seal.store:
-        return _Remote(seal.store, LedgerStore(seal.store).parts)
-    return _Remote(run.uri, run.parts) if isinstance(run, Mirror) else None
-
-
-def _table(table: str, run: Run, schema: pa.Schema, seal: Seal, remote: _Remote | None) -> tuple[list[str], int]:
+def _table(table: str, run: Run, schema: pa.Schema, seal: Seal, remote: Mirror | None) -> tuple[list[str], int]:
     """Return the parts of a table and its rows, compared with the seal. Executors open the parts of a remote table."""
     folder = run.ledger / f"{table}.parquet"
-    where = f"{remote.url}/ledger/{table}.parquet" if remote else str(folder)
+    where = f"{remote.uri}/ledger/{table}.parquet" if remote else str(folder)
     if not remote and not folder.is_dir():
         raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
     if table not in seal.tables:
@@ -155,7 +138,7 @@ def _commit_log(run: Run, table: str, schema: pa.Schema) -> pa.Table:
     return _read([str(path)], schema)
 
 
-def _log(run: Run, remote: _Remote | None) -> tuple[int, list[str]]:
+def _log(run: Run, remote: Mirror | None) -> tuple[int, list[str]]:
     """Return the rows (0 until `settle` counts them) and the parts of the log."""
     folder = run.ledger / "log"
     if not folder.is_dir():

@@ -89,9 +89,6 @@ class Conditions:
 
         If a part of the log or the ledger was not read, every record of that part looks lost.
         """
-        if self._seal and self._seal.missing:
-            workers = listed(sorted(self._seal.missing))
-            return f"the ledger has no rows of {workers}, so records of its clients look lost or written by nobody"
         if self._log().value != partition_count(self._scenario):
             return "the final log was not read back completely, so records that look lost may be in it"
         if holes := self._gaps():

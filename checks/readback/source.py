@@ -25,11 +25,8 @@ from chaos.kafka.security import Security
 from chaos.ledger.record import in_headers, parse_count, parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
-from chaos.ledger.store import LedgerStore
 from checks.readback.rows import Flags, Records
 
-HALF = "ledger/.log.half"
-"""The folder of the log in a store until it is complete."""
 ROWS_PER_FILE = 1 << 20
 ROWS_PER_BATCH = 4096  # about what fits a core's cache
 BATCH_BYTES = 8 << 20
@@ -55,7 +52,7 @@ class OffsetRange:
     """Offsets from `start` to before `end` of one partition, and the folder of their rows.
 
     index: position among all ranges; security: names secrets without containing them, so that none passes through
-    Spark; store: URL of the `LedgerStore` that gets the files, empty if they stay in the folder.
+    Spark.
     """
 
     bootstrap: str
@@ -70,7 +67,6 @@ class OffsetRange:
     """The last stable offset if there are transactions, else None."""
     keyed: bool = False
     """Whether the rows have the keys of the records, and whether they are tombstones."""
-    store: str = ""
 
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""
@@ -78,10 +74,10 @@ class OffsetRange:
 
 
 def read(part: OffsetRange) -> int:
-    """Write the records of the part to its files, put them into the store, and return the number of records.
+    """Write the records of the part to its files, and return the number of records.
 
     Offsets without a record (compacted, evicted, control records) are skipped; the audit judges them. Raises
-    `ClusterError` if the cluster does not return the records, `RunDirError` for the store.
+    `ClusterError` if the cluster does not return the records.
     """
     rows, number = 0, 0
     writer: pq.ParquetWriter | None = None
@@ -97,22 +93,11 @@ def read(part: OffsetRange) -> int:
                     batch = batch.slice(fits.num_rows)
                     if rows == (number + 1) * ROWS_PER_FILE:
                         writer.close()
-                        _put(part, number)
                         writer, number = None, number + 1
     finally:
         if writer is not None:
             writer.close()
-    if writer is not None:
-        _put(part, number)
     return rows
-
-
-def _put(part: OffsetRange, number: int) -> None:
-    """Move a complete file to the store of the ledger, if it has one."""
-    if part.store:
-        file = part.file(number)
-        LedgerStore(part.store).put(file, f"{HALF}/{file.name}")
-        file.unlink()
 
 
 @contextmanager

@@ -24,13 +24,12 @@ from chaos.errors import AftershockError, ClusterError
 from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
 from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.ledger.seal import SEAL, part_name, read_seal
-from chaos.ledger.store import LedgerStore
+from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
-from checks.readback.source import HALF, ROWS_PER_FILE, OffsetRange, read
+from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
 
 TIMEOUT_S = 30.0
@@ -53,13 +52,12 @@ def read_back(
     stable = stable_offsets(bootstrap, topics, security) if resolved.scenario.transactional else {}
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
-    url = _store_of(run)
     try:
-        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.keyed, url)
+        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.keyed)
         ids = topic_ids(bootstrap, topics, security)
         internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
         _write_range(ranges, times, ids, internal, run.ledger / "log_range.parquet")
-        _name_parts(half, LedgerStore(url) if url else None)
+        _name_parts(half)
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
         half.rename(run.ledger / "log")
@@ -67,28 +65,12 @@ def read_back(
         shutil.rmtree(half, ignore_errors=True)
 
 
-def _store_of(run: Run) -> str:
-    """Return the URL of the store that gets the log; empty if the run has none, or no seal."""
-    return read_seal(run.ledger).store if (run.ledger / SEAL).exists() else ""
-
-
-def _name_parts(folder: Path, store: LedgerStore | None) -> None:
-    """Give the files of the log their names; without records, write one empty file with the schema.
-
-    store: that to which the files were moved; the log that it had is replaced.
-    """
-    if not (store.names(HALF) if store else any(folder.iterdir())):
-        pq.write_table(LOG.empty_table(), empty := folder / part_name(0))
-        if store:
-            store.put(empty, f"{HALF}/{empty.name}")
-            empty.unlink()
+def _name_parts(folder: Path) -> None:
+    """Give the files of the log their names; without records, write one empty file with the schema."""
+    if not any(folder.iterdir()):
+        pq.write_table(LOG.empty_table(), folder / part_name(0))
     for i, half in enumerate(sorted(folder.iterdir())):
         half.rename(folder / part_name(i))
-    if store:
-        store.remove("ledger/log")
-        for i, name in enumerate(store.names(HALF)):
-            store.move(name, f"ledger/log/{part_name(i)}")
-        store.remove(HALF)
 
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
@@ -166,24 +148,20 @@ def _write_log(
     folder: Path,
     security: Security | None,
     keyed: Collection[str] = (),
-    store: str = "",
 ) -> Times:
     """Write the records of the ranges as Parquet files, and return when each partition was read.
 
-    keyed: topics of which the rows have keys; store: URL of that to which the files are moved.
+    keyed: topics of which the rows have keys.
     """
     began_us = now_us()
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
     share = total // (TASKS_PER_CORE * cores)
-    if store:
-        LedgerStore(store).remove(HALF)  # an earlier read-back was killed
     parts = [
         OffsetRange(
             *(bootstrap, topic, partition, start, end, folder, i, security),
             stable=stable.get((topic, partition)),
             keyed=topic in keyed,
-            store=store,
         )
         for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
     ]

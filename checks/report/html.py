@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.errors import RunDirError
-from chaos.ledger.seal import read_seal
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import list_stages, now_us, read_events
 from chaos.run.result import Expectation, Result, applicable, count_held
@@ -25,7 +23,6 @@ from checks.report.storyline import storyline
 from checks.report.tables import read_tables
 from checks.report.text import Clock, count
 from checks.report.timeline import Picture, draw
-from checks.report.workers import list_workers, places
 
 
 def write_report(run: Run, result: Result, resolved: Resolved) -> Path:
@@ -39,8 +36,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
     tables = read_tables(run)
     groups, more_groups = mechanisms(result, tables.anomalies)
     picture = draw(tables, result, resolved, groups)
-    workers = list_workers(tables.cluster, _missing(run))
-    moments, more_moments = storyline(tables, picture, places(workers))
+    moments, more_moments = storyline(tables, picture)
     undecided = [e for e in result.expectations if e.verdict == "inconclusive"]
     mentioned = {e.why for e in undecided}
     counting, left_out = applicable(result.expectations)
@@ -56,7 +52,6 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         more_moments=more_moments,
         groups=groups,
         more_groups=more_groups,
-        workers=workers,
         settings=settings_that_mattered(result, resolved),
         expectations=counting,
         left_out=left_out,
@@ -69,14 +64,6 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         missing=tables.missing,
         docs=_data_docs(run),
     )
-
-
-def _missing(run: Run) -> dict[str, str]:
-    """Return the workers without rows in the ledger, and why; none without a seal."""
-    try:
-        return read_seal(run.ledger).missing
-    except RunDirError:
-        return {}
 
 
 def _data_docs(run: Run) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,9 +25,9 @@ class Moment:
     text: str
 
 
-def storyline(tables: Tables, picture: Picture, places: Mapping[str, str] | None = None) -> tuple[list[Moment], int]:
-    """Return the first `MOST` events in order, and the number of the others. places: the worker of each client."""
-    moments = [*_faults(tables), *_leaders(picture), *_rebalances(tables), *_clients(tables, places or {})]
+def storyline(tables: Tables, picture: Picture) -> tuple[list[Moment], int]:
+    """Return the first `MOST` events in order, and the number of the others."""
+    moments = [*_faults(tables), *_leaders(picture), *_rebalances(tables), *_clients(tables)]
     moments.sort()
     return moments[:MOST], max(0, len(moments) - MOST)
 
@@ -70,12 +70,11 @@ def _rebalances(tables: Tables) -> Iterator[Moment]:
         )
 
 
-def _clients(tables: Tables, places: Mapping[str, str]) -> Iterator[Moment]:
+def _clients(tables: Tables) -> Iterator[Moment]:
     for row in tables.lifecycle:
         again = row["event"] == "started" and (row["incarnation"] or 1) > 1
         if row["event"] in _NOTABLE or again:
             details = ", ".join(f"{k} {v}" for k, v in json_object(row["detail"]).items())
             event = f"{row['event']}: {details}" if details else row["event"]
             text = f"started again (incarnation {row['incarnation']})" if again else event
-            worker = places.get(row["client"])
-            yield Moment(row["at_us"], f"{row['client']} on {worker}" if worker else row["client"], text)
+            yield Moment(row["at_us"], row["client"], text)

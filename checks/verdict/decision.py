@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
 from chaos.contract import unpromised
-from chaos.ledger.seal import SEAL, read_seal
+from chaos.ledger.seal import SEAL
 from chaos.run.directory import Run
 from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
@@ -96,21 +96,17 @@ def _consequences(follow: list[Expectation]) -> list[str]:
 
 
 def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Result:
-    """Return the result of a run from its available tables; without expectations it is inconclusive.
-
-    If the ledger lacks the rows of a worker, it has no findings: records look lost, or written by nobody, for that.
-    """
+    """Return the result of a run from its available tables; without expectations it is inconclusive."""
     events = read_events(run)
     faults = fault_outcomes(run, resolved)
     for fault in faults:
         proof = next((e for e in expectations if e.check == "fault_proof" and e.scope == fault.name), None)
         fault.left_out = proof.why if proof and proof.why.startswith(FOLLOWS) else ""
-    lacking = _lacks_rows(run)
     totals = [
         Count(check=r["check"], split=r["split"] or "", scope=r["scope"], count=r["count"], examined=r["examined"])
-        for r in (() if lacking else audit_rows(run, "summary"))
+        for r in audit_rows(run, "summary")
     ]
-    findings = [] if lacking else _findings(run)
+    findings = _findings(run)
     problems = _problems(run, events, expectations, faults)
     counts = _counts(run, resolved)
     metrics = [
@@ -118,17 +114,8 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         for r in audit_rows(run, "metrics")
         if r["value_us"] is not None
     ]
-    outages = [] if lacking else _outages(run, faults, metrics)
-    decision = decide(
-        expectations,
-        faults,
-        totals,
-        findings,
-        problems,
-        None if lacking else counts,
-        unpromised(resolved.scenario),
-        outages,
-    )
+    outages = _outages(run, faults, metrics)
+    decision = decide(expectations, faults, totals, findings, problems, counts, unpromised(resolved.scenario), outages)
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -149,7 +136,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         findings=findings,
         metrics=metrics,
         load=measure_load(run, resolved, counts),
-        tolerated=[] if lacking else tolerated(resolved.scenario, totals, counts),
+        tolerated=tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else decision.reasons,
     )
 
@@ -184,11 +171,6 @@ def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> lis
     if any(r["name"] == "clock_backwards" and r["value"] for r in counts):
         return []
     return longest_outages(faults, metrics, {(r["name"], r["scope"]): r["value"] for r in counts})
-
-
-def _lacks_rows(run: Run) -> bool:
-    """Return whether the ledger of a worker did not arrive."""
-    return (run.ledger / SEAL).is_file() and bool(read_seal(run.ledger).missing)
 
 
 def _findings(run: Run) -> list[Finding]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.errors import AftershockError
-from chaos.ledger.seal import read_seal
-from chaos.ledger.store import LedgerStore
 from chaos.run.directory import Run
 from chaos.run.result import Counts, EntryKind, EntryUsage, Load
 from chaos.scenario.clients import Entry, Processor, Producer
@@ -37,7 +33,7 @@ def _span_us(run: Run, table: str, column: str) -> int:
     """Return the time from the first to the last row of a sealed table, from the footers of its parts; 0 if unknown."""
     bounds: list[int] = []
     try:
-        for groups in _footers(run, table):
+        for groups in map(pq.read_metadata, (run.ledger / f"{table}.parquet").glob("*.parquet")):
             place = groups.schema.names.index(column)
             for i in range(groups.num_row_groups):
                 if (found := groups.row_group(i).column(place).statistics) and found.has_min_max:
@@ -45,18 +41,6 @@ def _span_us(run: Run, table: str, column: str) -> int:
     except (AftershockError, pa.ArrowException, OSError, ValueError):
         return 0
     return max(bounds) - min(bounds) if bounds else 0
-
-
-def _footers(run: Run, table: str) -> Iterator[pq.FileMetaData]:
-    """Yield the footer of each part of a sealed table, wherever it is."""
-    seal = read_seal(run.ledger)
-    if not seal.store:
-        yield from map(pq.read_metadata, (run.ledger / f"{table}.parquet").glob("*.parquet"))
-        return
-    store = LedgerStore(seal.store)
-    for name in store.names(f"ledger/{table}.parquet"):
-        with store.opened(name) as file:
-            yield pq.read_metadata(file)
 
 
 def _entries(run: Run, resolved: Resolved) -> list[EntryUsage]:

@@ -1,11 +1,10 @@
-"""The audit on a Spark master of a ledger that two machines wrote, against the same audit in one process.
+"""The audit of a run directory in HDFS on a Spark master, against the same audit in one process.
 
-    python -m tests.bench.bench_spark_cluster [--records 20M] [--rounds 3] [--second DIR]
+    python -m tests.bench.bench_spark_cluster [--records 20M] [--rounds 3]
 
-A generated history is spread over the folders of two workers, as clients of a fleet write it; `--second` puts that of
-worker 2 on another disk. Each worker puts its parts into HDFS (two data nodes, one copy of each block), and its folder
-is removed: no folder ever has the whole ledger. Then `audit hdfs://...` runs in turn on a master with two Spark workers
-of one core each, and on local[2]. Memory is the PSS of all processes of a side, at its highest.
+A generated history is put into HDFS (two data nodes, one copy of each block). Then `audit hdfs://...` runs in turn on a
+master with two Spark workers of one core each, and on local[2]. Memory is the PSS of all processes of a side, at its
+highest.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from typing import Any
 import psutil
 
 from chaos.run.directory import Run
+from chaos.scenario.resolve import save
 from tests.bench.bench_audit import ROOT, SAMPLE_S, Result, _Peak, _size
-from tests.bench.histories import Plan
-from tests.support.ledger_parts import put_apart, spread
-from tests.support.spark_cluster import SparkCluster, hdfs, spark_cluster
+from tests.bench.histories import Plan, make, resolved
+from tests.support.spark_cluster import SparkCluster, hdfs, shell, spark_cluster
 
 
 def audited(uri: str, master: str, cluster: SparkCluster, name: str) -> Result:
@@ -58,21 +57,20 @@ def stage_s(result: Result, stage: str) -> float:
     return float(result["stages_s"][stage])
 
 
-def measure(records: int, rounds: int, second: Path | None) -> list[Result]:
-    """Spread, put and audit; return what each audit took."""
+def measure(records: int, rounds: int) -> list[Result]:
+    """Write, put and audit; return what each audit took."""
     found: list[Result] = []
     with ExitStack() as stack:
-        prefix = "bench-cluster-"
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
-        other = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=second)))
-        workers, began = [folder / "worker-1", other / "worker-2"], time.monotonic()
-        run, planted = spread(folder / "drive", Plan(records), workers)
-        sizes = [sum(p.stat().st_size for p in w.rglob("*.parquet")) >> 20 for w in workers]
-        _say(f"spread in {time.monotonic() - began:.0f} s: {sizes} MiB with the workers, {left(run)} with the drive")
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-cluster-")))
+        run, plan, began = Run(folder / "run"), Plan(records), time.monotonic()
+        planted = make(run.path, plan)
+        save(run, resolved(plan))
+        _say(f"written in {time.monotonic() - began:.0f} s")
         home = stack.enter_context(hdfs(folder / "hdfs", data_nodes=2))
         cluster = stack.enter_context(spark_cluster(folder / "spark"))
-        uri, began = f"{home}/runs/{run.path.name}", time.monotonic()
-        put_apart(run, workers, uri, folder / "conf")
+        fs, began = shell(folder / "conf"), time.monotonic()
+        fs("-D", "dfs.replication=1", "-put", "-t", "4", run.path, home)
+        uri = f"{home}/{run.path.name}"
         _say(f"put in {time.monotonic() - began:.0f} s")
         for _ in range(rounds):
             for name, master in (("cluster", cluster.url), ("local", "local[2]")):
@@ -83,11 +81,6 @@ def measure(records: int, rounds: int, second: Path | None) -> list[Result]:
     return found
 
 
-def left(run: Run) -> list[str]:
-    """Return the names of what the ledger of the drive has."""
-    return sorted(path.name for path in run.ledger.iterdir())
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -96,9 +89,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=_size, default="20M")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--second", type=Path, help="folder on the disk of worker 2")
     options = parser.parse_args()
-    rounds = measure(options.records, options.rounds, options.second)
+    rounds = measure(options.records, options.rounds)
     medians: dict[str, dict[str, Any]] = {}
     for name in ("cluster", "local"):
         of_name = [r for r in rounds if r["master"] == name]

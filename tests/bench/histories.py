@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -121,17 +121,12 @@ class Kept:
 
 
 class History:
-    """Writes one run directory.
+    """Writes one run directory."""
 
-    workers: ledgers that get the clients and the partitions of the log in turn, if not that of the run.
-    """
-
-    def __init__(self, run: Run, plan: Plan, workers: Sequence[Path] = ()) -> None:
+    def __init__(self, run: Run, plan: Plan) -> None:
         self.ledger, self.plan, self.planted = run.ledger, plan, Planted()
-        self.workers = workers or (run.ledger,)
         self.sends = [self._stream("sends", p) for p in range(PRODUCERS)]
-        logs = [self._folder(p) / "log" for p in range(PARTITIONS)]
-        self.log = [Parts(folder, LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p, folder in enumerate(logs)]
+        self.log = [Parts(run.ledger / "log", LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p in range(PARTITIONS)]
         given = [self._stream("deliveries", c) for c in range(MEMBERS + 1)]
         self.members = [Consumer(f"{GROUP}/{m + 1}", GROUP, "subscribe", given[m], f"m-{m}") for m in range(MEMBERS)]
         self.reader = Consumer(f"{READER}/1", READER, "assign", given[MEMBERS])
@@ -163,11 +158,8 @@ class History:
         self._seal()
         return self.planted
 
-    def _folder(self, number: int) -> Path:
-        return self.workers[number % len(self.workers)]
-
     def _stream(self, table: str, number: int) -> Parts:
-        return Parts(self._folder(number) / f"{table}.parquet", TABLES[table], f"stream-{number}")
+        return Parts(self.ledger / f"{table}.parquet", TABLES[table], f"stream-{number}")
 
     def _sends(self, s: Slice) -> None:
         for p, stream in enumerate(self.sends):
@@ -343,11 +335,11 @@ def resolved(plan: Plan) -> Resolved:
     return Resolved.model_validate({**about, "scenario": scenario})
 
 
-def make(folder: Path, plan: Plan, workers: Sequence[Path] = ()) -> Planted:
-    """A run directory of this plan, to be audited. workers: see `History`."""
+def make(folder: Path, plan: Plan) -> Planted:
+    """A run directory of this plan, to be audited."""
     run = Run(folder)
     run.ledger.mkdir(parents=True, exist_ok=True)
-    return History(run, plan, workers).write()
+    return History(run, plan).write()
 
 
 def main() -> None:

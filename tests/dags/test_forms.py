@@ -29,7 +29,6 @@ VALUES = [
     *(("driver", value) for value in ("process", "docker", "vm", "")),
     *(("overrides", value) for value in (["cluster.brokers=5"], ["cluster.brokers"], ["=5"], "cluster.brokers=5")),
     *(("seed", value) for value in (0, 2**63 - 1, -1, 2**63, 1.5, "7")),
-    *(("workers", value) for value in (1, 64, 0, 65, "2")),
     *(("run_id", value) for value in ("nightly-1", "..", ".hidden", "a/b", "a b", "a\n", "x" * 201)),
     *(
         ("runs_dir", value)
@@ -44,7 +43,6 @@ REFUSED = {
     "driver": {"vm", ""},
     "overrides": {"['cluster.brokers']", "['=5']", "cluster.brokers=5"},
     "seed": {"-1", str(2**63), "1.5", "7"},
-    "workers": {"0", "65", "2"},
     "run_id": {"..", ".hidden", "a/b", "a b", "a\n", "x" * 201},
     "runs_dir": set(NO_FOLDERS),
     "owner": {"me"},
@@ -108,7 +106,6 @@ CONTRADICTING = [
     ({"bootstrap": "a:1", "overrides": ["cluster.driver=process"]}, "cluster.driver"),
     ({"kafka": "4.3.1", "overrides": ["cluster.kafka=3.9.2"]}, "cluster.kafka"),
     ({"driver": "process", "overrides": ["cluster.driver=docker"]}, "cluster.driver"),
-    ({"workers": 2, "overrides": ["fleet.workers=3"]}, "fleet.workers"),
     ({"overrides": ["cluster.brokers=3", "seed=7", " cluster.brokers =5"]}, "two changes set cluster.brokers"),
     ({"i_own_this_cluster": True}, "the param i_own_this_cluster is for an existing cluster"),
     ({"i_own_this_cluster": True, "driver": "docker"}, "a new one (driver docker); give the param bootstrap too"),
@@ -123,7 +120,6 @@ AGREEING = [
     {"bootstrap": "a:1", "i_own_this_cluster": True},
     {"kafka_conn_id": "mine", "i_own_this_cluster": True},
     {"overrides": ["cluster.brokers=3", "cluster.controllers=1"]},
-    {"workers": 2},
 ]
 REQUEST = """
 import json, sys
@@ -231,7 +227,7 @@ def test_params_that_contradict_are_refused_and_secrets_go_only_to_the_cluster_o
     found = run_program(tmp_path, REQUEST, json.dumps(asked), AIRFLOW_CONN_MINE=connection)
     for (params, named), said in zip(CONTRADICTING, found, strict=False):
         assert named in said and "--" not in said, (params, said)
-        if named.startswith(("cluster", "kafka_conn_id", "fleet", "two")):
+        if named.startswith(("cluster", "kafka_conn_id", "two")):
             assert "leave one out" in said and "\n" not in said, (params, said)
     assert found[len(CONTRADICTING) :] == [""] * len(AGREEING)
 

@@ -91,23 +91,6 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
 
 
 @contextmanager
-def data_node(folder: Path, home: str) -> Iterator[None]:
-    """Start a further data node of the file system at `home`, with its blocks in a folder of another disk."""
-    folder.mkdir(parents=True, exist_ok=True)
-    any_port = {f"dfs.datanode.{name}": "127.0.0.1:0" for name in ("address", "http.address", "ipc.address")}
-    settings = {"fs.defaultFS": home, "dfs.datanode.data.dir": str(folder / "blocks"), **any_port}
-    listed = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items())
-    (folder / "hdfs-site.xml").write_text(f"<configuration>{listed}</configuration>")
-    class_path = f"{resolve(*JAXB)}/*:{folder}:{resolve(*MINIDFS)}"
-    node = java(folder / "node.log", class_path, "org.apache.hadoop.hdfs.server.datanode.DataNode")
-    try:
-        wait_until((folder / "blocks" / "current").exists, 60, lambda: node.log.read_text()[-2000:])
-        yield
-    finally:
-        node.end()
-
-
-@contextmanager
 def hdfs(folder: Path, http_port: int = 0, data_nodes: int = 1) -> Iterator[str]:
     """Start a name node and data nodes, and yield the URI of the file system. http_port: of WebHDFS."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,12 +20,12 @@ from chaos.history.entries import setup_digest
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
 from chaos.run.gate_result import Key, LeftOut
-from chaos.scenario.fleet import Clients
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.setup import Clients
 
 
 @dataclass(frozen=True)

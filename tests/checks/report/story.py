@@ -71,23 +71,6 @@ class Story:
         rows.sort(key=lambda row: row[0])
         return [{"at_us": at(t), "entity": e, "key": k, "value": json.dumps(v)} for t, e, k, v in rows]
 
-    def workers(self) -> list[dict[str, Any]]:
-        """Return the rows of three workers: beside the drive, elsewhere, and lost before its clock was compared."""
-        places = {
-            "worker-1": ("kafka-lab-1", True, ["shop/1", "billing/3"], [[-41, 62], [12, 58]]),
-            "worker-2": ("kafka-lab-2", False, ["shop/2", "billing/1"], [[18_250, 212], [18_410, 180]]),
-            "worker-3": ("kafka-lab-3", False, ["billing/2"], []),
-        }
-        rows: list[dict[str, Any]] = []
-        for name, (host, beside, clients, clocks) in places.items():
-            machine = {"name": host, "pid": 4711, "beside_drive": beside}
-            values = [("host", machine), ("clients", clients), *(("clock", clock) for clock in clocks)]
-            rows += [
-                {"at_us": at(1.5 + i), "entity": f"worker:{name}", "key": key, "value": json.dumps(value)}
-                for i, (key, value) in enumerate(values)
-            ]
-        return rows
-
     def ownership(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
 

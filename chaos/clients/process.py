@@ -1,0 +1,105 @@
+"""The processes of clients: how the fleet starts one, and what it asks of one that runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from chaos.clients.protocol import ClientSpec
+from chaos.clients.runtime import Installed, prepare
+from chaos.clients.specs import write_spec
+from chaos.install.cache import silent
+from chaos.kafka.access import Access
+from chaos.processes import process
+from chaos.processes.process import ProcessId, Spawned, spawn
+from chaos.processes.scrub import Scrubber
+from chaos.processes.usage import UsageMeter
+from chaos.run.directory import Run
+from chaos.scenario.runtimes.choice import Client
+
+LAST_LINES = 20
+MAX_EVENT = 1 << 20
+"""Bytes of the longest event."""
+
+
+class ClientProcess:
+    """The process of a client. log: what it wrote to stderr."""
+
+    def __init__(self, spawned: Spawned, log: Path, scrubber: Scrubber) -> None:
+        self._spawned, self.log, self._scrubber = spawned, log, scrubber
+        self.pid = spawned.identity.pid
+        self.meter = UsageMeter(self.pid)
+        """The usage of the process and its children."""
+
+    def read_events(self) -> Iterator[bytes]:
+        """Yield the lines on stdout until it ends."""
+        stdout = self._spawned.popen.stdout
+        assert stdout is not None  # the launcher made the pipe
+        while line := stdout.readline(MAX_EVENT):
+            yield self._scrubber.raw(line)
+
+    def write(self, line: bytes) -> None:
+        """Write a line to stdin. Raises `OSError` or `ValueError` if the process is gone."""
+        stdin = self._spawned.popen.stdin
+        assert stdin is not None  # the launcher made the pipe
+        stdin.write(line)
+        stdin.flush()
+
+    def end_orders(self) -> None:
+        """Close stdin, as when the fleet is gone."""
+        stdin = self._spawned.popen.stdin
+        assert stdin is not None  # the launcher made the pipe
+        stdin.close()
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to the process and its children; return False if it is gone."""
+        if number == signal.SIGKILL:
+            self.meter.read()
+        return self._spawned.signal_group(number)
+
+    def pause(self) -> bool:
+        """Send SIGSTOP to the process and its children, and wait until it is paused; return False if it is gone."""
+        return process.pause(self._spawned.identity, group=True)
+
+    def wait(self) -> int:
+        """Wait for the end, then kill the children that it left. Returns the exit code."""
+        return self._spawned.wait(at_end=self.meter.read)
+
+    def last_lines(self) -> list[str]:
+        """Return the last lines of the log; empty if it is not readable."""
+        try:
+            return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        except OSError:
+            return []
+
+
+class Launcher:
+    """Starts the clients of a run. owner: they end with this process."""
+
+    def __init__(self, run: Run, owner: ProcessId) -> None:
+        self._run, self._owner = run, owner
+        self.installed: dict[Client, Installed] = {}
+
+    def prepare(self, libraries: Iterable[Client]) -> None:
+        """Install client libraries, unless they are there. Raises `ResolveError`, `MachineError`."""
+        self.installed |= {library: prepare(library, silent) for library in libraries}
+
+    def start(self, spec: ClientSpec, library: Client, log: Path, env: Mapping[str, str]) -> ClientProcess:
+        """Start the program of a spec. Raises `OSError`, `ClientError`."""
+        installed = self.installed[library]
+        access = Access.of(spec.security)
+        scrubber = access.scrubber if access else Scrubber()
+        spawned = spawn(
+            installed.command(spec, write_spec(self._run.path / "clients", spec)),
+            run=self._run,
+            role=f"{spec.role} {spec.client}",
+            owner=self._owner,
+            log=log,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**installed.env, **env},
+            scrubber=scrubber,
+        )
+        return ClientProcess(spawned, log, scrubber)
