@@ -202,8 +202,7 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{HOST}:{port}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # the tasks of a cluster run one after another except for its end; tasks that wait for a cluster use no slot
-        # those of a run with workers run at once, and need more, which the user sets
-        "AIRFLOW__CORE__PARALLELISM": str(max(clusters + 1, int(os.environ.get("AIRFLOW__CORE__PARALLELISM") or 0))),
+        "AIRFLOW__CORE__PARALLELISM": str(clusters + 1),
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # the default 5 s are short beside brokers and Spark
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # a `schedule:` in a scenario is meant to run
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",

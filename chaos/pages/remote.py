@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from chaos.errors import UsageError
-from chaos.file_systems import advice, open_url, reason_of
 from chaos.history.recording import OFF, VARIABLE
 from chaos.incident.bundle import EXCLUDED
 from chaos.pages.copies import Copies
@@ -30,6 +29,7 @@ from chaos.pages.folder import MAX_DEPTH, Found, Served, checked_parts, is_shown
 from chaos.pages.problem import PageError
 
 THREADS = 8
+TIMEOUT_S = 20.0
 Value = TypeVar("Value")
 
 
@@ -50,9 +50,9 @@ class RemoteFolder:
         """Raises `UsageError` for a URL that cannot be used."""
         self._url, self._local = url.rstrip("/"), local.absolute() if local else None
         try:
-            self._fs, self._root = open_url(self._url)
+            self._fs, self._root = _opened(self._url)
         except Exception as e:  # noqa: BLE001 - each file system has its errors
-            raise UsageError(f"{self.name} cannot be opened: {reason_of(e)}; {advice(url)}") from None
+            raise UsageError(f"{self.name} cannot be opened: {_reason(e)}; {_advice(url)}") from None
         self._copies = Copies()
         self._runs: set[str] = set()
         """Paths that are known as runs."""
@@ -215,8 +215,37 @@ class RemoteFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError from None
         except Exception as e:  # noqa: BLE001 - each file system has its errors
-            text = f"{self.name} cannot be read: {reason_of(e)}"
-            raise PageError(503, "The file system does not answer", f"{text}.", advice(self._url)) from None
+            text = f"{self.name} cannot be read: {_reason(e)}"
+            raise PageError(503, "The file system does not answer", f"{text}.", _advice(self._url)) from None
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it. Raises whatever error that file system has."""
+    import fsspec  # on use: most folders of runs need no other file system
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+    if isinstance(fs, WebHDFS):  # a name node that does not answer must not hold a thread for ever
+        fs.session.request = functools.partial(fs.session.request, timeout=TIMEOUT_S)
+    return fs, root
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error of a file system, or of the one in the network that caused it."""
+    inner: BaseException | None = error if isinstance(error, OSError) else None
+    while inner is not None:
+        if isinstance(inner, ConnectionError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__context__
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
+
+
+def _advice(url: str) -> str:
+    """Return what to check if the file system of a URL does not answer."""
+    if url.startswith("hdfs:"):
+        needs = "hdfs:// needs libhdfs (ARROW_LIBHDFS_DIR) and Hadoop's CLASSPATH"
+        return f"{needs}; webhdfs://namenode:9870/... needs neither."
+    return "Check that it is up, and its settings in fsspec's configuration."
 
 
 def _found(path: str, entries: list[Entry], changed_ns: int) -> Found | None:
