@@ -238,7 +238,7 @@ def _clock_offsets(timeline: Timeline) -> tuple[dict[int, int], list[str]]:
     problems: list[str] = []
     for node in nodes[1:]:
         pairs = [(at[nodes[0]], at[node]) for at in changes.values() if {nodes[0], node} <= at.keys()]
-        if timeline.nodes[node].assumed_zone and (zone_us := _zone_offset([b - a for a, b in pairs])):
+        if timeline.nodes[node].assumed_zone and (zone_us := _zone_offset(pairs)):
             offsets[node] = zone_us
             problems.append(
                 f"the log of broker {node} is in another time zone than the log of broker {nodes[0]}: its times are "
@@ -263,11 +263,19 @@ def _shared_changes(timeline: Timeline) -> dict[tuple[TopicPartition, int, int],
     return times
 
 
-def _zone_offset(differences: list[int]) -> int:
-    """Return the common difference of all changes if it is that of two time zones, else 0."""
-    rounded = {round(d / QUARTER_US) * QUARTER_US for d in differences}
-    exact = all(abs(d - round(d / QUARTER_US) * QUARTER_US) <= TOLERANCE_US for d in differences)
-    return rounded.pop() if exact and len(rounded) == 1 else 0
+def _zone_offset(pairs: list[tuple[int, int]]) -> int:
+    """Return the difference of two time zones in microseconds if changes that two nodes logged show it, else 0.
+
+    All differences are that one, or most of them at several moments: a node that starts or wakes up logs some late.
+    """
+    near: dict[int, list[int]] = defaultdict(list)
+    for here, there in pairs:
+        zone_us = round((there - here) / QUARTER_US) * QUARTER_US
+        if abs(there - here - zone_us) <= TOLERANCE_US:
+            near[zone_us].append(here)
+    zone_us, moments = max(near.items(), key=lambda found: len(found[1]), default=(0, []))
+    mostly = 2 * len(moments) > len(pairs) and max(moments) - min(moments) >= APART_US and 0 not in near
+    return zone_us if mostly or (moments and len(moments) == len(pairs)) else 0
 
 
 def _clock_offset(timeline: Timeline, first: int, node: int, pairs: list[tuple[int, int]]) -> tuple[int, str]:

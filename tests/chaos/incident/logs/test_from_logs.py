@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from chaos.cli import app
 from chaos.errors import UsageError
+from chaos.incident.logs.broker_timeline import _zone_offset
 from chaos.incident.logs.scenario_draft import draft_scenario
 from chaos.scenario.load import parse
 
@@ -512,3 +513,19 @@ def test_brokers_that_start_together_may_share_a_file(tmp_path, version):
     (tmp_path / "all.log").write_text("\n".join(line for entry in found for line in entry) + "\n")
     (alone,), (merged,) = draft(LOGS / version)[0].faults, draft(tmp_path)[0].faults
     assert (merged.kind, merged.target) == (alone.kind, alone.target)
+
+
+@pytest.mark.parametrize(
+    ("late_s", "hours"),
+    [
+        ([0.1, 0.2, 1.9], 2),  # every change
+        ([0.1, 0.2, 180, 0.3, 175, 0.1], 2),  # a node that starts logs some late
+        ([0.1, 0.2, -7200], 0),  # one at the same time: no zone
+        ([0.1, 180, 175, 170], 0),  # most are late
+    ],
+)
+def test_the_difference_of_zones_is_that_of_most_changes_at_several_moments(late_s: list[float], hours: int) -> None:
+    pairs = [(n * 10_000_000, n * 10_000_000 + round((7200 + late) * 1e6)) for n, late in enumerate(late_s)]
+    assert _zone_offset(pairs) == hours * 3_600_000_000
+    burst = [(n, n + round((7200 + late) * 1e6)) for n, late in enumerate([0.1, 0.2, 0.1, 180])]
+    assert _zone_offset(burst) == 0
