@@ -9,7 +9,7 @@ from chaos.campaign.score import this_machine
 from chaos.prove.application import Application
 from chaos.prove.breaks import breaks
 from chaos.prove.follow_up import FollowUp
-from chaos.prove.plan import FaultSet, Plan
+from chaos.prove.plan import FaultSet, FaultSets
 from chaos.prove.sentences import sentence
 from chaos.prove.supports import OTHER, Outcome, outcome_of
 from chaos.run.campaign import ProofRun
@@ -33,7 +33,7 @@ class ProofJudge:
 
     application: Application
     outcomes: list[Outcome]
-    plan: Plan
+    plan: FaultSets
     follow_up: FollowUp
     seed: int
     command: str

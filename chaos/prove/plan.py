@@ -41,14 +41,14 @@ class FaultSet:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FaultSets:
     """The sets in their order. unrelated: number of pairs that are left out, as no promise is supported by both."""
 
     sets: list[FaultSet]
     unrelated: int
 
 
-def plan(outcomes: Sequence[Outcome], classes: Sequence[FaultClass], most: int = 2) -> Plan:
+def plan(outcomes: Sequence[Outcome], classes: Sequence[FaultClass], most: int = 2) -> FaultSets:
     """Return the sets of at most `most` (1 or 2) faults: no fault, single faults, then pairs.
 
     A pair is tried if some promise loses more supports by both faults than by each of them.
@@ -62,7 +62,7 @@ def plan(outcomes: Sequence[Outcome], classes: Sequence[FaultClass], most: int =
             pairs.append(_fault_set(sorted(both, key=lambda fault: not fault.rule.away), related))
         else:
             unrelated += 1
-    return Plan([FaultSet((), None, (), ()), *singles, *sorted(pairs, key=lambda s: s.rank)], unrelated)
+    return FaultSets([FaultSet((), None, (), ()), *singles, *sorted(pairs, key=lambda s: s.rank)], unrelated)
 
 
 def _related(both: Sequence[FaultClass], outcomes: Sequence[Outcome]) -> Iterator[Outcome]:

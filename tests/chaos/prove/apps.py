@@ -11,7 +11,7 @@ from chaos.promise.inputs import Options
 from chaos.prove import application
 from chaos.prove.application import Application
 from chaos.prove.faults import fault_classes
-from chaos.prove.plan import FaultSet, Plan, plan
+from chaos.prove.plan import FaultSet, FaultSets, plan
 from chaos.prove.supports import Outcome, outcomes
 
 TOPIC: dict[str, Any] = {"replication_factor": 3, "config": {"min.insync.replicas": 2}}
@@ -60,7 +60,7 @@ def read(folder: Path, app: dict[str, Any]) -> Application:
     return application.read(Options(app=write(folder, app)))
 
 
-def planned(app: Application, most: int = 2) -> Plan:
+def planned(app: Application, most: int = 2) -> FaultSets:
     """Return the plan of an application."""
     return plan(outcomes(app.facts), fault_classes(app.facts, app.names), most)
 
