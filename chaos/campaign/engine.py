@@ -264,9 +264,10 @@ def _run(
 ) -> list[TrialRun]:
     started = time.monotonic()
     queue = Queue(plan, folder.runs(), budget)
-    listener.say(f"{len(queue.left())} runs, in {folder.path}")
+    count = len(queue.left())
+    listener.say(f"{count} run{'' if count == 1 else 's'} to do, in {folder.path}")
     try:
-        if queue.left():
+        if count:
             with TrialLab(folder.path, listener, i_own_this_cluster, jobs, spark_master) as lab:
                 _Crew(plan, folder, listener, lab, queue).run(jobs)
                 listener.doing("ending the clusters and the judge")

@@ -56,7 +56,9 @@ def shrink(request: Request, listener: ProgressListener, report: Report[PartsRes
         return plan.result(runs, _command(asked, tries))
 
     result = conduct(plan, folder, asked, listener, judge, report)
-    listener.say(f"{result.sentence} {folder.path / SMALLEST}" if result.answer else result.sentence)
+    listener.say(result.sentence)
+    if result.answer:
+        listener.say(f"the smallest scenario so far is in {folder.path / SMALLEST}")
     return result
 
 

@@ -39,5 +39,5 @@ def test_libraries_run_the_same_scenario_and_their_cost_is_measured(tmp_path):
     assert (tmp_path / "out" / "report.html").is_file() and (tmp_path / "out" / "summary.md").is_file()
 
     again = chaos("compare-clients", "--resume", tmp_path / "out", timeout_s=100)
-    assert again.code == 0 and "0 runs, in" in again.err, "what was run is not run again"
+    assert again.code == 0 and "0 runs to do, in" in again.err, "what was run is not run again"
     assert left_running(tmp_path) == []
