@@ -35,6 +35,20 @@ def ledger_rows(run: Run, table: str, columns: Sequence[str]) -> list[Row]:
     return _rows(run.ledger / f"{table}.parquet", columns)
 
 
+def last_send_error(run: Run, topics: Sequence[str]) -> tuple[str, str] | None:
+    """Return the producer and the error of the last send to some topics that failed with one; None without one."""
+    try:
+        stored = ds.dataset(run.ledger / "sends.parquet", format="parquet")
+        here = ds.field("topic").isin(list(topics)) & ds.field("error").is_valid()
+        found = stored.to_table(["producer", "error", "completed_us"], filter=here)
+    except (pa.ArrowException, OSError):
+        return None
+    if not found.num_rows:
+        return None
+    last = found.sort_by([("completed_us", "descending")]).slice(0, 1).to_pylist()[0]
+    return last["producer"], last["error"]
+
+
 def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
     if not path.exists():
         return []

@@ -297,7 +297,7 @@ class _Audit:
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, [g.name for g in self.share_groups], tally),
             "undecided": totals.undecided_rows(tally) + totals.undecided_commits(self.decisions),
-            "anomalies": totals.anomaly_rows(tally, self.run),
+            "anomalies": totals.anomaly_rows(tally, self.run, (self.begin_us, self.end_us)),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
             + totals.offsets_rows(self.offsets_removed)
             + totals.share_rows([g.name for g in self.share_groups], tally),

@@ -17,7 +17,15 @@ from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.topic_lives import topic_of
-from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, proof_text, shortcoming
+from checks.evidence import (
+    audit_rows,
+    fault_outcomes,
+    json_object,
+    last_send_error,
+    ledger_rows,
+    proof_text,
+    shortcoming,
+)
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import Observation, listed
 
@@ -291,8 +299,10 @@ class Conditions:
             acked[topic_of(scope)] += count  # also before the topic was created again
         topics = sorted({topic for p in self._scenario.producers for topic in p.written})
         none = [t for t in topics if not acked.get(t)]
-        reported = self._reported([p.name for p in self._scenario.producers if p.topic in none])
+        reported = self._reported([p.name for p in self._scenario.producers if set(p.written) & set(none)])
         reason = f"nothing was acknowledged in {listed(none)}; "
+        if not reported and (failed := last_send_error(self._run, none)):
+            reported = f"{failed[0]}{REPORTED}{failed[1]} (its last send)"
         reason += reported or "see the producers' files in logs/ for their errors"
         return Observation(min(acked.get(t, 0) for t in topics), _each(acked, topics), reason)
 

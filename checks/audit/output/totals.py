@@ -25,6 +25,9 @@ from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import RunData
 from checks.audit.undecided import COMMITS, Reason
 
+OUTSIDE_US = 60_000_000
+"""How far a clock of a client may be from the times of a run."""
+
 
 def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], tally: Tally) -> list[dict[str, Any]]:
     """Return table `summary`: a row for every check, split and scope, including scopes with findings only.
@@ -69,10 +72,21 @@ def _undecided(check: str, scope: str, reason: Reason, count: int) -> dict[str, 
     return {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
 
 
-def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:
-    """Return table `anomalies`."""
+def anomaly_rows(tally: Tally, run: RunData, within_us: tuple[int, int]) -> list[Finding]:
+    """Return table `anomalies`. within_us: when the run began and ended."""
     findings = sorted((f for _, (_, rows) in tally.each(FINDINGS) for f in rows), key=rank)
-    return [_explained(f, run) for f in findings if f["split"] != UNDETERMINED]
+    return [_in_time(_explained(f, run), within_us) for f in findings if f["split"] != UNDETERMINED]
+
+
+def _in_time(finding: Finding, within_us: tuple[int, int]) -> Finding:
+    """Return a finding without its time if that is a timestamp from outside of the run, which is then evidence.
+
+    Producers set timestamps, in wrong units too, and a topic may have records from before the run.
+    """
+    at_us, (begin_us, end_us) = finding["at_us"], within_us
+    if at_us is None or begin_us - OUTSIDE_US <= at_us <= end_us + OUTSIDE_US:
+        return finding
+    return finding | {"at_us": None, "evidence": json.dumps({"timestamp_us": at_us} | json.loads(finding["evidence"]))}
 
 
 def _explained(finding: Finding, run: RunData) -> Finding:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from checks.audit import AUDIT_TABLES, audit
+from checks.audit import AUDIT_TABLES, audit, findings
 from checks.audit.findings import CAP
+from checks.audit.output.totals import _in_time
 from tests.checks.audit import stories
 from tests.checks.audit.story import RUN_ID, Story, make_run, read_audit, resolved_of
 
@@ -285,3 +286,12 @@ def test_an_isr_that_stays_small_is_timed_to_the_end(tables: Tables, by_name: di
     assert metric(tables, "isr_recovery", "a_shrunken_isr", fault)["max"] >= 100 * MS
     assert counts(tables, f"{fault}:a_shrunken_isr")["isr_recovery_unrecovered"] == 1
     assert metric(tables, "election_time", "a_shrunken_isr", fault) == {}
+
+
+def test_a_timestamp_from_outside_of_the_run_is_no_time_of_a_finding() -> None:
+    second = 1_795_000_000_000_000
+    at = [second + 5_000_000, second // 1_000, None, second * 1_000, second - 30_000_000]
+    rows = [findings.finding("duplicate_write", "orders", at_us=at_us) for at_us in at]
+    found = [_in_time(row, (second, second + 9_000_000)) for row in rows]
+    assert [row["at_us"] for row in found] == [at[0], None, None, None, at[4]]
+    assert [json.loads(row["evidence"]).get("timestamp_us") for row in found] == [None, at[1], None, at[3], None]

@@ -655,6 +655,19 @@ def test_a_restart_that_leaves_records_out_is_decided_by_its_checkpoint(fake, wh
     assert judged(run)["skipped_delivery", "", ""].verdict == verdict
 
 
+def test_a_producer_of_failed_sends_gives_the_error_of_the_last_one(fake):
+    run = fake()
+    send = {"producer": "shop/1", "incarnation": 1, "topic": "orders", "outcome": "fail", "invoked_us": 1}
+    last = [
+        send | {"seq": n, "error": error, "completed_us": 9 - n} for n, error in enumerate(("INVALID_TIMESTAMP", "x"))
+    ]
+    run.ledger["sends"] = [*last, send | {"seq": 2, "topic": "other", "error": "of another topic", "completed_us": 20}]
+    for row in run.counts:
+        row["value"] = 0 if row["name"] == "acked" else row["value"]
+    found = judged(run)["something_happened", "acked", ""]
+    assert found.why.startswith("nothing was acknowledged in orders; shop/1 reported: INVALID_TIMESTAMP")
+
+
 def test_a_reader_without_records_gives_its_last_error(fake):
     run = fake()
     errors = ["a broker is down", "_AUTO_OFFSET_RESET: no committed\noffset"]
