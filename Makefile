@@ -52,7 +52,7 @@ test: lint ## the standard lane: each behaviour on real clusters, containers, Ai
 	$(PYTEST) -m "not nightly"
 
 test-all: lint ## the nightly lane: the whole catalogue too, and each behaviour on other releases and drivers
-	$(PYTEST)
+	AUDIT_HISTORIES=4000 $(PYTEST)
 
 bench: setup ## measure: cluster start, runs, clients with and without a ledger
 	$(BIN)/python -m tests.bench

@@ -306,6 +306,9 @@ def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, co
     assert not (tmp_path / "refused").exists()
 
 
+@pytest.mark.nightly(
+    twin="system/test_airflow.py::test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason"
+)
 @pytest.mark.kafka
 def test_a_drive_that_fails_is_judged_as_by_the_command_line(airflow, tmp_path):
     done = run_dag(

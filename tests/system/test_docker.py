@@ -22,6 +22,8 @@ pytestmark = pytest.mark.kafka
 QUICK = {"broker.session.timeout.ms": 6000, "broker.heartbeat.interval.ms": 500, "replica.lag.time.max.ms": 4000}
 TARGET = {"leader_of": "orders/0"}
 FAULTS = [
+    {"kind": "broker.kill"},
+    {"kind": "broker.stop"},
     {"kind": "broker.isolate", "cut": "peers"},
     {"kind": "broker.isolate", "cut": "clients", "name": "deaf"},
     {"kind": "link.cut", "other": {"follower_of": "orders/0"}},

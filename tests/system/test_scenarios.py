@@ -19,15 +19,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 
 PART = {
     "assign-commit-race",
-    "controller-loss",
     "leader-kill",
     "lost-commit/one-replica",
     "out-of-range",
     "quorum-changes",
-    "retry-duplicate/plain",
-    "static-restart/static",
-    "subscribe-pattern",
-    "transactions",
     "unclean-election",
 }
 TWINS = {
@@ -46,6 +41,9 @@ TWINS = {
     "clock-skew": (
         "chaos/cluster/test_conformance.py::test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart"
     ),
+    "controller-loss": (
+        "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1-1-3-True-0]"
+    ),
     "group-split": ("chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"),
     "hanging-transaction": (
         "chaos/clients/test_transactions.py::test_a_hanging_transaction_is_unknown_and_not_readable"
@@ -56,10 +54,18 @@ TWINS = {
     "producer-restart": (
         "chaos/clients/test_transactions.py::test_a_producer_that_resends_restarts_at_the_first_unacknowledged_record"
     ),
+    "retry-duplicate/plain": "chaos/relay/test_brokers.py::test_a_dropped_answer_makes_the_producer_write_twice",
     "retry-reorder/plain": "chaos/relay/test_brokers.py::test_a_dropped_request_is_not_written",
     "send-modes": "chaos/clients/test_transactions.py::test_every_record_has_a_row_in_each_mode",
     "slow-disk": (
         "chaos/cluster/test_conformance.py::test_a_slow_disk_shows_in_the_times_that_the_broker_reports[process-4.3.1]"
+    ),
+    "static-restart/static": (
+        "chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1]"
+    ),
+    "subscribe-pattern": ("chaos/clients/test_consumers.py::test_a_pattern_includes_a_topic_that_is_created_later"),
+    "transactions": (
+        "chaos/clients/test_transactions.py::test_committed_records_are_readable_and_aborted_ones_are_not"
     ),
     "worker-pool/naive": (
         "chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind"

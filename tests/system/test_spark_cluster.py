@@ -144,6 +144,9 @@ def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
     wait_until(lambda: running(cluster) == [], 30, lambda: f"still there: {running(cluster)}")
 
 
+@pytest.mark.nightly(
+    twin="system/test_spark_cluster.py::test_executors_without_our_requirements_are_reported_in_one_line"
+)
 def test_executors_that_never_come_are_reported_in_one_line(cluster, run, tmp_path):
     env = {**os.environ, "AFTERSHOCK_SPARK_EXECUTOR_MEMORY": "900g", "AFTERSHOCK_SPARK_TIMEOUT_S": "5"}
     there = copied(run, tmp_path / "rich").path

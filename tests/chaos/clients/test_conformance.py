@@ -46,6 +46,9 @@ def nightly(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
     if (runtime, case) == ("flink", "producer"):
         flink = "test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
         return [pytest.mark.nightly(twin=f"chaos/clients/flink/test_flink.py::{flink}[exactly-once]")]
+    if runtime == "spark":
+        spark = "test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once"
+        return [pytest.mark.nightly(twin=f"chaos/clients/spark/test_spark.py::{spark}")]
     if runtime in ("franz-go", "sarama", "kafka-python", "aiokafka") and case != "group_consumer":
         return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[{runtime}-group_consumer]")]
     return []

@@ -67,19 +67,19 @@ DRIVERS = [
     *itertools.product(("process", "docker"), ("4.3.1", "3.9.2")),
     ("attached", "4.3.1"),
 ]
-OLDER = pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")
+
+
+def marks(name: str, kafka: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a driver's tests: the standard lane has one release, and `test_docker.py` for containers."""
+    if name == "docker":
+        every_fault = "system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed"
+        return [needs_engine, pytest.mark.nightly(twin=every_fault)]
+    return [pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")] if kafka == "3.9.2" else []
 
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(
-            (name, kafka),
-            id=f"{name}-{kafka}",
-            marks=[*([needs_engine] if name == "docker" else []), *([OLDER] if kafka == "3.9.2" else [])],
-        )
-        for name, kafka in DRIVERS
-    ],
+    params=[pytest.param((name, kafka), id=f"{name}-{kafka}", marks=marks(name, kafka)) for name, kafka in DRIVERS],
 )
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     name, kafka = request.param

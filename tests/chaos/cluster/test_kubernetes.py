@@ -91,17 +91,10 @@ def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, 
     cluster.destroy()
 
 
-STRIMZI = pytest.mark.nightly(
-    twin="chaos/cluster/test_kubernetes.py::test_brokers_are_killed_paused_and_rolled_by_kubectl[kubernetes-statefulset]"
-)
-
-
+@pytest.mark.nightly(twin="chaos/cluster/test_attached.py::test_commands_break_and_restore_brokers")
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "example",
-    [pytest.param(path, id=path.stem, marks=STRIMZI if "strimzi" in path.stem else ()) for path in EXAMPLES],
-)
+@EXAMPLE
 def test_brokers_are_killed_paused_and_rolled_by_kubectl(
     example: Path, pods: tuple[str, Path, dict[str, str]], tmp_path: Path
 ) -> None:

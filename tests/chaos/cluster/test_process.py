@@ -107,6 +107,7 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     deployed.destroy()
 
 
+@pytest.mark.nightly(twin="system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure")
 def test_an_older_release_starts(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "3.9.2"), ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()

@@ -79,7 +79,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     kafka.close()
 
 
-def test_a_killed_broker_starts_after_the_end_of_its_session(run: Run) -> None:
+def test_a_killed_broker_starts_after_the_end_of_its_session_and_not_without_its_zookeeper(run: Run) -> None:
     long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to register
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)
     server = cluster.state.zookeeper
@@ -89,18 +89,17 @@ def test_a_killed_broker_starts_after_the_end_of_its_session(run: Run) -> None:
     cluster.start_broker(1)
     assert zookeeper.registered(server) == {1}
     assert "NodeExists" not in (run.logs / "broker-1.log").read_text()
+    cluster.kill_broker(1)
+    assert server.process is not None
+    server.process.signal(9)
+    wait_until(lambda: not server.alive, 10, "it does not end")
+    with pytest.raises(ClusterError, match="the run's ZooKeeper is gone"):
+        cluster.start_broker(1)
 
 
-def test_the_cluster_id_is_in_the_state(run: Run) -> None:
-    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
-    assert len(cluster.state.cluster_id) == 22
-    assert ProcessCluster.attach(run).state == cluster.state
-    assert cluster.state.cluster_id in (run.logs / "broker-1.log").read_text()
-    cluster.end_brokers()
-    assert roles(run) == ["reaper"] and not run.brokers.exists()
-
-
-def test_a_zookeeper_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zookeeper_port_taken_by_another_program_is_replaced_and_the_cluster_id_is_in_the_state(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     choose = deployment.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as other_server:
         taken = other_server.getsockname()[1]
@@ -109,17 +108,11 @@ def test_a_zookeeper_port_taken_by_another_program_is_replaced(run: Run, monkeyp
         cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
     assert cluster.state.zookeeper is not None and cluster.state.zookeeper.port != taken
     assert roles(run) == ["broker-1", "reaper", "zookeeper"]
-
-
-def test_a_broker_does_not_start_without_its_zookeeper(run: Run) -> None:
-    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=SHORT_SESSION), ProcessId.current(), 600)
-    cluster.kill_broker(1)
-    server = cluster.state.zookeeper
-    assert server is not None and server.process is not None
-    server.process.signal(9)
-    wait_until(lambda: not server.alive, 10, "it does not end")
-    with pytest.raises(ClusterError, match="the run's ZooKeeper is gone"):
-        cluster.start_broker(1)
+    assert len(cluster.state.cluster_id) == 22
+    assert ProcessCluster.attach(run).state == cluster.state
+    assert cluster.state.cluster_id in (run.logs / "broker-1.log").read_text()
+    cluster.end_brokers()
+    assert roles(run) == ["reaper"] and not run.brokers.exists()
 
 
 def test_a_release_with_kraft_runs_with_zookeeper_on_request(run: Run) -> None:
