@@ -1,4 +1,4 @@
-"""Database of the history: opening, migration, writing and reading. Each failure is a `HistoryError` of one line."""
+"""Database of the history: opening, writing and reading. Each failure is a `HistoryError` of one line."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from pydantic import TypeAdapter
 from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from chaos.errors import HistoryError
 from chaos.history.entries import Entry
 from chaos.history.listing import Listing, RunFilter, list_runs, recorded_dirs
-from chaos.history.tables import METRIC, RUN, VERSION_TABLE
+from chaos.history.tables import METADATA, RUN
 from chaos.run.result import Metric
 
 FILE = "history.sqlite"
@@ -25,7 +22,7 @@ TIMEOUT_S = 10
 """Maximum wait for the database to answer, or for another process to finish writing to the same file."""
 _LOCK = 0x4166746572
 """Number of the PostgreSQL advisory lock for writers; arbitrary, but not used by anything else."""
-_MIGRATIONS = Path(__file__).parent / "migrations"
+_TIMES = TypeAdapter(tuple[Metric, ...])
 
 Added = Literal["added", "unchanged", "judged again"]
 
@@ -57,28 +54,18 @@ class Store:
             if stored_digest == entry.digest:
                 return "unchanged"
             if stored_digest is not None:
-                db.execute(delete(METRIC).where(METRIC.c.run_key == entry.key))
                 db.execute(delete(RUN).where(RUN.c.key == entry.key))
-            db.execute(insert(RUN), {name: value for name, value in vars(entry).items() if name != "times"})
-            if entry.times:
-                db.execute(insert(METRIC), [{"run_key": entry.key, **time.model_dump()} for time in entry.times])
+            db.execute(insert(RUN), {**vars(entry), "times": _TIMES.dump_json(entry.times).decode()})
         return "added" if stored_digest is None else "judged again"
 
     def entries(self, scenario: str | None = None) -> list[Entry]:
         """Return the runs, or those of one scenario, by start time."""
         runs = select(RUN).order_by(RUN.c.began_us, RUN.c.key)
-        times = select(METRIC).order_by(*METRIC.primary_key.columns)
         if scenario is not None:
             runs = runs.where(RUN.c.scenario == scenario)
-            times = times.join(RUN).where(RUN.c.scenario == scenario)
-        times_by_run: dict[str, list[Metric]] = {}
         with self._transaction() as db:
-            for row in db.execute(times).mappings():
-                times_by_run.setdefault(row["run_key"], []).append(Metric(**row))
-            return [
-                Entry(**row, times=tuple(times_by_run.get(row["key"], ())))
-                for row in map(dict, db.execute(runs).mappings())
-            ]
+            rows = db.execute(runs).mappings().all()
+        return [Entry(**{**row, "times": _TIMES.validate_json(row["times"])}) for row in rows]
 
     def digests(self) -> dict[str, str]:
         """Return the digest of each run by its key: equal digests mean that nothing was added or judged again."""
@@ -97,37 +84,23 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Open a transaction, with the tables at the newest revision."""
+        """Open a transaction, with the table made if it is missing."""
         with self._errors(), self._engine.begin() as db:
             if not self._ready:
-                self._migrate(db)
+                self._prepare(db)
             yield db
         self._ready = True
 
-    def _migrate(self, db: Connection) -> None:
-        """Create or migrate the tables. Raises `HistoryError` for tables of other programs or a newer Aftershock."""
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-        config.attributes["connection"] = db
-        scripts = ScriptDirectory.from_config(config)
-        if self._revision(db) == scripts.get_current_head():
-            return
-        _lock(db)
-        revision = self._revision(db)
-        if revision is None and (foreign := {RUN.name, METRIC.name} & set(inspect(db).get_table_names())):
+    def _prepare(self, db: Connection) -> None:
+        """Make the table if it is missing. Raises `HistoryError` for a table with other columns."""
+        if not inspect(db).has_table(RUN.name):
+            _lock(db)  # another process may make it meanwhile
+            METADATA.create_all(db)
+        if {column["name"] for column in inspect(db).get_columns(RUN.name)} != set(RUN.c.keys()):
             raise HistoryError(
-                f"{self.name} holds a table {sorted(foreign)[0]} that no history created ({VERSION_TABLE} has "
-                "no revision); name another database"
+                f"{self.name} has a table {RUN.name} with other columns; name another database, or remove the table "
+                "and make it again: python -m chaos history import RUNS_DIR"
             )
-        if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
-            raise HistoryError(
-                f"{self.name} was written by a newer Aftershock (revision {revision}, known up to "
-                f"{scripts.get_current_head()}); update this one, or name another database"
-            )
-        command.upgrade(config, "head")
-
-    def _revision(self, db: Connection) -> str | None:
-        return MigrationContext.configure(db, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

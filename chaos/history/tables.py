@@ -1,11 +1,8 @@
-"""Tables of the history at the newest revision."""
+"""The table of the history. It can be made again from run directories: `python -m chaos history import`."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, MetaData, String, Table, Text
-
-VERSION_TABLE = "aftershock_history_version"
-"""Table with the revision; not `alembic_version`, the default of Alembic, which another program may use."""
+from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text
 
 METADATA = MetaData()
 
@@ -29,18 +26,7 @@ RUN = Table(
     Column("ended_us", BigInteger, nullable=False),
     Column("run_dir", Text, nullable=False),
     Column("command", Text, nullable=False),
+    Column("times", Text, nullable=False),
     Index("aftershock_run_by_time", "scenario", "began_us"),
 )
-"""One row per run."""
-
-METRIC = Table(
-    "aftershock_metric",
-    METADATA,
-    Column("run_key", String(64), ForeignKey(RUN.c.key), primary_key=True),
-    Column("metric", String(64), primary_key=True),
-    Column("scope", Text, primary_key=True),
-    Column("fault", Text, primary_key=True),
-    Column("stat", String(16), primary_key=True),
-    Column("value_us", BigInteger, nullable=False),
-)
-"""One row per measured time of a run, in microseconds."""
+"""One row per run. `times`: the measured times, a JSON array of `chaos.run.result.Metric`."""

@@ -1,24 +1,17 @@
-"""Database of the history: new, repeated and replaced runs; old, foreign and newer schemas; connection errors."""
+"""Database of the history: new, repeated and replaced runs; foreign tables; connection errors."""
 
 import json
 import socket
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, insert, text
+from sqlalchemy import create_engine, text
 
-from chaos import history
 from chaos.errors import HistoryError, RunDirError
 from chaos.history.entries import Entry, find_runs, judged_entry
 from chaos.history.recording import add_runs, record
 from chaos.history.store import Store, default_url
-from chaos.history.tables import METADATA, RUN, VERSION_TABLE
 from chaos.run.directory import Run
 from chaos.run.result import Metric
 from chaos.scenario.load import parse
@@ -57,18 +50,6 @@ def url(request, tmp_path):
     return server.url(name)
 
 
-def at_revision(url, revision):
-    """Create a database as of an older Aftershock."""
-    with create_engine(url).begin() as db:
-        config = Config()
-        config.set_main_option("script_location", str(Path(history.__file__).parent / "migrations"))
-        config.attributes["connection"] = db
-        command.upgrade(config, revision)
-        if revision:
-            row = {name: getattr(ENTRY, name) for name in RUN.c.keys()}  # noqa: SIM118 - columns, not a dict
-            db.execute(insert(RUN), {**row, "key": "old"})
-
-
 def test_a_run_is_stored_unchanged_and_recording_it_again_changes_nothing(url):
     store = Store(url)
     assert [store.add(ENTRY), store.add(ENTRY), Store(url).add(ENTRY)] == ["added", "unchanged", "unchanged"]
@@ -100,33 +81,28 @@ def test_several_processes_may_make_the_tables_and_record_at_once(url):
     assert trouble == [] and len(Store(url).entries()) == 3 + 12
 
 
-def test_the_migrations_make_what_the_tables_say(url):
-    Store(url).add(ENTRY)
-    with create_engine(url).connect() as db:
-        context = MigrationContext.configure(db, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, METADATA) == []
-
-
-def test_a_database_of_an_older_aftershock_is_migrated_with_its_rows(url):
-    at_revision(url, "0001")
-    store = Store(url)
-    assert store.add(ENTRY) == "added"
-    assert [e.key for e in store.entries()] == ["k", "old"]
-
-
-def test_a_database_of_a_newer_aftershock_is_left_alone(url):
-    Store(url).add(ENTRY)
-    with create_engine(url).begin() as db:
-        db.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0999'"))
-    with pytest.raises(HistoryError, match=r"newer Aftershock \(revision 0999, known up to 0002\); update this one"):
+@pytest.mark.parametrize(
+    "made",
+    ["CREATE TABLE aftershock_run (mine INTEGER)", "ALTER TABLE aftershock_run DROP COLUMN times"],
+)
+def test_a_table_with_other_columns_is_left_alone(url, made):
+    if made.startswith("ALTER"):
         Store(url).add(ENTRY)
-
-
-def test_a_table_of_another_program_is_left_alone(url):
     with create_engine(url).begin() as db:
-        db.execute(text("CREATE TABLE aftershock_run (mine INTEGER)"))
-    with pytest.raises(HistoryError, match="holds a table aftershock_run that no history created"):
+        db.execute(text(made))
+    with pytest.raises(HistoryError, match=r"aftershock_run with other columns; .*history import RUNS_DIR") as e:
         Store(url).add(ENTRY)
+    assert "\n" not in str(e.value)
+
+
+def test_the_table_is_made_again_from_run_directories(url, tmp_path):
+    runs = [judged(tmp_path, "r-1"), judged(tmp_path, "r-2", verdict="fail")]
+    add_runs(runs, url)
+    before = Store(url).entries()
+    with create_engine(url).begin() as db:
+        db.execute(text("DROP TABLE aftershock_run"))
+    assert add_runs(find_runs(tmp_path), url) == {"added": 2}
+    assert Store(url).entries() == before and {e.verdict for e in before} == {"pass", "fail"}
 
 
 def test_tables_of_another_program_may_share_the_database(url):
