@@ -1,6 +1,6 @@
 """Batch lines: a ledger file of JSON lines, for clients in languages where Arrow is heavy.
 
-    {"schema": 5, "table": "deliveries"}
+    {"schema": 1, "table": "deliveries"}
     {"consumer": "billing/1", "incarnation": 1, ..., "partition": 0, "offset": [17, 18, 19], "polled_us": 1763697600000}
 
 The first line names the version of the schema and the table. Each further line is one batch: a key is a column, its
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from chaos.ledger.contract import REQUIRED, VALUES
 from chaos.ledger.record_columns import Ints
-from chaos.ledger.schemas import READABLE, as_of, is_readable
+from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.stream import StreamEnd
 
 SUFFIX = ".jsonl"
@@ -50,13 +50,12 @@ def read_lines(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Rec
     batches: list[pa.RecordBatch] = []
     with path.open("rb") as lines:
         try:
-            columns: pa.Schema | None = None
             for line in _lines(lines):
                 content = _object(line)
-                if columns is None:
-                    columns = _header(content, path.parent.name, schema)
+                if number:
+                    batches.append(_batch(content, schema, path.parent.name))
                 else:
-                    batches.append(_batch(content, columns, schema, path.parent.name))
+                    _check_header(content, path.parent.name)
                 good, number = good + len(line), number + 1
                 if len(batches) >= _GATHERED:
                     yield _joined(batches)
@@ -97,19 +96,17 @@ def _no_number(text: str) -> None:
     raise _BadLine(f"{text} is not a number of JSON")
 
 
-def _header(content: dict[str, Any], table: str, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the version that the first line names."""
+def _check_header(content: dict[str, Any], table: str) -> None:
     version = content.get("schema")
-    if type(version) is not int or not is_readable(version):
-        raise _BadLine(f"written with schema version {version}, this Aftershock reads {READABLE}")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise _BadLine(f"written with schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
     if content.get("table") != table:
         raise _BadLine(f"the table is {content.get('table')!r} in a file of {table}")
-    return as_of(schema, str(version))
 
 
-def _batch(content: dict[str, Any], columns: pa.Schema, schema: pa.Schema, table: str) -> pa.RecordBatch:
-    """Return a line as a batch with the columns of `schema`; `columns` are those of its version."""
-    if unknown := content.keys() - set(columns.names):
+def _batch(content: dict[str, Any], schema: pa.Schema, table: str) -> pa.RecordBatch:
+    """Return a line as a batch with the columns of `schema`."""
+    if unknown := content.keys() - set(schema.names):
         raise _BadLine(f"unknown column {sorted(unknown)[0]!r}")
     content = {name: _numbers(name, value) if isinstance(value, dict) else value for name, value in content.items()}
     lengths = {len(value) for value in content.values() if isinstance(value, list | np.ndarray)}

@@ -3,36 +3,22 @@
 The outcome of an operation is `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A
 time-out is `unknown`.
 
-A version adds columns and tables and changes nothing else, so ledgers from `OLDEST_VERSION` on are readable: columns
-that their version does not have are null, and tables are empty.
+Each file names its version of the schema. A ledger of another version is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pyarrow as pa
 
-SCHEMA_VERSION = 5
-OLDEST_VERSION = 2
-"""The oldest version that this Aftershock reads."""
-READABLE = f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}"
-_SINCE = b"since"
-"""Metadata of a field: the version that added it, if that is not the oldest one."""
+SCHEMA_VERSION = 1
 RUN_ENDS = pa.int32()
 """Type of the ends of runs in run-end encoded columns."""
 
 _str, _i32, _i64, _bool = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 
 
-def _since(version: int, kind: pa.DataType) -> pa.Field:
-    """Return a column that a version added; its name follows in `_table`."""
-    return pa.field("", kind, metadata={_SINCE: str(version)})
-
-
-def _table(**columns: pa.DataType | pa.Field) -> pa.Schema:
-    fields = [c.with_name(name) if isinstance(c, pa.Field) else pa.field(name, c) for name, c in columns.items()]
-    return pa.schema(fields, metadata={"aftershock.schema": str(SCHEMA_VERSION)})
+def _table(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema(list(columns.items()), metadata={"aftershock.schema": str(SCHEMA_VERSION)})
 
 
 def version_of(schema: pa.Schema) -> str:
@@ -40,30 +26,9 @@ def version_of(schema: pa.Schema) -> str:
     return (schema.metadata or {}).get(b"aftershock.schema", b"").decode() or str(SCHEMA_VERSION)
 
 
-def is_readable(version: object) -> bool:
-    """Return whether this Aftershock reads ledgers of a version."""
-    return str(version) in map(str, range(OLDEST_VERSION, SCHEMA_VERSION + 1))
-
-
-def as_of(schema: pa.Schema, version: str) -> pa.Schema:
-    """Return the columns of a table that a readable version has."""
-    fields = [f for f in schema if int((f.metadata or {}).get(_SINCE, OLDEST_VERSION)) <= int(version)]
-    return pa.schema(fields, schema.metadata)
-
-
-def with_columns(rows: pa.Table, fields: Iterable[pa.Field]) -> pa.Table:
-    """Return rows with exactly these columns; a column that the rows do not have is null."""
-    columns = {f.name: rows[f.name] if f.name in rows.column_names else pa.nulls(len(rows), f.type) for f in fields}
-    return pa.table(columns)
-
-
-_INPUT = {"input_topic": _since(3, _str), "input_partition": _since(3, _i32), "input_offset": _since(3, _i64)}
+_INPUT = {"input_topic": _str, "input_partition": _i32, "input_offset": _i64}
 """Coordinates of the record that an output of a processor was made from; null for other records."""
 INPUT_COLUMNS = tuple(_INPUT)
-INPUTS_SINCE = 3
-"""The version from which on outputs of processors carry the coordinates of their inputs."""
-COUNTS_SINCE = 4
-"""The version from which on the log has the counts that processors wrote."""
 _READER = {"consumer": _str, "incarnation": _i32, "group": _str, "mode": _str}
 
 TABLES: dict[str, pa.Schema] = {
@@ -93,7 +58,7 @@ TABLES: dict[str, pa.Schema] = {
         outcome=_str,
         began_us=_i64,
         ended_us=_i64,
-        requested_us=_since(5, _i64),
+        requested_us=_i64,
     ),
     # One row per processed record. `assignment` is the running number of the assignment of the partition (see
     # `assignments`), `ordinal` the running number of the delivery within the incarnation. `group` is null for an
@@ -148,7 +113,7 @@ TABLES: dict[str, pa.Schema] = {
         position=_i64,
         source=_str,
         at_us=_i64,
-        instance_id=_since(3, _str),
+        instance_id=_str,
     ),
     # One row per record that a member of a share group acquired, written when the poll returned it. `ordinal` is the
     # running number of the acquisition within the incarnation. `delivery_count` is the broker's.
@@ -200,17 +165,9 @@ TABLES: dict[str, pa.Schema] = {
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }
 """Schema of each table that is written during the drive."""
-SHARES_SINCE = 4
-"""The version from which on the tables of share groups exist."""
 SHARE_TABLES = ("acquisitions", "acknowledgements")
 LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
 """Tables that grow with the load, in addition to the log."""
-
-
-def tables_of(version: int) -> dict[str, pa.Schema]:
-    """Return the tables that ledgers of a version have."""
-    return {t: schema for t, schema in TABLES.items() if version >= SHARES_SINCE or t not in SHARE_TABLES}
-
 
 LOG = _table(
     topic=_str,
@@ -223,10 +180,10 @@ LOG = _table(
     seq=_i64,
     crc_ok=_bool,
     committed=_bool,
-    key=_since(3, _str),
-    tombstone=_since(3, _bool),
+    key=_str,
+    tombstone=_bool,
     **_INPUT,
-    count=_since(4, _i64),
+    count=_i64,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
@@ -239,10 +196,10 @@ LOG_RANGE = _table(
     partition=_i32,
     start=_i64,
     end=_i64,
-    topic_id=_since(3, _str),
-    read_from_us=_since(3, _i64),
-    read_us=_since(3, _i64),
-    records=_since(3, _i64),
+    topic_id=_str,
+    read_from_us=_i64,
+    read_us=_i64,
+    records=_i64,
 )
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
 topic at that moment; null if the brokers give none. `read_from_us`, `read_us`: when reading of the partition began, and

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.ledger.files import ledger_files, read_file
-from chaos.ledger.schemas import READABLE, SCHEMA_VERSION, TABLES, is_readable
+from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import read_json, write_atomically
 
@@ -165,6 +165,6 @@ def read_seal(ledger: Path) -> Seal:
     """Return the seal of a ledger. Raises `RunDirError` if it is not sealed, or sealed with another schema version."""
     raw = read_json(ledger / SEAL, "seal of the ledger")
     version = raw.get("schema_version") if isinstance(raw, dict) else "?"
-    if not is_readable(version):
-        raise RunDirError(f"{ledger} was sealed with schema version {version}, this Aftershock reads {READABLE}")
+    if version != SCHEMA_VERSION:
+        raise RunDirError(f"{ledger} was sealed with schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
     return Seal.model_validate(raw)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chaos.ledger.schemas import RUN_ENDS, SCHEMA_VERSION, STREAMS, TABLES, as_of, is_readable, version_of
+from chaos.ledger.schemas import RUN_ENDS, SCHEMA_VERSION, STREAMS, TABLES, version_of
 
 SUFFIX = ".arrows"
 _NEVER = pa.array([np.iinfo(np.int32).max], RUN_ENDS)
@@ -106,10 +106,8 @@ class TableWriter:
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with plain columns and this schema; a column that the batch does not have is null."""
-    stored = zip(batch.schema.names, batch.columns, strict=True)
-    plain = {name: pc.run_end_decode(c) if _is_encoded(c.type) else c for name, c in stored}
-    columns = [plain[f.name] if f.name in plain else pa.nulls(batch.num_rows, f.type) for f in schema]
+    """Return a batch with plain columns and this schema."""
+    columns = [pc.run_end_decode(c) if _is_encoded(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -129,8 +127,8 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
     """Yield the complete batches of a file with plain columns; `end` is filled when the iterator is exhausted.
 
     A file without a complete schema yields nothing. A file with another schema than `schema` is unreadable, except that
-    any column may be run-end encoded, and that columns are null if the version of the file does not have them. Each
-    batch has memory that is freed with it; mapped pages would stay until the last batch of the file is freed.
+    any column may be run-end encoded. Each batch has memory that is freed with it; mapped pages would stay until the
+    last batch of the file is freed.
     """
     size = path.stat().st_size
     good = 0
@@ -139,7 +137,7 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
             stored = pa.ipc.read_schema(source)
             version = version_of(stored)
             plain = pa.schema([pa.field(f.name, f.type.value_type) if _is_encoded(f.type) else f for f in stored])
-            if not is_readable(version) or not plain.equals(as_of(schema, version)):
+            if version != str(SCHEMA_VERSION) or not plain.equals(schema):
                 end.torn_bytes = size
                 end.reason = f"written with schema version {version}, this is version {SCHEMA_VERSION}"
                 end.refused = True

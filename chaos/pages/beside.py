@@ -73,8 +73,8 @@ def ledger_of(run: Run) -> Ledger:
         seal = Seal.model_validate_json(path.read_bytes())
     except (ValidationError, OSError):
         return Ledger([], f"{SEAL} is damaged.")
-    if seal.schema_version > SCHEMA_VERSION:
-        return Ledger([], f"A newer Aftershock wrote this ledger (version {seal.schema_version}); update this one.")
+    if seal.schema_version != SCHEMA_VERSION:
+        return Ledger([], f"Another Aftershock wrote this ledger (version {seal.schema_version}).")
     tables = [
         LedgerTable(name, table.rows, len(table.parts), len(table.torn))
         for name, table in sorted(seal.tables.items())

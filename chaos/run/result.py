@@ -1,7 +1,7 @@
 """Typed models of `result.json`, the order of verdicts, and the rendering of anomaly counts.
 
 `Result` is the whole file. `RunSummary` and `RunOutcome` are the parts that the history, the catalogue, the gate and
-replays read; they also accept the `result.json` of earlier versions.
+replays read.
 """
 
 from __future__ import annotations

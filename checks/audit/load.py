@@ -16,10 +16,7 @@ from chaos.ledger.schemas import (
     LARGE,
     LOG,
     LOG_RANGE,
-    SCHEMA_VERSION,
     TABLES,
-    tables_of,
-    with_columns,
 )
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
@@ -37,7 +34,6 @@ class Ledger:
     files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never
     reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
-    version: that of the schema.
     """
 
     small: dict[str, pa.Table]
@@ -45,7 +41,6 @@ class Ledger:
     rows: dict[str, int]
     torn_bytes: dict[str, int]
     seal: Seal | None = None
-    version: int = SCHEMA_VERSION
     commit_log: pa.Table = field(default_factory=COMMIT_LOG.empty_table)
 
 
@@ -54,10 +49,9 @@ def load(run: Run) -> Ledger:
     seal = read_seal(run.ledger)
     remote = run if isinstance(run, Mirror) else None
     small, rows, files = {}, {}, {}
-    known = tables_of(seal.schema_version)
     for name, schema in TABLES.items():
         where = remote if name in LARGE else None
-        parts, rows[name] = _table(name, run, schema, seal, where) if name in known else ([], 0)
+        parts, rows[name] = _table(name, run, schema, seal, where)
         if name in LARGE:
             files[name] = parts
         else:
@@ -69,7 +63,7 @@ def load(run: Run) -> Ledger:
     small["commit_log_range"] = _commit_log(run, "commit_log_range", COMMIT_LOG_RANGE)
     commit_log = _commit_log(run, "commit_log", COMMIT_LOG)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
-    return Ledger(small, files, rows, torn, seal if remote else None, seal.schema_version, commit_log)
+    return Ledger(small, files, rows, torn, seal if remote else None, commit_log)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
@@ -121,7 +115,7 @@ def _compare(table: str, where: str, counts: list[tuple[str, int]], sealed: Seal
 
 def _read(paths: list[str], schema: pa.Schema) -> pa.Table:
     """Return the rows of some parts, with the columns of the schema; a missing assignment is NONE."""
-    tables = [with_columns(pq.read_table(path, partitioning=None), schema).cast(schema) for path in paths]
+    tables = [pq.read_table(path, columns=schema.names, partitioning=None).cast(schema) for path in paths]
     table = pa.concat_tables([schema.empty_table(), *tables])
     if "assignment" in schema.names:
         at = schema.get_field_index("assignment")

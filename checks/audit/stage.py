@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import COUNTS_SINCE, INPUTS_SINCE
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -238,8 +237,6 @@ class _Audit:
         return self.tally.count(counters.ACKED, topic) + self.tally.count(counters.IN_LOG, topic)
 
     def _counted_topics(self) -> list[str]:
-        if self.ledger.version < COUNTS_SINCE:
-            return []
         return sorted({topic for p in self.scenario.processors if p.state for topic in p.topics})
 
     def _counted_rows(self, topic: str) -> int:
@@ -248,8 +245,6 @@ class _Audit:
         return sum(self.tally.count(counters.IN_LOG, name) for name in (topic, *outputs))
 
     def _traced(self) -> dict[str, Traced]:
-        if self.ledger.version < INPUTS_SINCE:
-            return {}
         untraced = [entry for (entry,), _ in self.tally.each(UNTRACED)]
         return traced(self.scenario, self.ranges, self.plan.lives.of, untraced)
 

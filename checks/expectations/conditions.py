@@ -9,7 +9,6 @@ from typing import Any
 
 from chaos.errors import RunDirError
 from chaos.kafka.partition import TopicPartition
-from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, UNDRAINED, Event, notes, read_events, stages_broken_off
@@ -87,10 +86,6 @@ class Conditions:
             "RecordsDelivered": self._delivered,
         }
         return measures[term.rule]()
-
-    def ledger_version(self) -> int:
-        """Return the version of the ledger, the current one if it has no seal."""
-        return self._seal.schema_version if self._seal else SCHEMA_VERSION
 
     def distrust(self) -> str:
         """Return why the anomaly counts of this run are unreliable; empty if they are reliable.

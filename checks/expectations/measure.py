@@ -65,9 +65,6 @@ class Measure:
     def _count(self, term: Term) -> Observation:
         if reason := self._uncountable(term.check):
             return Observation.missing("not counted", reason)
-        version, since = self._conditions.ledger_version(), RULES[term.check].since
-        if version < since and term.at_least == 0:
-            return Observation.nothing(f"ledgers of version {version} do not contain it")
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"

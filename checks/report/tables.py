@@ -32,8 +32,6 @@ AUDIT = {
     "anomalies": _schema("check split scope topic mechanism", "partition at_us"),
     "group_lives": _schema("group", "life begin_us end_us first_generation last_generation"),
 }
-ADDED = {"group_lives"}
-"""Tables that earlier releases did not write: results without them are complete."""
 LEDGER = {
     "cluster": _schema("entity key value", "at_us"),
     "faults": _schema("fault phase evidence", "at_us"),
@@ -73,8 +71,7 @@ def read_tables(run: Run) -> Tables:
     for file, (name, schema) in files.items():
         tables[name] = schema.empty_table()
         if not (run.path / file).exists():
-            if name not in ADDED or not run.audit.exists():
-                unwritten.append(file)
+            unwritten.append(file)
             continue
         try:
             tables[name] = _read(run.path / file, schema)

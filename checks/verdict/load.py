@@ -14,7 +14,7 @@ from checks.evidence import json_object, ledger_rows
 
 
 def measure_load(run: Run, resolved: Resolved, counts: Counts) -> Load:
-    """Return the load of a run. Ledgers without rows `usage`, as of earlier versions, give no entries."""
+    """Return the load of a run. Ledgers without rows `usage` give no entries."""
     return Load(
         acked_per_s=_rate(counts.acked, _span_us(run, "sends", "completed_us")),
         delivered_per_s=_rate(

@@ -16,13 +16,10 @@ import pyarrow.parquet as pq
 from chaos.errors import RunDirError
 from chaos.ledger.schemas import (
     LOG,
-    READABLE,
+    SCHEMA_VERSION,
     SHARE_TABLES,
     TABLES,
-    as_of,
-    is_readable,
     version_of,
-    with_columns,
 )
 from checks.audit.arrays import NONE, Ints, Mask
 
@@ -99,24 +96,21 @@ def _read(table: str, path: str, data: Any, columns: Sequence[str]) -> pa.Table:
         texts = [f.name for f in SCHEMAS[table] if f.type == pa.string() and f.name in metadata.schema.names]
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts, metadata=metadata)
         check_schema(table, path, file.schema_arrow, SCHEMAS[table])
-        stored = [name for name in columns if name in file.schema_arrow.names]
-        rows = file.read(stored, use_threads=False)
+        rows = file.read(columns, use_threads=False)
     except (pa.ArrowException, OSError) as e:
         raise RunDirError(f"{path} is not readable Parquet ({first_line(e)}): table {table} is damaged") from None
     for name in REQUIRED[table]:
         if name in columns and rows[name].null_count:
             raise RunDirError(f"{path}: column {name} of table {table} is null in {rows[name].null_count} rows")
-    if len(stored) < len(columns):  # written by an older version
-        rows = with_columns(rows, [rows.field(c) if c in stored else SCHEMAS[table].field(c) for c in columns])
     return rows.unify_dictionaries().combine_chunks()
 
 
 def check_schema(table: str, path: str, actual: pa.Schema, expected: pa.Schema) -> None:
     """Check version, columns and types of a file. Raises `RunDirError` for the first mismatch."""
     version = version_of(actual)
-    if not is_readable(version):
-        raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {READABLE}")
-    for field in as_of(expected, version):
+    if version != str(SCHEMA_VERSION):
+        raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
+    for field in expected:
         index = actual.get_field_index(field.name)
         if index < 0:
             raise RunDirError(f"{path}: table {table} has no column {field.name}; was it written by another version?")

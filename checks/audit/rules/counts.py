@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from chaos.ledger.schemas import COUNTS_SINCE
 from checks.audit.arrays import NONE, Columns, Ints, nullable
 from checks.audit.engine.group import sections
 from checks.audit.engine.outputs import CountBlock
@@ -135,7 +134,6 @@ RULES = {
         "partition",
         scopes=readers_with(lambda r: r.counts),
         inapplicable=unless(lambda s: any(p.state for p in s.processors), "no processor counts"),
-        since=COUNTS_SINCE,
         counts_undetermined=True,
         counts=wrong_count,
     ),

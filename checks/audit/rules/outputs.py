@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chaos.ledger.schemas import INPUT_COLUMNS, INPUTS_SINCE
+from chaos.ledger.schemas import INPUT_COLUMNS
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.parts import Part
@@ -289,7 +289,6 @@ def _rule(explain: Any) -> Rule:
         explain=explain,
         scopes=readers_with(lambda r: r.processes),
         inapplicable=_no_processors,
-        since=INPUTS_SINCE,
         needs_log_times=True,
         rows=_COUNTED,
         reader=outputs,

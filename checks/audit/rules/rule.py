@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from chaos.kafka.settings import as_text
-from chaos.ledger.schemas import OLDEST_VERSION
 from chaos.scenario.clients import Processor, Producer, settings_of
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
@@ -145,7 +144,6 @@ class Rule:
     which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
     undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
     needs_log_times: whether it compares times of records in the log, which clients or brokers have set, with others.
-    since: the first version of the ledger that contains what it examines.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
     block of reads, a block of reads, one share group's rows in it, a block of commits, a block of keys, a block of
@@ -159,7 +157,6 @@ class Rule:
     counts_undetermined: bool = False
     needs_clock: bool = False
     needs_log_times: bool = False
-    since: int = OLDEST_VERSION
     rows: RowRule | None = None
     writes: Callable[[ProducerBlock, Tally], None] | None = None
     reader: Callable[[ReaderBlock, Tally], None] | None = None

@@ -139,14 +139,6 @@ def test_a_file_without_its_header_is_not_read(tmp_path, header, reason):
     assert found.torn[0].reason.startswith(reason)
 
 
-def test_a_column_that_the_version_of_the_file_lacks_is_unknown_in_it(tmp_path):
-    newer = next(f.name for f in TABLES["sends"] if f.metadata) if any(f.metadata for f in TABLES["sends"]) else None
-    if newer is None:
-        return
-    found, _ = sealed(tmp_path, encoded({"schema": 2, "table": "sends"}, {**ROWS, newer: None}))
-    assert found.rows == 0
-
-
 def test_thousands_of_lines_of_one_row_are_read(tmp_path):
     one = {**ROWS, "offset": 1, "invoked_us": 1}
     found, rows = sealed(tmp_path, encoded(HEADER, *({**one, "seq": n} for n in range(2500))))

@@ -148,12 +148,12 @@ def test_a_result_of_another_release_is_listed_and_says_so(runs: Folder) -> None
     assert "without a report.html" in runs.text("/runs/gate-1/report.html", status=404)
 
 
-def test_a_newer_ledger_and_result_are_named_and_nothing_breaks(runs: Folder) -> None:
+def test_a_ledger_and_a_result_of_another_version_are_named_and_nothing_breaks(runs: Folder) -> None:
     run = runs.run("newer-1", verdict="splendid", began_us="later")
     seal = run.ledger / "seal.json"
     seal.write_text(json.dumps({**json.loads(seal.read_text()), "schema_version": 99}))
     assert "A newer Aftershock" in words(runs.text("/"))
-    assert "A newer Aftershock wrote this ledger (version 99)" in words(runs.text("/runs/newer-1/report.html"))
+    assert "Another Aftershock wrote this ledger (version 99)" in words(runs.text("/runs/newer-1/report.html"))
 
 
 def test_a_history_with_other_columns_and_one_that_is_no_database_leave_the_directories(runs: Folder) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import TABLES, as_of
+from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from checks.audit import audit
@@ -76,15 +75,6 @@ def test_another_schema_version(run: Run) -> None:
     rewrite(part(run, "faults"), lambda t: t.replace_schema_metadata({"aftershock.schema": "7"}))
     with pytest.raises(RunDirError, match="table faults has schema version 7"):
         load(run)
-
-
-def test_a_ledger_of_version_2_has_nulls_in_columns_that_were_added_later(run: Run) -> None:
-    for path in run.ledger.rglob("*.parquet"):
-        if path.is_file():
-            former = as_of(pq.read_schema(path), "2").names
-            keep = partial(pa.Table.select, columns=former)
-            rewrite(path, lambda t, keep=keep: keep(t).replace_schema_metadata({"aftershock.schema": "2"}))
-    assert load(run).small["log_range"]["topic_id"].to_pylist() == [None]
 
 
 def test_a_ledger_of_today_has_all_columns(run: Run) -> None:

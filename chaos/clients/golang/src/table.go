@@ -15,7 +15,7 @@ import (
 )
 
 // schema is the version of the ledger schema that these programs write.
-const schema = 5
+const schema = 1
 
 // missing is null in a column of numbers.
 const missing int64 = -1 << 63

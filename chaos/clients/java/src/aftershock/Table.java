@@ -18,7 +18,7 @@ import java.util.function.Consumer;
  */
 final class Table {
     /** Version of the ledger schema that these programs write. */
-    static final int SCHEMA = 5;
+    static final int SCHEMA = 1;
 
     private final FileOutputStream file;
 
