@@ -17,7 +17,10 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 FIRST, SECOND = PARTITIONS
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
+OLDER = pytest.mark.nightly(twin="chaos/kafka/test_client.py")
+
+
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("2.8.2", marks=OLDER)])
 def cluster(request, tmp_path_factory):
     run = Run.create(tmp_path_factory.mktemp("runs"), "client")
     cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)

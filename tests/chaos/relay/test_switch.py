@@ -28,7 +28,10 @@ PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
 QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
+OLDER = pytest.mark.nightly(twin="chaos/relay/test_switch.py")
+
+
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.2", marks=OLDER)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     run = Run.create(tmp_path_factory.mktemp("runs"), f"switch-{request.param}")
     spec = ClusterSpec(3, request.param, config=QUICK, switch=True)
