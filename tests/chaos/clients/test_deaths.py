@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.clients import host
+from chaos.clients import process
 from chaos.clients.fleet import Fleet
 from chaos.clients.roster import last_words
 from chaos.drive.formation import wait_formed
@@ -47,13 +47,13 @@ def started(tmp_path, monkeypatch):
 
     def start(programs, scenario=SCENARIO):
         run = Run.create(tmp_path, "run")
-        spawn = host.spawn
+        spawn = process.spawn
 
         def fake(command, **how):
             entry = how["role"].split()[-1].rpartition("/")[0]
             return spawn([sys.executable, "-c", programs.get(entry, RUNS), WORDS], **how)
 
-        monkeypatch.setattr(host, "spawn", fake)
+        monkeypatch.setattr(process, "spawn", fake)
         scenario = parse(scenario, "x")
         resolved = resolve(scenario, run_id="run", name="x", created_us=0, seed=1, overrides=[])
         fleet = Fleet(run, resolved, "127.0.0.1:1").__enter__()
