@@ -197,6 +197,11 @@ class Queue:
         """Return the trials that are known and not taken."""
         return [t for t in self._wanted if t.run_id not in self._taken and t.part not in self._refused]
 
+    @property
+    def open(self) -> int:
+        """Number of trials that are known and not finished."""
+        return self._pending + len(self.left())
+
     def take(self, cluster: str) -> Trial | None:
         """Return the next trial; None if none is left, or the budget is spent. cluster: what the worker's one fits."""
         with self._changed:
@@ -409,9 +414,8 @@ class _Crew:
             self.folder.store(run)
             self._done += 1
             self.queue.finish(run, self.folder.runs())
-            left = len(self.queue.left())
             text = f"{trial.title or trial.run_id}: {self.plan.describe(run)} ({run.seconds:.0f} s)"
-            self.listener.run_judged(run.verdict, f"{self._done} of {self._done + left}, {text}")
+            self.listener.run_judged(run.verdict, f"{self._done} of {self._done + self.queue.open}, {text}")
         return run.ran
 
 

@@ -67,11 +67,12 @@ def show_result(result: PartsResult, folder: Path) -> None:
     screen = Page(console)
     screen.line(Text.assemble(screen.verdict(result.verdict), "  ", screen.text(result.title, "bold")))
     screen.line(screen.text(result.sentence))
-    rows = table("verdict", "part", "expected", "seen", "seconds")
+    what = "is" if any(part.state for part in result.parts) else "expected"
+    rows = table("verdict", "part", what, "seen", "seconds")
     rows.columns[1].no_wrap = True
     for part in result.parts:
         name = f"{part.name}, {len(part.runs)} runs" if len(part.runs) > 1 else part.name
-        shown = (name, part.expected, seen(part), seconds(part))
+        shown = (name, part.state or part.expected, seen(part), seconds(part))
         rows.add_row(screen.verdict(part.verdict), *map(screen.text, shown))
     console.print(rows)
     if result.repeat > 1:
