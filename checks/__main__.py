@@ -21,6 +21,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -82,8 +83,8 @@ def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.L
     code: that of the stages before.
     """
     work: dict[str, Callable[..., object]] = {
-        "readback": pipeline.readback,
-        "audit": pipeline.audit,
+        "readback": partial(pipeline.readback, master=spark_master),
+        "audit": partial(pipeline.audit, master=spark_master),
         "validate": pipeline.validate,
     }
     for stage in stages:
@@ -94,7 +95,7 @@ def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.L
                 report = f"{run.where}/{run.report.name}"
                 EventLog(run, emit).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
             elif code == PASS:
-                work[stage](run, master=spark_master, listener=emit)
+                work[stage](run, listener=emit)
         except AftershockError as e:
             sys.stderr.write(f"{e}\n")
             code = INCONCLUSIVE

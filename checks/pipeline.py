@@ -66,13 +66,13 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
             auditing.audit(spark, run, read_resolved(run))
 
 
-def validate(run: Run, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
+def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]:
     """Compare the findings with the contract of the scenario, write `validation.json`, and return the outcome."""
     with _stage(run, "validate", listener):
         _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(_session(run, master, listener), run, read_resolved(run))
+        expectations = validating.validate(run, read_resolved(run))
         write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 

@@ -12,7 +12,6 @@ GROUPS: dict[str, Anomaly] = {
     "overcommit": _group(
         "an offset was committed beyond what its member had processed",
         "commit only after processing (enable.auto.offset.store=false)",
-        "Overcommits",
         "No offset is committed beyond what was processed",
         "Offsets are committed beyond what was processed",
         "commits",
@@ -21,7 +20,6 @@ GROUPS: dict[str, Anomaly] = {
     "commit_rewind": _group(
         "a commit lowered the committed offset, and no seek or restored checkpoint explains it",
         "commit from one place, in order; refuse late commits of a member that lost its partition",
-        "CommitRewinds",
         "No commit lowers the committed offset",
         "Commits lower the committed offset",
         "commits",
@@ -30,7 +28,6 @@ GROUPS: dict[str, Anomaly] = {
     "expired_commit": _group(
         "committed offsets expired while their group had no members; counted once for each life of the group",
         "an offsets.retention.minutes longer than a group may be without members",
-        "ExpiredCommits",
         "No committed offset expires",
         "Committed offsets expire",
         "commits",
@@ -40,7 +37,6 @@ GROUPS: dict[str, Anomaly] = {
         "acknowledged commits are no longer in force, nor in their log if it was read, though nobody deleted or "
         "lowered them and they were not due to expire; counted once for each life of the group",
         "offsets.topic.replication.factor=3 and unclean.leader.election.enable=false",
-        "LostCommits",
         "No acknowledged offset commit is lost",
         "Acknowledged offset commits are lost",
         "commits",
@@ -49,7 +45,6 @@ GROUPS: dict[str, Anomaly] = {
     "double_ownership": _group(
         "two members owned one partition in the same generation",
         "nothing a setting can do: report it as a bug of the assignor or the coordinator",
-        "DoubleOwnerships",
         "No partition has two owners at once",
         "Partitions have two owners at once",
         "assignments",
@@ -58,7 +53,6 @@ GROUPS: dict[str, Anomaly] = {
     "foreign_commit": _group(
         "a reader resumed at an offset that another job had committed",
         "one group id per job",
-        "ForeignCommits",
         "No reader resumes where another job committed",
         "Readers resume where another job committed",
         "assignments",
@@ -67,7 +61,6 @@ GROUPS: dict[str, Anomaly] = {
     "zombie_commit": _group(
         "a commit was accepted from a member after another member had taken over its partition",
         "commit through the group's own member, with its generation; stop workers when partitions are revoked",
-        "ZombieCommits",
         "No commit is accepted from a member that lost the partition",
         "Commits are accepted from members that lost the partition",
         "commits",
@@ -76,7 +69,6 @@ GROUPS: dict[str, Anomaly] = {
     "unbalanced_assignment": _group(
         "a settled group's partitions are not spread as its assignor promises",
         "the same partition.assignment.strategy in all members",
-        "UnbalancedAssignments",
         "Partitions are spread as the assignor promises",
         "Partitions are not spread as the assignor promises",
         "settled assignments",
@@ -85,7 +77,6 @@ GROUPS: dict[str, Anomaly] = {
     "misplaced_coordinator": _group(
         "the group's coordinator is not the leader of its partition of __consumer_offsets",
         "nothing a setting can do: report it as a bug of the broker",
-        "MisplacedCoordinators",
         "The coordinator is where the group's id puts it",
         "The coordinator is not where the group's id puts it",
         "observed coordinators",

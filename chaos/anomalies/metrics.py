@@ -11,42 +11,34 @@ STOPPED_US = 1_000_000
 METRICS: dict[str, Metric] = {
     "produce_unavailability": Metric(
         "from a fault to the first success of a send invoked after it, less the usual gap between successes",
-        "ProduceUnavailability",
         "Produce unavailability",
     ),
     "consume_unavailability": Metric(
         "from a fault to the first delivery of a record sent after it, less the usual gap between deliveries",
-        "ConsumeUnavailability",
         "Consume unavailability",
     ),
     "rebalance_duration": Metric(
         "from the first partition given up to the last one assigned in the next generation",
-        "RebalanceDuration",
         "Rebalance duration",
     ),
     "isr_recovery": Metric(
         "from a fault's heal (without a heal: its injection) until the ISR of every partition that it shrank is full",
-        "IsrRecovery",
         "ISR recovery",
     ),
     "election_time": Metric(
         "from a fault's injection until the observer saw another leader of a higher epoch (sampled every 150 ms)",
-        "ElectionTime",
         "Election time",
     ),
     "ack_latency": Metric(
         "from the call of produce to its delivery report",
-        "AckLatency",
         "Acknowledgement latency",
     ),
     "end_to_end_latency": Metric(
         "from the call of produce to the record's processing",
-        "EndToEndLatency",
         "End-to-end latency",
     ),
     "commit_latency": Metric(
         "from the request of an offset commit to its answer",
-        "CommitLatency",
         "Commit latency",
     ),
 }

@@ -13,13 +13,12 @@ Path = Literal["write", "read", "group", "share", "quorum"]
 class Phrases:
     """The phrases that name one anomaly in a contract and in a report.
 
-    rule: stem of the name of its Great Expectations class. absent: name of the expectation that forbids it. present:
+    absent: name of the expectation that forbids it. present:
     name of the expectation that allows or demands it. examined: noun phrase of the rows examined. found: sentence in
     the past tense with {n} for the number; {records}, {commits}, {times} and {were} follow the number, and {origin} is
     where the reader began.
     """
 
-    rule: str
     absent: str
     present: str
     examined: str
@@ -66,9 +65,8 @@ def anomaly(path: Path, meaning: str, prevents: str, *phrases: str) -> Anomaly:
 class Metric:
     """A time that a scenario may bound, measured in microseconds.
 
-    meaning: from which event to which event. rule: stem of the name of its Great Expectations class.
+    meaning: from which event to which event.
     """
 
     meaning: str
-    rule: str
     name: str

@@ -8,7 +8,6 @@ QUORUM = {
         "a controller goes on as the active one beside another one of a later epoch, for longer than "
         "controller.quorum.fetch.timeout.ms",
         "Kafka 3.7 or later, where an active controller gives up when a majority does not follow it (KAFKA-15489)",
-        "CompetingControllers",
         "Only one controller is active",
         "Several controllers are active at a time",
         "terms of active controllers",

@@ -12,7 +12,6 @@ READ_PATH: dict[str, Anomaly] = {
     "skipped_delivery": _read(
         "in the log within the reader's range, never delivered; the reader delivered, committed or moved beyond it",
         "commit after processing; auto.offset.reset=earliest where partitions may appear or nothing may be committed",
-        "SkippedDeliveries",
         "No record is skipped",
         "Records are skipped",
         "records to deliver",
@@ -21,7 +20,6 @@ READ_PATH: dict[str, Anomaly] = {
     "stalled_delivery": _read(
         "the tail of a partition was not delivered when the drain ended",
         "find what kept the reader from the end; a longer drain helps only a reader that held the partition to the end",
-        "StalledDeliveries",
         "Every partition is read to its end",
         "Partitions are not read to their end",
         "records to deliver",
@@ -30,7 +28,6 @@ READ_PATH: dict[str, Anomaly] = {
     "lost_processing": _read(
         "polled and committed past, but never processed by any member",
         "commit only after processing (enable.auto.offset.store=false)",
-        "LostProcessing",
         "No record is committed past without being processed",
         "Records are committed past without being processed",
         "records to deliver",
@@ -43,14 +40,12 @@ READ_PATH: dict[str, Anomaly] = {
         "commit more often, commit on revocation, idempotent processing",
         {
             "legal": Phrases(
-                "LegalRedeliveries",
                 "No record is delivered again from a committed offset or a checkpoint",
                 "Records are delivered again from a committed offset or a checkpoint",
                 "deliveries",
                 "{n} {records} {were} delivered again, from {origin}",
             ),
             "illegal": Phrases(
-                "IllegalRedeliveries",
                 "No record is delivered again without a legal start position",
                 "Records are delivered again without a legal start position",
                 "deliveries",
@@ -61,7 +56,6 @@ READ_PATH: dict[str, Anomaly] = {
     "nonmonotonic_poll": _read(
         "inside one assignment an offset was delivered that is not above the one before",
         "nothing a setting can do: report it as a bug of the client",
-        "NonmonotonicPolls",
         "Within an assignment offsets only rise",
         "Within an assignment offsets fall",
         "deliveries",
@@ -70,7 +64,6 @@ READ_PATH: dict[str, Anomaly] = {
     "poll_skip": _read(
         "inside one assignment an offset that exists in the log was left out",
         "nothing a setting can do: report it as a bug of the client or broker",
-        "PollSkips",
         "Within an assignment no offset is left out",
         "Within an assignment offsets are left out",
         "deliveries",
@@ -79,7 +72,6 @@ READ_PATH: dict[str, Anomaly] = {
     "dirty_read": _read(
         "delivered, yet not in the final log",
         "unclean.leader.election.enable=false, min.insync.replicas=2 or more",
-        "DirtyReads",
         "Every delivered record is in the final log",
         "Records are delivered that are not in the final log",
         "deliveries",
@@ -88,7 +80,6 @@ READ_PATH: dict[str, Anomaly] = {
     "evicted_delivery": _read(
         "acknowledged and owed to the reader, but removed from the log before it was delivered",
         "retention.ms and retention.bytes above the longest lag; no delete-records before all groups have read",
-        "EvictedDeliveries",
         "No record is evicted before it was read",
         "Records are evicted before they were read",
         "records to deliver",
@@ -97,7 +88,6 @@ READ_PATH: dict[str, Anomaly] = {
     "aborted_read": _read(
         "a record of an aborted transaction was delivered to a read_committed reader",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        "AbortedReads",
         "No record of an aborted transaction is delivered",
         "Records of aborted transactions are delivered",
         "delivered records of transactions",
@@ -106,7 +96,6 @@ READ_PATH: dict[str, Anomaly] = {
     "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        "PrecommittedReads",
         "No record is delivered before its transaction is committed",
         "Records are delivered before their transaction is committed",
         "delivered records of transactions",
@@ -115,7 +104,6 @@ READ_PATH: dict[str, Anomaly] = {
     "missing_output": _read(
         "an input that processors processed and their group committed past has no output for read_committed readers",
         "transactions that contain output and offsets; without them, commit only after the output is acknowledged",
-        "MissingOutputs",
         "Every input has an output",
         "Inputs have no output",
         "inputs traced",
@@ -128,14 +116,12 @@ READ_PATH: dict[str, Anomaly] = {
         "transactions that contain output and offsets (`send_offsets_to_transaction`)",
         {
             "legal": Phrases(
-                "LegalDuplicateOutputs",
                 "No input has another output after its group was set back",
                 "Inputs have another output after their group was set back",
                 "inputs traced",
                 "{n} output {records} {were} written again after the group was set back",
             ),
             "illegal": Phrases(
-                "IllegalDuplicateOutputs",
                 "No input has two outputs",
                 "Inputs have more than one output",
                 "inputs traced",
@@ -147,7 +133,6 @@ READ_PATH: dict[str, Anomaly] = {
         "a visible output of a processor that counts carries another number than that of the inputs of its key, in its "
         "partition and up to its input, that the group gets",
         "exactly-once processing (exactly_once_v2), which keeps state, outputs and offsets together",
-        "WrongCounts",
         "Every output carries the count of its key",
         "Outputs carry a wrong count of their key",
         "outputs with a count",
@@ -156,7 +141,6 @@ READ_PATH: dict[str, Anomaly] = {
     "unconsumed_output": _read(
         "an input with a visible output was never committed past by its group, which will process it again",
         "transactions that contain output and offsets; without them, commit after the last output before a stop",
-        "UnconsumedOutputs",
         "Every input with an output is committed past",
         "Inputs with an output are not committed past",
         "inputs traced",

@@ -12,7 +12,6 @@ SHARES: dict[str, Anomaly] = {
     "lost_share": _share(
         "in the log within the range of a share group, never acquired by a member, and the group is past it",
         "report it as a bug of the broker, unless somebody altered the offsets of the group",
-        "LostShares",
         "No record is lost to a share group",
         "Records are lost to a share group",
         "records to acquire",
@@ -21,7 +20,6 @@ SHARES: dict[str, Anomaly] = {
     "stalled_share": _share(
         "in the log within the range of a share group, not acquired by a member when the drain ended",
         "more members, or a longer drain; find what holds the locks of the records before them",
-        "StalledShares",
         "A share group acquires every record",
         "A share group does not acquire every record",
         "records to acquire",
@@ -30,7 +28,6 @@ SHARES: dict[str, Anomaly] = {
     "redelivered_share": _share(
         "accepted or rejected with an acknowledgement that the broker confirmed, and acquired again afterwards",
         "share.coordinator.state.topic.replication.factor=3 and min.isr=2, which are the defaults",
-        "RedeliveredShares",
         "No record comes back after its accept or reject",
         "Records come back after their accept or reject",
         "confirmed accepts and rejects",
@@ -39,7 +36,6 @@ SHARES: dict[str, Anomaly] = {
     "miscounted_share": _share(
         "the delivery count is not one more than that of the acquisition before, and nothing that resets it happened",
         "nothing a setting can do: report it as a bug of the broker",
-        "MiscountedShares",
         "Every delivery count is one more than the last one",
         "Delivery counts are wrong",
         "acquisitions",
@@ -48,7 +44,6 @@ SHARES: dict[str, Anomaly] = {
     "lock_overrun": _share(
         "acquired while the lock of another acquisition was still in force",
         "nothing a setting can do: report it as a bug of the broker",
-        "LockOverruns",
         "No record has two locks at once",
         "Records have two locks at once",
         "acquisitions",
@@ -57,7 +52,6 @@ SHARES: dict[str, Anomaly] = {
     "overlimit_share": _share(
         "delivered more often than the delivery limit of the share group allows",
         "nothing a setting can do, unless the limit was lowered during the run: report it as a bug of the broker",
-        "OverlimitShares",
         "No record is delivered beyond the delivery limit",
         "Records are delivered beyond the delivery limit",
         "acquisitions",
@@ -66,7 +60,6 @@ SHARES: dict[str, Anomaly] = {
     "aborted_share": _share(
         "a record of an aborted transaction was acquired by a share group with share.isolation.level=read_committed",
         "nothing a setting can do: report it as a bug of the broker",
-        "AbortedShares",
         "No record of an aborted transaction is acquired",
         "Records of aborted transactions are acquired",
         "acquisitions by read_committed groups",

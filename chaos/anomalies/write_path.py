@@ -12,7 +12,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "lost_write": _write(
         "acknowledged to the producer, yet not in the log",
         "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
-        "LostWrites",
         "No acknowledged record is lost",
         "Acknowledged records are lost",
         "acknowledged records",
@@ -21,7 +20,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "lost_key": _write(
         "the last acknowledged record of a key is not in the compacted log, and no later record of the key is",
         "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
-        "LostKeys",
         "No last value of a key is lost",
         "Last values of keys are lost",
         "acknowledged records of compacted topics",
@@ -30,7 +28,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "resurrected_key": _write(
         "an acknowledged tombstone is not in the compacted log, yet an earlier value of its key is",
         "delete.retention.ms above the longest time that a replica or a reader lags; acks=all",
-        "ResurrectedKeys",
         "No deleted key has a value again",
         "Deleted keys have a value again",
         "acknowledged tombstones",
@@ -39,7 +36,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
         "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",
-        "DuplicateWrites",
         "No record is written twice",
         "Records are written twice",
         "records in the log",
@@ -48,7 +44,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "reordered_write": _write(
         "in a partition, records of one producer incarnation are in another order than they were sent",
         "enable.idempotence=true (one request in flight is not enough with librdkafka when the leader changes)",
-        "ReorderedWrites",
         "No record is written out of order",
         "Records are written out of order",
         "records in the log",
@@ -58,7 +53,6 @@ WRITE_PATH: dict[str, Anomaly] = {
         "in a partition, at a lower offset than a record of another producer that had been acknowledged before its "
         "send was called; or delivered before its send was called",
         "nothing a setting can do: report it as a bug of the broker or the client",
-        "BackdatedWrites",
         "No record is before one that was there when it was sent",
         "Records are before others that were there when they were sent",
         "acknowledgements and deliveries",
@@ -67,7 +61,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "misplaced_write": _write(
         "acknowledged at one partition and offset, found at another",
         "nothing a setting can do: report it as a bug of the broker or the client",
-        "MisplacedWrites",
         "Every acknowledged record is at the acknowledged offset",
         "Acknowledged records are at other offsets than acknowledged",
         "acknowledged records",
@@ -76,7 +69,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "phantom_write": _write(
         "in the log, though no producer of this run sent it",
         "a topic that only this run writes to",
-        "PhantomWrites",
         "Every record in the log was sent by a producer of this run",
         "Records in the log were sent by no producer of this run",
         "records in the log",
@@ -85,7 +77,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "corrupt_record": _write(
         "key and value do not match the CRC that the producer put into the record",
         "check.crcs=true on consumers; look at the disk and the network",
-        "CorruptRecords",
         "No record is corrupt",
         "Records are corrupt",
         "records in the log",
@@ -95,7 +86,6 @@ WRITE_PATH: dict[str, Anomaly] = {
         "deleted from the start of its partition, yet in the log again",
         "replicas that do not fail together: a broker keeps its log start in memory for up to "
         "log.flush.start.offset.checkpoint.interval.ms",
-        "ReturnedRecords",
         "No deleted record is in the log again",
         "Deleted records are in the log again",
         "records in the log",
@@ -106,7 +96,6 @@ WRITE_PATH: dict[str, Anomaly] = {
         "segment, and after the next check",
         "message.timestamp.after.max.ms, or message.timestamp.type=LogAppendTime: retention goes by timestamps, and "
         "producers set these; right clocks",
-        "OverdueRecords",
         "No record is kept beyond its time",
         "Records are kept beyond their time",
         "acknowledged records",
@@ -115,7 +104,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "misrouted_write": _write(
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
         "one partitioner for all producers of a topic, and no change of its number of partitions",
-        "MisroutedWrites",
         "Every record is in the partition that its partitioner promises",
         "Records are in other partitions than their partitioner promises",
         "acknowledged records of such partitioners",
@@ -124,7 +112,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "unnoticed_failure": _write(
         "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
         "look at every delivery report, by a callback or by waiting for it",
-        "UnnoticedFailures",
         "No record fails without its producer noticing",
         "Records fail without their producer noticing",
         "records of producers that look at no delivery report",
@@ -133,7 +120,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "resurrected_write": _write(
         "reported to the producer as definitely failed, yet in the log",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        "ResurrectedWrites",
         "No record is in the log after its send definitely failed",
         "Records are in the log after their send definitely failed",
         "records in the log",
@@ -142,7 +128,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "offset_reuse": _write(
         "two different records were seen at one offset: acknowledged, delivered or in the log",
         "unclean.leader.election.enable=false, acks=all with min.insync.replicas=2 or more",
-        "OffsetReuses",
         "No offset is given to two records",
         "Offsets are given to two records",
         "acknowledgements and deliveries",
@@ -152,7 +137,6 @@ WRITE_PATH: dict[str, Anomaly] = {
         "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is; or of a "
         "transaction of unknown end, some acknowledged records are visible and others are not",
         "nothing a setting can do: report it as a bug of the transaction coordinator or the broker",
-        "TornTransactions",
         "Every transaction is visible as a whole or not at all",
         "Transactions are visible in part",
         "records of transactions",
@@ -161,7 +145,6 @@ WRITE_PATH: dict[str, Anomaly] = {
     "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
         "a shorter transaction.timeout.ms; the same transactional.id after a restart, which aborts open transactions",
-        "HangingTransactions",
         "No transaction is left hanging",
         "Transactions are left hanging",
         "changes of last stable offsets",

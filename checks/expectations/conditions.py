@@ -75,17 +75,17 @@ class Conditions:
         if term.check == "superseded":
             return self.removed(term.check, term.scope)
         measures = {
-            "StagesBrokenOff": self._stages,
-            "RowsMissingFromAudit": self._rows,
-            "UnexplainedTornBytes": self._torn,
-            "UnexpectedClientDeaths": self._deaths,
-            "DoubledIncarnations": self._doubled,
-            "PartitionsReadBack": self._log,
-            "RecordsSent": self._sent,
-            "RecordsAcknowledged": self._acked,
-            "RecordsDelivered": self._delivered,
+            ("drive_completed", ""): self._stages,
+            ("ledger_complete", "rows"): self._rows,
+            ("ledger_complete", "torn"): self._torn,
+            ("clients_lived", ""): self._deaths,
+            ("ledger_complete", "incarnations"): self._doubled,
+            ("log_read_back", ""): self._log,
+            ("something_happened", "sent"): self._sent,
+            ("something_happened", "acked"): self._acked,
+            ("something_happened", "delivered"): self._delivered,
         }
-        return measures[term.rule]()
+        return measures[term.check, term.split]()
 
     def distrust(self) -> str:
         """Return why the anomaly counts of this run are unreliable; empty if they are reliable.

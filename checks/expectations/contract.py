@@ -1,4 +1,4 @@
-"""From a scenario to the terms of its contract: the values that GX checks, with their bounds and names.
+"""From a scenario to the terms of its contract: the values that Great Expectations checks, with bounds and names.
 
 Terms of the scenario (`expect:`) fail the run if they do not hold. Terms of the platform (`condition`) say whether the
 run can prove anything, and make it inconclusive if they do not hold: every fault took effect, the ledger is complete,
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from chaos.anomalies import METRICS, PHRASES
+from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from chaos.contract import contract, unpromised
 from chaos.scenario.expect import Bound
 from chaos.scenario.faults.clients import ProducerLeave
@@ -23,19 +24,23 @@ from chaos.units import format_percent
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
 
+Table = Literal["summary", "metrics", "observations"]
+Key = tuple[str, str, str]
+"""The check, split and scope of a term: no two terms have the same."""
+
+
 @dataclass(frozen=True)
 class Term:
-    """One value of the contract: its column in the summary row, and its bounds.
+    """One value of the contract and its bounds.
 
-    rule: stem of the name of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the
-    bounds as text; undecided: why the settings do not say whether the value is legal where it is out of its bounds;
-    unpromised: why the settings do not promise the zero that is demanded.
+    check, split, scope: as in `chaos.run.result.Expectation`; meaning: what the value is; expected: the bounds as text;
+    undecided: why the settings do not say whether the value is legal where it is out of its bounds; unpromised: why the
+    settings do not promise the zero that is demanded.
     """
 
-    rule: str
-    column: str
     name: str
     check: str
+    meaning: str
     expected: str = ""
     split: str = ""
     scope: str = ""
@@ -44,6 +49,22 @@ class Term:
     condition: bool = False
     undecided: str = ""
     unpromised: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Return what identifies the term."""
+        return self.check, self.split, self.scope
+
+    @property
+    def table(self) -> Table:
+        """Return the table of the audit that holds the value, or `observations`."""
+        if (self.check, self.split) in PHRASES:
+            return "summary"
+        return "metrics" if self.check in METRICS else "observations"
+
+    def decides(self, proven: bool) -> bool:
+        """Return whether a value out of its bounds breaks the contract. proven: see `Observation`."""
+        return not self.condition and (not self.undecided or proven)
 
 
 def terms(resolved: Resolved) -> list[Term]:
@@ -84,7 +105,7 @@ def _counts(s: Scenario) -> Iterator[Term]:
         kind, split = line.kind, line.split
         phrases = PHRASES[kind, split]
         name = phrases.absent if line.bound.max == 0 else phrases.present
-        term = Term(phrases.rule, f"{kind}_{split}" if split else kind, name, kind, split=split)
+        term = Term(name, kind, f"Number of findings: {ANOMALIES[kind].meaning}.", split=split)
         undecided = line.reason if line.state == "not decided" else ""
         term = replace(term, undecided=undecided, unpromised=open_zeros.get((kind, split), ""))
         yield from _bounded(line.bound, term)
@@ -94,12 +115,11 @@ def _times(s: Scenario) -> Iterator[Term]:
     for (metric, stat), limit_s in s.expect.times().items():
         limit_us = round(limit_s * 1_000_000)
         yield Term(
-            METRICS[metric].rule,
-            f"{metric}_{stat}",
             f"{METRICS[metric].name}, {PERCENTILES[stat]}",
-            check=metric,
-            split=stat,
+            metric,
+            f"Time {METRICS[metric].meaning}, in microseconds.",
             expected=f"{stat} ≤ {duration(limit_us)}",
+            split=stat,
             at_most=limit_us,
         )
 
@@ -109,41 +129,40 @@ def _sends(s: Scenario) -> Iterator[Term]:
         ("fail", "Sends that failed", s.expect.send_failures.fail),
         ("unknown", "Sends of unknown outcome", s.expect.send_failures.unknown),
     ):
-        term = Term("SendFailures", f"send_failures_{outcome}", name, "send_failures", split=outcome)
-        yield from _bounded(bound, term)
+        meaning = "Sends of all producers with this outcome."
+        yield from _bounded(bound, Term(name, "send_failures", meaning, split=outcome))
     if (success := s.expect.send_success) is not None:
         share, window = format_percent(success.min), duration(round(success.per * 1_000_000))
         name, expected = f"Share of acknowledged sends, lowest of all windows of {window}", f"at least {share}"
-        yield Term("SendSuccess", "send_success", name, "send_success", expected, at_least=success.min)
+        meaning = "Lowest share of acknowledged sends in a window of a topic, in millionths."
+        yield Term(name, "send_success", meaning, expected, at_least=success.min)
 
 
 def _groups(s: Scenario) -> Iterator[Term]:
-    """Columns have numbers, because a group id may contain characters that a column name may not."""
-    for i, (group, bound) in enumerate(s.expect.groups.items(), start=1):
-        for rule, split, name, limit in (
-            ("GroupMembers", "members", "most members at once", bound.members),
-            ("Rebalances", "rebalances", "rebalances", bound.rebalances),
+    for group, bound in s.expect.groups.items():
+        for split, name, meaning, limit in (
+            ("members", "most members at once", "Most members that the coordinator reported at a time.", bound.members),
+            ("rebalances", "rebalances", "Generations of the group after it had first formed.", bound.rebalances),
         ):
-            term = Term(rule, f"group_{i}_{split}", f"Group {group}: {name}", "groups", split=split, scope=group)
-            yield from _bounded(limit, term)
+            yield from _bounded(limit, Term(f"Group {group}: {name}", "groups", meaning, split=split, scope=group))
 
 
 def _client_errors(s: Scenario) -> Iterator[Term]:
-    """Columns have numbers, because an error may contain any character. `split` is the text of the error."""
-    for i, (entry, bounds) in enumerate(s.expect.client_errors.items(), start=1):
-        for j, (text, bound) in enumerate(bounds.items(), start=1):
-            name, column = f"Clients of {entry} that report {text}", f"client_errors_{i}_{j}"
-            yield from _bounded(bound, Term("ClientErrors", column, name, "client_errors", split=text, scope=entry))
+    """`split` is the text of the error."""
+    for entry, bounds in s.expect.client_errors.items():
+        for text, bound in bounds.items():
+            name, meaning = f"Clients of {entry} that report {text}", "Clients that reported an error with this text."
+            yield from _bounded(bound, Term(name, "client_errors", meaning, split=text, scope=entry))
 
 
 def _superseded(s: Scenario) -> Iterator[Term]:
     """Yield a term for each compacted topic: the bound of the scenario, else a condition that compaction took place."""
-    for i, topic in enumerate(sorted(s.compacted | set(s.expect.superseded)), start=1):
+    for topic in sorted(s.compacted | set(s.expect.superseded)):
         name = f"Compaction removed superseded records of {topic}"
-        term = Term("SupersededRecords", f"superseded_{i}", name, "superseded", scope=topic)
+        term = Term(name, "superseded", "Acknowledged records that compaction removed.", scope=topic)
         if topic in s.expect.expired_tombstones:
-            name = f"Tombstones of {topic} expired"
-            expired = Term("ExpiredTombstones", f"expired_{i}", name, "expired_tombstones", scope=topic)
+            name, meaning = f"Tombstones of {topic} expired", "Acknowledged tombstones that compaction removed in time."
+            expired = Term(name, "expired_tombstones", meaning, scope=topic)
             yield from _bounded(s.expect.expired_tombstones[topic], expired)
         if topic in s.expect.superseded:
             yield from _bounded(s.expect.superseded[topic], term)
@@ -153,12 +172,11 @@ def _superseded(s: Scenario) -> Iterator[Term]:
 
 def _racks(s: Scenario) -> Iterator[Term]:
     """Yield a condition for each entry with a rack: it read from the replicas there."""
-    for i, entry in enumerate([c for c in s.readers if c.rack], start=1):
+    for entry in [c for c in s.readers if c.rack]:
         name = f"Consumer {entry.name} read from rack {entry.rack}"
+        meaning = "Share in percent of the Fetch requests that went to brokers in the rack."
         expected = "more than half of its fetches"
-        yield Term(
-            "RackFetches", f"rack_{i}_fetches", name, "rack_fetches", expected, "", entry.name, 51, condition=True
-        )
+        yield Term(name, "rack_fetches", meaning, expected, scope=entry.name, at_least=51, condition=True)
 
 
 def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
@@ -168,25 +186,39 @@ def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
 
 
 def _conditions(s: Scenario) -> Iterator[Term]:
-    for i, fault in enumerate(s.faults, start=1):
-        name = f"Fault {fault.name} took effect"
-        yield Term("FaultProofs", f"fault_{i}_proofs", name, "fault_proof", "proven", "", fault.name, 1, condition=True)
+    for fault in s.faults:
+        name, meaning = f"Fault {fault.name} took effect", "A change that was observed from outside the injector."
+        yield Term(name, "fault_proof", meaning, "proven", scope=fault.name, at_least=1, condition=True)
     yield from _racks(s)
-    whole, read, happened, total = "ledger_complete", "log_read_back", "something_happened", partition_count(s)
+    whole, happened, total = "ledger_complete", "something_happened", partition_count(s)
     rows = (
-        ("StagesBrokenOff", "stages_broken_off", "The drive completed", "drive_completed", "", 0, 0),
-        ("RowsMissingFromAudit", "rows_missing", "Every row of the ledger was audited", whole, "rows", 0, 0),
-        ("UnexplainedTornBytes", "torn_bytes", "No ledger file is torn unexpectedly", whole, "torn", 0, 0),
-        ("UnexpectedClientDeaths", "client_deaths", "No client died unexpectedly", "clients_lived", "", 0, 0),
-        ("DoubledIncarnations", "doubled_incarnations", "Each incarnation is one process", whole, "incarnations", 0, 0),
-        ("PartitionsReadBack", "partitions_read_back", "The final log was read back", read, "", total, total),
-        ("RecordsSent", "records_sent", "The producers sent all records", happened, "sent", planned_sends(s), None),
-        ("RecordsAcknowledged", "records_acked", "Every topic has acknowledged records", happened, "acked", 1, None),
-        ("RecordsDelivered", "records_delivered", "Every reader received records", happened, "delivered", 1, None),
+        ("drive_completed", "", "The drive completed", "Stages of the drive that failed or never ended.", 0, 0),
+        (whole, "rows", "Every row of the ledger was audited", "Rows that the audit did not read.", 0, 0),
+        (whole, "torn", "No ledger file is torn unexpectedly", "Torn bytes of clients that no fault killed.", 0, 0),
+        ("clients_lived", "", "No client died unexpectedly", "Clients that died although no fault killed them.", 0, 0),
+        (whole, "incarnations", "Each incarnation is one process", "Incarnations with more than one process.", 0, 0),
+        ("log_read_back", "", "The final log was read back", "Partitions that were read back.", total, total),
+        (happened, "sent", "The producers sent all records", "Sends, whatever their outcome.", planned_sends(s), None),
+        (
+            happened,
+            "acked",
+            "Every topic has acknowledged records",
+            "Acknowledged records of the topic with the fewest.",
+            1,
+            None,
+        ),
+        (
+            happened,
+            "delivered",
+            "Every reader received records",
+            "Delivered records of the reader with the fewest.",
+            1,
+            None,
+        ),
     )
-    for rule, column, name, check, split, least, most in rows if s.consumers else rows[:-1]:
+    for check, split, name, meaning, least, most in rows if s.consumers else rows[:-1]:
         expected = f"at least {least:,}" if most is None else f"{most:,}"
-        yield Term(rule, column, name, check, expected, split, "", least, most, condition=True)
+        yield Term(name, check, meaning, expected, split, "", least, most, condition=True)
 
 
 def duration(us: int) -> str:

@@ -1,4 +1,4 @@
-"""From the observed value of a term and the outcome of its GX rule to its verdict; pure functions."""
+"""From what Great Expectations found about a term to its verdict; pure functions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ _APART = {("log_read_back", ""), ("ledger_complete", "rows"), ("ledger_complete"
 
 @dataclass(frozen=True)
 class Observation:
-    """The value that GX compares with the bounds of a term, and its explanation.
+    """What is known about the value of a term before it is compared with its bounds.
 
-    value: None if nothing was observed. text: the value for people. reason: the evidence behind the value, shown if
-    the bounds do not hold; without a value, what is missing and what to change. proven: whether the evidence shows that
-    the case did not occur in which the settings would allow the anomaly; see `Term.undecided`. applies: whether the
-    scenario has anything to examine; GX does not see the term if not.
+    value: for the table `observations`; the other tables hold their own. text: the value for people. reason: the
+    evidence behind the value, shown if the bounds do not hold. unsettled: the reason if rows that could not be decided
+    make the difference. unknown: why the tables do not give the value, and what to change. proven: whether the evidence
+    shows that the case did not occur in which the settings would allow the anomaly; see `Term.undecided`. applies:
+    whether the scenario has anything to examine; the term is in no suite if not.
     """
 
     value: int | None
     text: str
     reason: str = ""
+    unsettled: str = ""
+    unknown: str = ""
     proven: bool = False
     applies: bool = True
 
@@ -42,23 +45,30 @@ class Observation:
     @classmethod
     def missing(cls, text: str, reason: str) -> Observation:
         """Return an observation without a value."""
-        return cls(None, text, reason)
+        return cls(None, text, unknown=reason)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one GX rule. observed: the value that GX compared; exception: why the rule could not be evaluated."""
+    """The result of one expectation.
 
-    success: bool
-    observed: int | None
+    success: the value lies between its bounds. violated: it certainly does not. breaks: a violation breaks the contract
+    (the severity `critical`); otherwise it makes the run inconclusive. least: the least possible value, if known.
+    exception: why the expectation could not be evaluated.
+    """
+
+    success: bool = False
+    violated: bool = False
+    breaks: bool = True
+    least: int | None = None
     exception: str = ""
 
 
 def judge(evaluated: list[tuple[Term, Observation, Outcome]]) -> list[Expectation]:
     """Return the expectation of each term, with its verdict.
 
-    A rule that GX could not evaluate is inconclusive, never a violation. So is a condition of the platform that does
-    not hold. A term that does not apply has no verdict. A demanded anomaly that did not appear fails the run only if
+    What could not be evaluated is inconclusive, never a violation. So is a condition of the platform that does not
+    hold. A term that does not apply has no verdict. A demanded anomaly that did not appear fails the run only if
     all conditions hold: if a fault had no effect, there was nothing to expect. A pass that the settings do not promise
     says so.
     """
@@ -105,23 +115,22 @@ def _fold(expectations: list[Expectation]) -> list[Expectation]:
 def _verdict(
     term: Term, observation: Observation, outcome: Outcome, unmet: list[str]
 ) -> tuple[Verdict | Literal["not applicable"], str]:
-    value, reason = observation.value, observation.reason
+    reason = observation.reason
     if not observation.applies:
         return NOT_APPLICABLE, reason
-    if value is None:
-        return "inconclusive", reason
-    if outcome.exception or outcome.observed is None:
-        error = outcome.exception or "Great Expectations returned no value"
-        return "inconclusive", f"the rule could not be evaluated: {error}; look at logs/checks.log and validate again"
-    if outcome.observed != value:
-        return "inconclusive", f"Great Expectations compared {outcome.observed}, not {value}: report this as a bug"
+    if observation.unknown:
+        return "inconclusive", observation.unknown
     if outcome.success:
         return "pass", term.unpromised
+    if not outcome.violated:
+        error = outcome.exception or "the tables of the audit have no value of it"
+        evaluate = f"the rule could not be evaluated: {error}; look at logs/checks.log and validate again"
+        return "inconclusive", observation.unsettled if outcome.least is not None else evaluate
     if term.condition:
         return "inconclusive", reason
-    if value < term.at_least and unmet:
+    if unmet and outcome.least is not None and outcome.least < term.at_least:
         return "inconclusive", f"{reason}; this is no violation, because a condition does not hold: {unmet[0]}"
-    if term.undecided and not observation.proven:
+    if not outcome.breaks:
         advice = f"to decide it, give {term.check} in `expect`, as in expect: {{promised: true, {term.check}: 0}}"
         return "inconclusive", f"{reason}; the settings do not say whether this is legal: {term.undecided}; {advice}"
     return "fail", reason

@@ -1,6 +1,6 @@
 """Observed values of the terms of the contract, from the tables of the audit and the small tables of the ledger.
 
-If there is no value, the observation says why: GX then has nothing to compare, and the term is inconclusive.
+If there is no value, the observation says why, and the term is inconclusive.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ class Measure:
         if not (examined or count or undetermined):
             return self._nothing_examined(term)
         phrases = PHRASES[term.check, term.split]
-        text = f"{count:,} of {examined:,} {phrases.examined}"
+        text, unsettled = f"{count:,} of {examined:,} {phrases.examined}", ""
         left_out = self._left_out(term.check)
         text += left_out and f", {left_out} left out"
-        if undetermined and not _settled(term, count, count + undetermined):
-            reason = f"{undetermined:,} more could not be decided, and they may break the bound or meet it"
-            reason += self._undecided(term.check)
-            return Observation.missing(f"{text}, {undetermined:,} undecided", reason)
+        if undetermined:
+            text += f", {undetermined:,} undecided"
+            unsettled = f"{undetermined:,} more could not be decided, and they may break the bound or meet it"
+            unsettled += self._undecided(term.check)
         by_count = sorted(rows, key=lambda r: (-r["count"], r["scope"]))
         scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
         reason = f"{phrases.describe(count)} ({scopes})" if scopes else f"none among {examined:,} {phrases.examined}"
-        return Observation(count, text, reason, self._ignores_checkpoint(term.check))
+        return Observation(None, text, reason, unsettled, proven=self._ignores_checkpoint(term.check))
 
     def _ignores_checkpoint(self, check: str) -> bool:
         """Return whether a reader had a checkpoint, and left records out because it began beyond it all the same."""
@@ -165,7 +165,7 @@ class Measure:
             reason = f"{outages} when the drive ended, so the outage is longer: keep the load running for longer"
             return Observation.missing(f"more than {text}", reason)
         place = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
-        return Observation(value_us, text, f"{text} in {place}")
+        return Observation(None, text, f"{text} in {place}")
 
     def _unrecovered(self, metric: str) -> str:
         """Return the outages that lasted beyond the end of the drive: their measured time is too short."""
@@ -181,13 +181,6 @@ class Measure:
             return []
         exempt = CLIENT_FAULTS if metric == "produce_unavailability" else "none"
         return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(exempt)]
-
-
-def _settled(term: Term, least: int, most: int) -> bool:
-    """Return whether the verdict is the same for every count between the two."""
-    if term.at_most is not None and most > term.at_most:
-        return least > term.at_most
-    return (least >= term.at_least) == (most >= term.at_least)
 
 
 def _most_members(run: Run, group: str) -> Observation:

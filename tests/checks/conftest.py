@@ -30,14 +30,14 @@ def fake(tmp_path: Path) -> Callable[..., FakeRun]:
 
 
 @pytest.fixture
-def validated(spark: Any) -> Callable[[FakeRun], dict[tuple[str, str, str], Expectation]]:
+def validated() -> Callable[[FakeRun], dict[tuple[str, str, str], Expectation]]:
     """Return a function that validates a fake run: its expectations by check, split and scope."""
 
     def run(fake: FakeRun) -> dict[tuple[str, str, str], Expectation]:
         from checks.expectations.validate import validate
 
         fake.write()
-        found = validate(spark, fake.run, fake.resolved)
+        found = validate(fake.run, fake.resolved)
         return {(e.check, e.split, e.scope): e for e in found}
 
     return run

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
@@ -14,8 +12,6 @@ def test_every_anomaly_and_every_time_has_its_phrases():
     assert set(PHRASES) == {(kind, split) for kind, a in ANOMALIES.items() for split in a.splits or ("",)}
     assert all(all(vars(phrases).values()) for phrases in PHRASES.values())
     assert all(all(vars(metric).values()) for metric in METRICS.values())
-    rules = [phrases.rule for phrases in PHRASES.values()] + [metric.rule for metric in METRICS.values()]
-    assert len(rules) == len(set(rules))
 
 
 def test_an_unnamed_kind_is_forbidden(fake):
@@ -26,17 +22,14 @@ def test_an_unnamed_kind_is_forbidden(fake):
 
 
 def test_terms_have_bounds_and_names(fake):
-    by_column = {t.column: t for t in terms(fake().resolved)}
-    lost = by_column["lost_write"]
-    assert (lost.name, lost.expected, lost.rule) == (
-        "No acknowledged record is lost",
-        "0",
-        "LostWrites",
-    )
-    outage = by_column["produce_unavailability_max"]
-    assert (outage.at_most, outage.expected) == (15_000_000, "max ≤ 15 s")
-    assert by_column["group_1_members"].scope == "billing"
-    assert by_column["partitions_read_back"].at_least == by_column["partitions_read_back"].at_most == 2
+    by_key = {t.key: t for t in terms(fake().resolved)}
+    lost = by_key["lost_write", "", ""]
+    assert (lost.name, lost.expected, lost.table) == ("No acknowledged record is lost", "0", "summary")
+    outage = by_key["produce_unavailability", "max", ""]
+    assert (outage.at_most, outage.expected, outage.table) == (15_000_000, "max ≤ 15 s", "metrics")
+    assert by_key["groups", "members", "billing"].table == "observations"
+    read_back = by_key["log_read_back", "", ""]
+    assert read_back.at_least == read_back.at_most == 2
 
 
 def test_a_demanded_anomaly_has_the_name_of_its_presence(fake):
@@ -44,23 +37,13 @@ def test_a_demanded_anomaly_has_the_name_of_its_presence(fake):
     assert (demanded.name, demanded.expected) == ("Acknowledged records are lost", "at least 1")
 
 
-def test_columns_are_plain_and_unique_for_any_group_name(fake):
-    odd = SCENARIO.replace("group: billing", 'group: "a.b`$x<script>"').replace(
-        "billing: {members", "'a.b`$x<script>': {members"
-    )
-    columns = [t.column for t in terms(fake(odd).resolved)]
-    assert len(columns) == len(set(columns))
-    assert all(re.fullmatch(r"[a-z0-9_]+", c) for c in columns)
-
-
-def test_every_term_has_a_gx_class(fake):
-    from checks.expectations.validate import CLASSES
-
+def test_no_two_terms_have_the_same_key(fake):
     bounded = "".join(
         f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"
     )
-    found = terms(fake(SCENARIO + bounded).resolved)
-    assert {t.rule for t in found} <= set(CLASSES)
+    errors = "  client_errors: {billing: {A: 1, B: 1}, replay: {A: 1}}\n"
+    found = terms(fake(SCENARIO + bounded + errors).resolved)
+    assert len({t.key for t in found}) == len(found) and all(t.meaning.endswith(".") for t in found)
 
 
 @pytest.mark.parametrize(

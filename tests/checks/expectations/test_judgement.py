@@ -1,4 +1,4 @@
-"""Expectations of runs with one broken part each; the bounds of the terms take the place of GX."""
+"""Expectations of runs with one broken part each, without Great Expectations: only `bounds` compares."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from chaos.ledger.schemas import TABLES
 from chaos.run.events import UNDRAINED, EventLog
 from chaos.run.result import Expectation
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
-from checks.expectations import conditions
-from checks.expectations.contract import terms
-from checks.expectations.judge import Outcome, judge
+from checks.expectations import bounds, conditions
+from checks.expectations.contract import Term, terms
+from checks.expectations.judge import Observation, Outcome, judge
 from checks.expectations.measure import Measure
+from checks.expectations.validate import expectation_of
 from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, assigned, fault_row, life, proven
 
 CALIBRATION = SCENARIO.replace("expect:", "expect:\n  lost_write: {min: 1}")
@@ -26,11 +27,20 @@ def judged(fake: FakeRun) -> dict[tuple[str, str, str], Expectation]:
     measure, found = Measure(fake.run, fake.resolved), []
     for term in terms(fake.resolved):
         seen = measure.observe(term)
-        holds = seen.value is not None and term.at_least <= seen.value <= (
-            2**62 if term.at_most is None else term.at_most
-        )
-        found.append((term, seen, Outcome(holds, seen.value)))
+        expectation = expectation_of(term, seen)
+        result = expectation._validate({bounds.ROWS: rows_of(fake, term, seen)})
+        details = result["result"]["details"]
+        breaks = expectation.severity.value == "critical"
+        found.append((term, seen, Outcome(result["success"], details["violated"], breaks, details["least"])))
     return {(e.check, e.split, e.scope): e for e in judge(found)}
+
+
+def rows_of(fake: FakeRun, term: Term, seen: Observation) -> list[bounds.Row]:
+    if term.table == "summary":
+        return [r for r in fake.summary if (r["check"], r["split"]) == (term.check, term.split)]
+    if term.table == "metrics":
+        return [r for r in fake.metrics if (r["metric"], r["stat"]) == (term.check, term.split)]
+    return [{"value": float("nan") if seen.value is None else seen.value}]
 
 
 def others_pass(found: dict[tuple[str, str, str], Expectation], *but: tuple[str, str, str]) -> bool:
@@ -567,14 +577,14 @@ def test_errors_of_unrecorded_clients_are_inconclusive(fake):
     assert judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "inconclusive"
 
 
-def test_another_value_in_gx_is_inconclusive(fake):
+def test_what_cannot_be_evaluated_is_inconclusive(fake):
     run = fake().write()
     term = terms(run.resolved)[0]
     seen = Measure(run.run, run.resolved).observe(term)
-    (other,) = judge([(term, seen, Outcome(True, 7))])
-    (crashed,) = judge([(term, seen, Outcome(False, None, "no such column"))])
-    assert (other.verdict, crashed.verdict) == ("inconclusive", "inconclusive")
-    assert "no such column" in crashed.why
+    (crashed,) = judge([(term, seen, Outcome(exception="no such column"))])
+    (empty,) = judge([(term, seen, Outcome())])
+    assert (crashed.verdict, empty.verdict) == ("inconclusive", "inconclusive")
+    assert "no such column" in crashed.why and "have no value of it" in empty.why
 
 
 def test_an_incarnation_that_was_started_twice_is_inconclusive_and_named(fake):

@@ -1,4 +1,4 @@
-"""The rules in Great Expectations, on Spark."""
+"""The expectations in Great Expectations, over the tables of fake runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import html
 import re
 import socket
 
+import great_expectations as gx
+import pyarrow.parquet as pq
 import pytest
 
 from chaos.anomalies import ANOMALIES
+from checks.expectations import bounds
 from tests.support.fake_runs import SCENARIO
 
 
@@ -30,20 +33,21 @@ def test_a_sound_run_passes_offline_and_leaves_data_docs(fake, validated, monkey
     assert verdicts(found) == {}
     assert len(found) > len(ANOMALIES)
     site = run.run.gx / "uncommitted" / "data_docs" / "local_site"
-    (page,) = site.glob("validations/**/*.html")
-    text = page.read_text()
+    pages = sorted(site.glob("validations/**/*.html"))
+    assert len(pages) == 3, "one for each table"
+    text = "".join(page.read_text() for page in pages)
     assert "No acknowledged record is lost" in text
     left_out = [e.name for e in found.values() if not e.applies]
     assert left_out and not any(html.escape(name) in text for name in left_out), "GX counts no rule without rows"
-    counted = re.search(r"Evaluated Expectations.*?>(\d+)</div>", text, re.DOTALL)
-    assert counted and int(counted[1]) == len(found) - len(left_out)
+    counted = re.findall(r"Evaluated Expectations.*?>(\d+)</div>", text, re.DOTALL)
+    assert sum(map(int, counted)) == len(found) - len(left_out)
     index = (site / "index.html").read_text()
     assert f"<summary>{len(left_out)} not applicable" in index and all(html.escape(n) in index for n in left_out)
     for file in [*site.rglob("*.html"), *site.rglob("*.css")]:
         assert not re.search(
             r"(src|href)=[\"']https?://(?!greatexpectations)|url\([\"']?https?:|<script", file.read_text()
         ), file
-    assert page.relative_to(site).as_posix() in (site / "index.html").read_text()
+    assert all(page.relative_to(site).as_posix() in index for page in pages)
 
 
 def test_fail_and_inconclusive_are_distinguished(fake, validated):
@@ -62,33 +66,61 @@ def test_fail_and_inconclusive_are_distinguished(fake, validated):
     }
 
 
-def test_a_missing_column_is_inconclusive_and_affects_no_other_term(fake, validated, monkeypatch):
-    from checks.expectations import validate
-
-    whole = validate._one_row
-    monkeypatch.setattr(validate, "_one_row", lambda spark, agreed: whole(spark, agreed).drop("lost_write"))
+def test_a_table_without_a_column_is_inconclusive_and_affects_no_other_table(fake, validated):
     run = fake()
     run.found("duplicate_write", count=2)
+    run.metrics[0]["value_us"] = 99_000_000
+    run.write()
+    file = run.run.audit / "summary" / "part-0.parquet"
+    run.write = lambda: pq.write_table(pq.read_table(file).drop_columns(["undetermined"]), file)
     found = validated(run)
-    assert verdicts(found) == {("lost_write", "", ""): "inconclusive", ("duplicate_write", "", ""): "fail"}
-    assert "could not be evaluated" in found["lost_write", "", ""].why
+    assert verdicts(found)["produce_unavailability", "max", ""] == "fail"
+    assert {found[key].verdict for key in found if key[0].endswith("_write")} <= {"inconclusive", "not applicable"}
+    assert "could not be evaluated: 'undetermined'" in found["duplicate_write", "", ""].why
 
 
-def test_a_rule_that_spark_cannot_evaluate_is_never_a_violation(fake, validated, monkeypatch):
-    from pyspark.sql import functions as F
+@pytest.mark.parametrize("table", ["summary", "metrics"])
+def test_a_damaged_table_hides_no_violation_in_another_one(fake, validated, table):
+    run = fake()
+    run.found("duplicate_write", count=2)
+    run.metrics[0]["value_us"] = 99_000_000
+    run.write()
+    run.write = lambda: (run.run.audit / table / "part-0.parquet").write_bytes(b"PAR1 no more")
+    found = validated(run)
+    failed = {key[0] for key, verdict in verdicts(found).items() if verdict == "fail"}
+    assert failed == {"duplicate_write", "produce_unavailability"} - {
+        "duplicate_write" if table == "summary" else "produce_unavailability"
+    }
 
-    from checks.expectations import validate
 
-    whole, few = validate._one_row, validate.terms
-    monkeypatch.setattr(validate, "terms", lambda resolved: few(resolved)[:2])  # GX tries each several times
-    monkeypatch.setattr(
-        validate,
-        "_one_row",
-        lambda spark, agreed: whole(spark, agreed).withColumn("lost_write", F.expr("raise_error('broken rule')")),
-    )
-    found = validated(fake())
-    assert found["lost_write", "", ""].verdict == "inconclusive"
-    assert "fail" not in verdicts(found).values()
+@pytest.mark.parametrize(
+    ("least", "most", "bound", "holds", "violated"),
+    [
+        (0, 0, (0, 0), True, False),
+        (0, 1, (0, 0), False, False),
+        (1, 1, (0, 0), False, True),
+        (1, 9, (0, 0), False, True),
+        (0, 5, (1, None), False, False),
+        (1, 5, (1, None), True, False),
+        (0, 0, (1, None), False, True),
+        (2, 5, (0, 9), True, False),
+        (8, 11, (0, 9), False, False),
+        (10, 10, (0, 9), False, True),
+    ],
+)
+def test_a_range_holds_as_a_whole_and_is_violated_as_a_whole(least, most, bound, holds, violated):
+    rows = [{"count": least, "undetermined": most - least}]
+    expectation = bounds.ExpectFindingsToBeBetween(check="lost_write", min_value=bound[0], max_value=bound[1])
+    result = expectation._validate({bounds.ROWS: rows})
+    assert (result["success"], result["result"]["details"]["violated"]) == (holds, violated)
+
+
+def test_a_value_that_is_not_known_is_neither_and_says_why(fake, validated):
+    run = fake()
+    run.log_range.pop()
+    validated(run)
+    pages = "".join(page.read_text() for page in run.run.gx.glob("uncommitted/**/validations/**/*.html"))
+    assert "not known: the final log was not read back completely" in pages
 
 
 def test_a_hostile_group_name_stays_text(fake, validated):
@@ -98,32 +130,30 @@ def test_a_hostile_group_name_stays_text(fake, validated):
     run.ledger["cluster"] = []
     found = validated(run)
     assert found["groups", "members", name].verdict == "inconclusive"
-    (page,) = (run.run.gx / "uncommitted").glob("**/validations/**/*.html")
-    assert "<script" not in page.read_text()
-    assert "alert(1)" in page.read_text()
+    text = "".join(page.read_text() for page in (run.run.gx / "uncommitted").glob("**/validations/**/*.html"))
+    assert "<script" not in text
+    assert "alert(1)" in text
 
 
-def test_the_suite_on_disk_reads_as_the_contract(fake, validated):
+def test_the_project_on_disk_reads_as_the_contract_and_runs_again(fake, validated):
     run = fake()
+    run.found("lost_write", count=3)
     validated(run)
-    suite = (run.run.gx / "expectations" / "contract.json").read_text()
-    assert "expect_lost_writes_to_be_between" in suite
-    assert "expect_produce_unavailability_to_be_between" in suite
+    context = gx.get_context(mode="file", project_root_dir=run.run.path)
+    (lost,) = [e for e in context.suites.get("summary").expectations if e.check == "lost_write"]
+    assert (
+        isinstance(lost, bounds.ExpectFindingsToBeBetween) and lost.description == "No acknowledged record is lost: 0"
+    )
+    severities = {e.check: e.severity.value for e in context.suites.get("observations").expectations}
+    assert (lost.severity.value, severities["clients_lived"]) == ("critical", "warning")
+    context.variables.progress_bars = {"globally": False}
+    again = context.checkpoints.get("contract").run()
+    failed = [r for one in again.run_results.values() for r in one.results if not r.success]
+    assert [(r.expectation_config.kwargs["check"], r.result["observed_value"]) for r in failed] == [("lost_write", 3)]
 
 
 def test_validating_twice_replaces_the_project(fake, validated):
     run = fake()
     validated(run)
     validated(run)
-    assert len(list((run.run.gx / "uncommitted").glob("**/validations/**/*.html"))) == 1
-
-
-@pytest.mark.parametrize("more", ["", "  consume_unavailability: {max: 15s, p95: 14s}\n"])
-def test_the_contract_is_one_spark_job_in_addition_to_that_of_the_table(fake, validated, spark, more):
-    """The rules are aggregates of one row, and GX bundles them, whatever their number."""
-    spark.sparkContext.setJobGroup(f"contract{more}", "validate")
-    try:
-        assert len(validated(fake(SCENARIO + more))) > 20
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
-    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"contract{more}")) == 2
+    assert len(list((run.run.gx / "uncommitted").glob("**/validations/**/*.html"))) == 3

@@ -1,0 +1,125 @@
+"""The custom expectations of Great Expectations: a number in a table of the audit lies between two bounds.
+
+| expectation | table | number |
+|---|---|---|
+| `ExpectFindingsToBeBetween` | `summary` | findings of a kind of anomaly, over all topics and readers |
+| `ExpectTimeToBeBetween` | `metrics` | longest value of a statistic of a measured time, in microseconds |
+| `ExpectObservationToBeBetween` | `observations` | an observed value: sends, groups, errors, faults, the platform |
+
+Rows that the audit could not decide make a number a range: the findings, up to the findings and these rows. An
+expectation holds if the whole range lies between its bounds, and is violated if none of it does. A range across a bound
+is neither, and no more is a number that the tables cannot give, for a reason in the parameter `unknown`; the details of
+the result tell these cases apart. The severity says what a violation means: `critical` breaks the contract, `warning`
+makes the run inconclusive.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any, ClassVar
+
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+
+Row = dict[str, Any]
+Range = tuple[int, int] | None
+"""The least and the greatest possible value; None if the table has no value."""
+ROWS = "table.rows_of_a_term"
+UNLIMITED = 2**63
+
+
+class RowsOfATerm(TableMetricProvider):  # type: ignore[misc]
+    """The rows of a table that have the values of the parameters with the names of its columns."""
+
+    metric_name = ROWS
+    value_keys = ("check", "split", "scope", "metric", "stat")
+
+    @metric_value(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(
+        cls,
+        execution_engine: PandasExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> list[Row]:
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        for column, value in metric_value_kwargs.items():
+            if value is not None:
+                frame = frame[frame[column].fillna("") == value]
+        found: list[Row] = frame.to_dict("records")
+        return found
+
+
+class _Bounds(BatchExpectation):  # type: ignore[misc]
+    """Bounds of a number; a subclass has the parameters that select its rows, and reads the number from them."""
+
+    min_value: int = 0
+    max_value: int | None = None
+    unknown: str = ""
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = (ROWS,)
+    success_keys: ClassVar[tuple[str, ...]] = (*RowsOfATerm.value_keys, "min_value", "max_value", "unknown")
+
+    def _validate(
+        self, metrics: dict[str, Any], runtime_configuration: dict[str, Any] | None = None, execution_engine: Any = None
+    ) -> dict[str, Any]:
+        found = None if self.unknown else self.range_of(metrics[ROWS])
+        details: dict[str, Any] = {"violated": False, "least": None}
+        if found is None:
+            text = html.escape(f"not known: {self.unknown or 'the table has no value'}")
+            return {"success": False, "result": {"observed_value": text, "details": details}}
+        least, most = found
+        highest = UNLIMITED if self.max_value is None else self.max_value
+        details = {"violated": most < self.min_value or highest < least, "least": least}
+        value = least if least == most else f"{least:,} to {most:,}"
+        holds = self.min_value <= least and most <= highest
+        return {"success": holds, "result": {"observed_value": value, "details": details}}
+
+    @staticmethod
+    def range_of(rows: list[Row]) -> Range:
+        """Return the range of the number that the rows hold."""
+        raise NotImplementedError
+
+
+class ExpectFindingsToBeBetween(_Bounds):
+    """Findings of a kind of anomaly (check, split) are between two numbers, over all topics and readers."""
+
+    check: str
+    split: str = ""
+
+    @staticmethod
+    def range_of(rows: list[Row]) -> Range:
+        """Return the findings, up to the findings and the rows that could not be decided."""
+        found = sum(int(row["count"]) for row in rows)
+        return found, found + sum(int(row["undetermined"]) for row in rows)
+
+
+class ExpectTimeToBeBetween(_Bounds):
+    """The longest value of a statistic (`max`, `p99`, ...) of a time is between two numbers of microseconds."""
+
+    metric: str
+    stat: str
+
+    @staticmethod
+    def range_of(rows: list[Row]) -> Range:
+        """Return the longest value of all scopes and faults; None if nothing was measured."""
+        values = [int(row["value_us"]) for row in rows if row["value_us"] == row["value_us"]]  # a missing one is NaN
+        return (max(values), max(values)) if values else None
+
+
+class ExpectObservationToBeBetween(_Bounds):
+    """An observed value (check, split, scope) is between two numbers."""
+
+    check: str
+    split: str = ""
+    scope: str = ""
+
+    @staticmethod
+    def range_of(rows: list[Row]) -> Range:
+        """Return the value of the one row; None if it has none."""
+        values = [int(row["value"]) for row in rows if row["value"] == row["value"]]
+        return (values[0], values[0]) if len(values) == 1 else None
