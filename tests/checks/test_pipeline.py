@@ -69,9 +69,10 @@ def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch
     run = fake().write()
     validated(run, "pass")
     pipeline.report(run.run)
-    monkeypatch.setattr(pipeline, "session", lambda *a, **k: 1 / 0)
-    with pytest.raises(AftershockError, match=r"validate crashed \(ZeroDivisionError.*checks\.log"):
-        pipeline.validate(run.run)
+    with monkeypatch.context() as broken:
+        broken.setattr("checks.expectations.validate.validate", lambda *a: 1 / 0)
+        with pytest.raises(AftershockError, match=r"validate crashed \(ZeroDivisionError.*checks\.log"):
+            pipeline.validate(run.run)
     result = pipeline.verdict(run.run)
     assert result.verdict == "inconclusive"
     assert "validate crashed" in result.sentence
@@ -85,7 +86,7 @@ def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch
 def test_a_result_that_cannot_be_collected_does_not_hide_the_failure(fake, monkeypatch):
     run = fake().write()
     monkeypatch.setattr(pipeline, "collect", lambda *a: 1 / 0)
-    monkeypatch.setattr(pipeline, "session", lambda *a, **k: [].pop())
+    monkeypatch.setattr("checks.expectations.validate.validate", lambda *a: [].pop())
     with pytest.raises(AftershockError, match="IndexError"):
         pipeline.validate(run.run)
 
