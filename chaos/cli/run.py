@@ -67,7 +67,7 @@ def run(
             runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, given=request,
             spark_master=spark_master,
         )  # fmt: skip
-        _run_variants(plan_variants(asked), runs_dir, metrics, as_json)
+        _run_variants(plan_variants(asked), metrics, as_json)
     if not scenario:
         raise UsageError("name a scenario, or --resume with the folder of an A/B run; `list` shows the scenarios")
     if repeat or budget or into:
@@ -84,13 +84,13 @@ def run(
     raise typer.Exit(code)
 
 
-def _run_variants(planned: Variants, runs_dir: Path, metrics: list[str] | None, as_json: bool) -> NoReturn:
+def _run_variants(planned: Variants, metrics: list[str] | None, as_json: bool) -> NoReturn:
     from chaos.campaign.ab import run_variants
     from chaos.lab.lab import recorded
 
     with View() as view:
         view.say(f"run directory: {planned.folder.path}")
-        with recorded(planned.runs, runs_dir, view.problem, metrics):
+        with recorded(planned.runs, planned.folder.path.parent, view.problem, metrics):
             run_variants(planned, view)
             view.doing(RECORDING)
     raise typer.Exit(print_comparison(planned.run, as_json))
