@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
     fleets: list[Fleet] = []
 
     def make(text: str) -> Fleet:
-        head = "title: A test of clients\ncluster: {brokers: 1}\n"
+        head = f"title: A test of clients\ncluster: {{brokers: 1, config: {json.dumps(BROKER)}}}\n"
         scenario = parse(head + text, "test")
         resolved = resolve(scenario, run_id=run.run_id, name="test", created_us=now_us(), seed=1, overrides=[])
         topics = [NewTopic(t.name, t.partitions, t.replication_factor) for t in scenario.topics]
