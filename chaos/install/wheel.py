@@ -2,7 +2,7 @@
 
 A checkout has the three folders at its top, and its modules import each other by these names. In site-packages, names
 so general would collide with packages of others. The hook moves the folders below `aftershock` and rewrites what names
-a module: `from chaos.errors import ...`, and strings such as "checks.report" or "chaos.cluster.drivers:driver". Lines
+a module: `from chaos.errors import ...`, and strings that are the name of a module or of an object in one. Lines
 that end with `# checkout only` are left out, and advice names the command `aftershock`, not `python -m chaos`. Where
 code composes the name of a module, it begins with `__package__`, or with `chaos.install.locations.PREFIX`.
 
