@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import UsageError
+from chaos.errors import ScenarioError, UsageError
 from chaos.promise.inputs import Options
 from chaos.prove import application
 from chaos.prove.scenarios import scenario_of
@@ -18,7 +18,7 @@ SECRET = "hunter2-never-shown"
 
 
 def error_of(tmp_path: Path, app: dict[str, Any]) -> str:
-    with pytest.raises(UsageError) as found:
+    with pytest.raises((ScenarioError, UsageError)) as found:
         read(tmp_path, app)
     return str(found.value)
 

@@ -59,7 +59,7 @@ def page_of_a_proof(folder: Path) -> Path:
 
 
 def page_of_the_corpus(folder: Path) -> Path:
-    (folder / RESULT).write_text(scored(folder, ["pass"] * 10, ["pass"] * 10).model_dump_json())
+    (folder / RESULT).write_text(scored(["pass"] * 10, ["pass"] * 10).model_dump_json())
     campaign.write(folder)
     return folder / "report.html"
 
