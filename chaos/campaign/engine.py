@@ -407,9 +407,7 @@ class _Crew:
 
     def _store(self, trial: Trial, run: TrialRun) -> bool:
         with self._finishing:
-            runs = self.folder.runs()
-            packed = any(other.bundle for other in runs if other.part == run.part)
-            if self.plan.bundles and run.verdict == "fail" and not packed:
+            if self.plan.bundles and run.verdict == "fail" and not self._is_packed(run.part):
                 run = run.model_copy(update={"bundle": self.folder.pack_run(run.run_id)})
             self.folder.store(run)
             self._done += 1
@@ -417,6 +415,9 @@ class _Crew:
             text = f"{trial.title or trial.run_id}: {self.plan.describe(run)} ({run.seconds:.0f} s)"
             self.listener.run_judged(run.verdict, f"{self._done} of {self._done + self.queue.open}, {text}")
         return run.ran
+
+    def _is_packed(self, part: str) -> bool:
+        return any(run.bundle for run in self.folder.runs() if run.part == part)
 
 
 def observed(trial: Trial, finished: FinishedRun, folder: Path) -> TrialRun:

@@ -44,7 +44,7 @@ def record(
     """Add runs to the history, then publish its metrics. A failure is one line to `say`.
 
     A run without a verdict is inconclusive. runs_dir: the folder of the runs, for the default database. metrics: their
-    targets; those of the environment variable if left out. named: the scenario and the variant, for runs with a
+    targets; the targets of the environment variable if left out. named: the scenario and the variant, for runs with a
     scenario file that has a generated name.
     """
     runs = list(runs)

@@ -250,7 +250,7 @@ class _Reader(FrameworkReader):
         return [one for section, rows in real.items() for one in self._section(section, rows)]
 
     def _is_python(self, entries: list[Entry]) -> bool:
-        """Return whether the names are those of kafka-python and aiokafka."""
+        """Return whether kafka-python and aiokafka have these names."""
         return sum(len(entry.path) == 1 and entry.name in PYTHON for entry in entries) * 2 > len(entries)
 
     def _check_unknown(self, entry: Entry, sections: list[tuple[str, ...]]) -> None:

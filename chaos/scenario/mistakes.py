@@ -258,6 +258,6 @@ def _place(location: Path, model: type[BaseModel], members: Models) -> tuple[Pat
             path.append(part)
             keys = [name for found in models for name in found.model_fields]
             fields = [found.model_fields[part] for found in models if part in found.model_fields]
-            if fields:  # else a key that the user chose, of which the models are the values
+            if fields:  # else a key that the user chose: the models are its values
                 models = [m for found in fields for m in models_in(found.annotation)]
     return tuple(path), keys

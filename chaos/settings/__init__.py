@@ -161,7 +161,7 @@ _OF_A_LISTENER = re.compile(
 def dynamic_problem(name: str, release: str | None) -> str:
     """Return why a running broker does not change a setting (KIP-226), as the end of a sentence; empty if it does.
 
-    The table has the settings with the update mode cluster-wide, of which a broker may have another value than all.
+    The table has the settings with the update mode cluster-wide; one broker may have its own value of such a setting.
     Settings with the mode per-broker belong to listeners and their security. release: None for any.
     """
     if own := _OF_A_LISTENER.fullmatch(name):

@@ -85,6 +85,11 @@ class _Bounds(BatchExpectation):  # type: ignore[misc]
         raise NotImplementedError
 
 
+def _values(rows: list[Row], column: str) -> list[int]:
+    """Return the values of a column, without the missing ones, which pandas has as NaN."""
+    return [int(row[column]) for row in rows if row[column] == row[column]]
+
+
 class ExpectFindingsToBeBetween(_Bounds):
     """Findings of a kind of anomaly (check, split) are between two numbers, over all topics and readers."""
 
@@ -107,7 +112,7 @@ class ExpectTimeToBeBetween(_Bounds):
     @staticmethod
     def range_of(rows: list[Row]) -> Range:
         """Return the longest value of all scopes and faults; None if nothing was measured."""
-        values = [int(row["value_us"]) for row in rows if row["value_us"] == row["value_us"]]  # a missing one is NaN
+        values = _values(rows, "value_us")
         return (max(values), max(values)) if values else None
 
 
@@ -121,5 +126,5 @@ class ExpectObservationToBeBetween(_Bounds):
     @staticmethod
     def range_of(rows: list[Row]) -> Range:
         """Return the value of the one row; None if it has none."""
-        values = [int(row["value"]) for row in rows if row["value"] == row["value"]]
+        values = _values(rows, "value")
         return (values[0], values[0]) if len(values) == 1 else None

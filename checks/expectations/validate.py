@@ -1,7 +1,7 @@
 """Validation of a run against its contract: a checkpoint of Great Expectations over the tables of the audit.
 
-The project in the folder `gx` of a run is one as the documentation of Great Expectations builds it: two data sources of
-Parquet files, a suite for each table, and a checkpoint that runs the suites and updates the Data Docs. `bounds` has the
+The project in the folder `gx` of a run is one as the documentation of Great Expectations builds it: a data source and a
+suite for each table (a Parquet file), and a checkpoint that runs the suites and updates the Data Docs. `bounds` has the
 custom expectations; with `checks.expectations.bounds` imported, `gx.get_context(mode="file", ...)` opens the project,
 and its checkpoint runs again. The tables are small, and pandas reads them: with Spark, each of some fifty expectations
 is a job (1.2 s of CPU time became more than a minute).

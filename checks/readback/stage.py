@@ -151,7 +151,7 @@ def _write_log(
 ) -> Times:
     """Write the records of the ranges as Parquet files, and return when each partition was read.
 
-    keyed: topics of which the rows have keys.
+    keyed: topics with keys in their rows.
     """
     began_us = now_us()
     total = sum(end - start for start, end in ranges.values())

@@ -10,18 +10,19 @@ from chaos.campaign.engine import Trial
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome
+from chaos.run.result import Verdict
 
 
-def seen(verdict: str, **anomalies: int) -> RunOutcome:
+def seen(verdict: Verdict, **anomalies: int) -> RunOutcome:
     """The outcome of a run with this verdict."""
-    return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=anomalies)  # type: ignore[arg-type]
+    return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=anomalies)
 
 
 @dataclass
 class FakeLab:
     """A lab that starts nothing. rule: returns the verdict or the outcome of a trial, or raises."""
 
-    rule: Callable[[Trial], str | RunOutcome] = lambda trial: "pass"
+    rule: Callable[[Trial], Verdict | RunOutcome] = lambda trial: "pass"
     asked: list[str] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)
 

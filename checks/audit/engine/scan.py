@@ -87,7 +87,7 @@ def _add_positions(
 
 
 def settle_commits(spark: SparkSession, files: Files, decider: Decider) -> Decisions:
-    """Return the decisions on commits of which the client did not learn the outcome.
+    """Return the decisions on commits with an outcome that the client did not learn.
 
     Runs one job, and a second one if there are such commits. Raises `RunDirError` for the first part that cannot be
     read.

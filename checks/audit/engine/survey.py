@@ -60,7 +60,7 @@ class SurveyPlan:
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
     were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: the
-    scenario entries of processors. decisions: on commits of which the client did not learn the outcome.
+    scenario entries of processors. decisions: on commits with an outcome that the client did not learn.
     """
 
     run_token: str

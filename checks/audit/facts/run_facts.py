@@ -73,7 +73,7 @@ class RunFacts:
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. counted: the
     topics of which processors count the records by key, each with its number of blocks of keys. counting: the groups of
     these processors. committed_by_any: by (group, topic, partition), the highest offset of a commit that did not
-    fail, whoever committed it. decisions: on commits of which the client did not learn the outcome.
+    fail, whoever committed it. decisions: on commits with an outcome that the client did not learn.
     """
 
     run_token: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,10 +156,10 @@ def test_the_default_is_every_library_in_the_shipped_scenarios() -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_before_anything_runs(
-    given: dict[str, object], error: type[AftershockError], message: str
+    given: dict[str, Any], error: type[AftershockError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as refused:
-        plan(CompareRequest(runs_dir=Path("runs"), **{"scenarios": ("leader-kill",), **given}))  # type: ignore[arg-type]
+        plan(CompareRequest(runs_dir=Path("runs"), **{"scenarios": ("leader-kill",), **given}))
     assert refused.value.exit_code == USAGE
 
 
@@ -173,9 +174,15 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     return fake
 
 
-def compared(folder: Path, *clients: str, **given: object) -> ClientComparison:
-    values = {"scenarios": ("leader-kill",), "clients": clients, "seed": 7, "into": folder / "out", **given}
-    planned = plan(CompareRequest(runs_dir=folder, **values))  # type: ignore[arg-type]
+def compared(folder: Path, *clients: str, **given: Any) -> ClientComparison:
+    values: dict[str, Any] = {
+        "scenarios": ("leader-kill",),
+        "clients": clients,
+        "seed": 7,
+        "into": folder / "out",
+        **given,
+    }
+    planned = plan(CompareRequest(runs_dir=folder, **values))
     return compare.compare_clients(planned, compare.open_folder(planned), ProgressListener())
 
 

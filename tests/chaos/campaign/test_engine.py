@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from tests.support.labs import FakeLab
 SUBJECT = load_subject("clean-run", seed=7)
 
 
-def trial(part: str, n: int = 1, **values: object) -> Trial:
-    return Trial(f"{part}-{n}", SUBJECT, part, n, **values)  # type: ignore[arg-type]
+def trial(part: str, n: int = 1, **values: Any) -> Trial:
+    return Trial(f"{part}-{n}", SUBJECT, part, n, **values)
 
 
 @pytest.fixture
@@ -31,14 +32,14 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     return fake
 
 
-def folder(tmp_path: Path, name: str = "out", **values: object) -> Folder:
-    asked = Asked(runs_dir=tmp_path, into=tmp_path / name, seed=1, **values)  # type: ignore[arg-type]
+def folder(tmp_path: Path, name: str = "out", **values: Any) -> Folder:
+    asked = Asked(runs_dir=tmp_path, into=tmp_path / name, seed=1, **values)
     return Folder.planned(asked, "repeat", "r", [{"name": "a"}])
 
 
-def run(plan: list[Trial] | engine.Plan, place: Folder, **values: object) -> list[TrialRun]:
+def run(plan: list[Trial] | engine.Plan, place: Folder, **values: Any) -> list[TrialRun]:
     plan = Listed(plan) if isinstance(plan, list) else plan
-    return run_campaign(plan, place, ProgressListener(), **values)  # type: ignore[arg-type]
+    return run_campaign(plan, place, ProgressListener(), **values)
 
 
 def ids(runs: list[TrialRun]) -> list[str]:

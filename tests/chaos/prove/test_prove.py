@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -94,8 +95,8 @@ def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(found)
 
 
-def opened(folder: Path, **values: object) -> ProofRequest:
-    return ProofRequest(app=write(folder, APPS["acks-1"]), runs_dir=folder / "runs", **values)  # type: ignore[arg-type]
+def opened(folder: Path, **values: Any) -> ProofRequest:
+    return ProofRequest(app=write(folder, APPS["acks-1"]), runs_dir=folder / "runs", **values)
 
 
 def test_a_proof_is_continued_with_its_seed_and_its_sets(tmp_path: Path) -> None:
