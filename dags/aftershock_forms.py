@@ -19,11 +19,11 @@ from pydantic import TypeAdapter
 from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
-from chaos.scenario.addresses import Bootstrap
-from chaos.scenario.hints import nearest
 from chaos.scenario.model import Scenario
-from chaos.scenario.runtimes import DEFAULT, RUNTIMES
-from chaos.scenario.setup import DEFAULT_KAFKA
+from chaos.setup.addresses import Bootstrap
+from chaos.setup.hints import nearest
+from chaos.setup.model import DEFAULT_KAFKA
+from chaos.setup.runtimes import DEFAULT, RUNTIMES
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))

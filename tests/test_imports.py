@@ -20,6 +20,7 @@ ALLOWED_TO_CHECKS = {
     "ledger",
     "run",
     "scenario",
+    "setup",
     "units",
     "wait",
 }

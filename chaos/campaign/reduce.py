@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.campaign.subject import Raw
-from chaos.scenario.triggers import parse_after
+from chaos.setup.triggers import parse_after
 
 ENTRIES = ("faults", "consumers", "processors", "producers")
 """The lists of removable elements, in the order in which they are removed."""

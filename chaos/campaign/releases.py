@@ -12,7 +12,7 @@ import yaml
 
 from chaos.errors import UsageError
 from chaos.scenario.model import Scenario
-from chaos.scenario.runtimes import DEFAULT, RUNTIMES
+from chaos.setup.runtimes import DEFAULT, RUNTIMES
 
 RELEASES = Path(__file__).with_name("releases.yaml")
 

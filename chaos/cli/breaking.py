@@ -108,7 +108,7 @@ def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[st
     """Return the run directory, the kind of the fault, and the texts NAME=VALUE."""
     from chaos.drive.single_fault import KINDS
     from chaos.scenario.faults import SPECS
-    from chaos.scenario.hints import nearest
+    from chaos.setup.hints import nearest
 
     place, kind, values = None, "", list[str]()
     for word in words:
@@ -206,10 +206,10 @@ def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
     from chaos.drive.single_fault import OF_RUNS
     from chaos.scenario.faults import SPECS
     from chaos.scenario.faults.base import FaultSpec
-    from chaos.scenario.hints import nearest
     from chaos.scenario.load import validated
     from chaos.scenario.mistakes import Source
-    from chaos.scenario.triggers import Target
+    from chaos.setup.hints import nearest
+    from chaos.setup.triggers import Target
 
     target: dict[str, Any] = {}
     more: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import AftershockError, MachineError, UsageError
-from chaos.scenario.setup import DEFAULT_KAFKA
+from chaos.setup.model import DEFAULT_KAFKA
 
 if TYPE_CHECKING:
     from chaos.cluster.state import ClusterState

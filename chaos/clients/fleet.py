@@ -25,8 +25,8 @@ from chaos.processes.process import ProcessId
 from chaos.processes.usage import read_all
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.clients import Assign, Entry, Producer
 from chaos.scenario.resolve import Resolved
+from chaos.setup.clients import Assign, Entry, Producer
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0

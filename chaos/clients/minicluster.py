@@ -15,8 +15,8 @@ from chaos.clients.runtime import Installed
 from chaos.install.cache import Progress
 from chaos.install.jars import flink_jars
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.flink import LEGACY_NEWEST, connector
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.flink import LEGACY_NEWEST, connector
 
 HEAP = 256 * 2**20
 MAIN = "aftershock.FlinkMain"

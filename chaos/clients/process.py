@@ -17,7 +17,7 @@ from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.scrub import Scrubber
 from chaos.processes.usage import UsageMeter
 from chaos.run.directory import Run
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.runtimes.choice import Client
 
 LAST_LINES = 20
 MAX_EVENT = 1 << 20

@@ -64,7 +64,7 @@ class ClientSpec(_Spec):
 
 
 class TransactionSpec(_Spec):
-    """The division of records into transactions; see `chaos.scenario.clients.Transactions`."""
+    """The division of records into transactions; see `chaos.setup.clients.Transactions`."""
 
     id: str = Field(description="transactional.id: the same in every incarnation")
     records: int = Field(ge=1)
@@ -135,7 +135,7 @@ class ProducerSpec(WriterSpec):
 
 
 class PlainSpec(_Spec):
-    """The order of output and commit without transactions; see `chaos.scenario.processing.Plain`."""
+    """The order of output and commit without transactions; see `chaos.setup.processing.Plain`."""
 
     commit: Literal["after_output", "before_output"]
     records: int = Field(ge=1)
@@ -164,7 +164,7 @@ class ProcessorSpec(WriterSpec):
 
 
 class CommitSpec(_Spec):
-    """The time and kind of offset commits; see `chaos.scenario.clients.Commit`."""
+    """The time and kind of offset commits; see `chaos.setup.clients.Commit`."""
 
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
     kind: Literal["sync", "async", "auto"]
@@ -173,7 +173,7 @@ class CommitSpec(_Spec):
 
 
 class WorkersSpec(_Spec):
-    """Processing in a pool of threads; see `chaos.scenario.processing.Workers`."""
+    """Processing in a pool of threads; see `chaos.setup.processing.Workers`."""
 
     count: int = Field(ge=1)
     tracking: Literal["window", "naive"]
@@ -251,7 +251,7 @@ class AssignConsumerSpec(ConsumerSpec):
 
 
 class ShareConsumerSpec(ClientSpec):
-    """A member of a share group; see `chaos.scenario.share.Share`."""
+    """A member of a share group; see `chaos.setup.share.Share`."""
 
     role = "consumer"
     program: Literal["share_consumer"] = "share_consumer"

@@ -13,8 +13,8 @@ from chaos.clients.process import ClientProcess
 from chaos.errors import ClientError, WaitTimeout
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.usage import UsageMeter
-from chaos.scenario.clients import Assign, Entry, Producer, StartAt
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Assign, Entry, Producer, StartAt
 from chaos.wait import wait_until
 
 MAX_ERRORS = 200

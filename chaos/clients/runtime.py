@@ -1,6 +1,6 @@
 """The client libraries: each folder of `chaos.clients` with a module `runtime` is one, described by its `RUNTIME`.
 
-What a library can do and its defaults are in `chaos.scenario.runtimes`.
+What a library can do and its defaults are in `chaos.setup.runtimes`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.errors import ClientError
 from chaos.install.cache import Progress
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.traits import Traits
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.traits import Traits
 
 
 @dataclass(frozen=True)

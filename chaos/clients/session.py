@@ -21,8 +21,8 @@ from chaos.errors import ClientError
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.run.directory import Run
-from chaos.scenario.clients import Assign
-from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
+from chaos.setup.clients import Assign
+from chaos.setup.runtimes.flink import CLUSTER_SETTINGS
 from chaos.wait import wait_until
 
 MAX_REASON, MAX_CAUSES = 500, 3

@@ -24,15 +24,15 @@ from chaos.clients.runtime import runtime
 from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
-from chaos.scenario.share import Share
-from chaos.scenario.timestamps import formula
+from chaos.setup.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.runtimes.flink import CLUSTER_SETTINGS
+from chaos.setup.share import Share
+from chaos.setup.timestamps import formula
 
 TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits, besides those that change its settings."""

@@ -15,7 +15,7 @@ from chaos.install.cache import Progress
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
 from chaos.run.directory import Run, new_run_id
-from chaos.scenario.runtimes.traits import Ability
+from chaos.setup.runtimes.traits import Ability
 
 CASES: dict[str, Callable[[Bench], writers.Steps]] = {
     "producer": writers.producer,

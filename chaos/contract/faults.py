@@ -13,13 +13,13 @@ import yaml
 
 from chaos.kafka.partition import TopicPartition
 from chaos.promise.settings import Facts, Setting
-from chaos.scenario.clients import Entry
 from chaos.scenario.faults.admin import Reassign, ResetOffsets, ResetShareOffsets
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ClientFault, ConsumerLeave, TaskManagerKill
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.wire import FrameFault, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFault
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Entry
 
 PREFIX = "fault."
 _WRITES = {None, "Produce", "Metadata", "ApiVersions"}

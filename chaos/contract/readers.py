@@ -9,7 +9,9 @@ from chaos.contract.table import judge, rules
 from chaos.contract.writers import FLINK, Situation, settings_in, topic_states, truth, writing_by
 from chaos.kafka.settings import as_text
 from chaos.promise.settings import Facts, Setting, setting
-from chaos.scenario.clients import (
+from chaos.scenario.members import EAGER
+from chaos.scenario.model import Scenario
+from chaos.setup.clients import (
     Assign,
     Consumer,
     Entry,
@@ -20,9 +22,7 @@ from chaos.scenario.clients import (
     settings_of,
     uses_kip_848,
 )
-from chaos.scenario.members import EAGER
-from chaos.scenario.model import Scenario
-from chaos.scenario.share import ISOLATION, LIMIT, RESET
+from chaos.setup.share import ISOLATION, LIMIT, RESET
 
 COMMITS = {"after_batch": "after", "after_record": "after", "before_processing": "before"}
 REFRESHES = ("metadata.max.age.ms", "topic.metadata.refresh.interval.ms", "Metadata.RefreshFrequency")

@@ -20,7 +20,7 @@ from chaos.contract.faults import PREFIX
 from chaos.promise.answers import fill
 from chaos.promise.settings import Facts
 from chaos.promise.table import Condition, facts_in, match
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 State = Literal["allowed", "not decided", "forbidden"]
 RULES = Path(__file__).parent / "rules"

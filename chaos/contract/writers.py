@@ -12,7 +12,6 @@ from chaos.promise.cluster_facts import ClusterPart, TopicPart, cluster_facts
 from chaos.promise.problems import Problems
 from chaos.promise.producer_facts import producer_facts
 from chaos.promise.settings import Facts, Setting, Settings, setting
-from chaos.scenario.clients import Processor, Producer
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.compaction import compacted_topics, delete_retention_ms
 from chaos.scenario.faults.admin import states_of
@@ -21,8 +20,9 @@ from chaos.scenario.faults.clients import ProducerCrash
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import backdated
-from chaos.scenario.setup import Topic
-from chaos.scenario.triggers import parse_after
+from chaos.setup.clients import Processor, Producer
+from chaos.setup.model import Topic
+from chaos.setup.triggers import parse_after
 
 Writer = Producer | Processor
 FLINK = ("flink", "flink-legacy")

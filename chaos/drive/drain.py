@@ -14,8 +14,8 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.kafka.share_groups import share_positions
 from chaos.run.events import UNDRAINED, EventLog
-from chaos.scenario.clients import Consumer, reads_committed
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Consumer, reads_committed
 from chaos.wait import wait_until
 
 TICK_S = 0.02

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from chaos.observer import Observer
-from chaos.scenario.clients import assignors_of
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
-from chaos.scenario.runtimes.streams import ASSIGNOR as STREAMS
+from chaos.setup.clients import assignors_of
+from chaos.setup.runtimes.streams import ASSIGNOR as STREAMS
 from chaos.wait import wait_until
 
 

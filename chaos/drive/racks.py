@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from chaos.kafka.metadata_merge import Metadata
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 
 
 def placement_problems(setup: Setup, metadata: Metadata, topics: Iterable[str]) -> Iterator[str]:

@@ -62,13 +62,13 @@ from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_json
 from chaos.run.events import EventLog
-from chaos.scenario import setup
-from chaos.scenario.clients import Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.model import Scenario
 from chaos.scenario.setting_rules import TOPIC
-from chaos.scenario.setup import PARTITION_TARGETS, Topic
+from chaos.setup import model as setup
+from chaos.setup.clients import Subscribe
+from chaos.setup.model import PARTITION_TARGETS, Topic
 from chaos.wait import wait_until
 
 _EXAMPLES = {

@@ -48,9 +48,9 @@ from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
 from chaos.scenario.setting_rules import limit_problems
-from chaos.scenario.setup import PARTITION_TARGETS, Topic
-from chaos.scenario.share import Share
 from chaos.scenario.shipped import SHIPPED
+from chaos.setup.model import PARTITION_TARGETS, Topic
+from chaos.setup.share import Share
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0

@@ -11,10 +11,10 @@ from chaos.faults.clients import ClientFault, fenced
 from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import share_group
-from chaos.scenario.clients import Consumer
 from chaos.scenario.faults import clients as specs
-from chaos.scenario.share import Share
-from chaos.scenario.triggers import split_member
+from chaos.setup.clients import Consumer
+from chaos.setup.share import Share
+from chaos.setup.triggers import split_member
 
 S = TypeVar("S", bound=specs.ConsumerFault)
 

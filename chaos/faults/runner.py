@@ -13,7 +13,7 @@ from chaos.errors import AftershockError
 from chaos.faults.base import Fault, World
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import EventLog, now_us
-from chaos.scenario.triggers import PHASES, Phase
+from chaos.setup.triggers import PHASES, Phase
 
 PROOF_INTERVAL_S = 0.1
 Act = Literal["injection", "heal"]

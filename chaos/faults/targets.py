@@ -18,7 +18,7 @@ from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import share_coordinator
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.triggers import Target
+from chaos.setup.triggers import Target
 from chaos.wait import wait_until
 
 S = TypeVar("S", bound=FaultSpec)

@@ -7,7 +7,7 @@ from chaos.clients.session import SessionCluster
 from chaos.errors import FaultError
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.scenario.faults import clients as specs
-from chaos.scenario.triggers import split_member
+from chaos.setup.triggers import split_member
 
 
 class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):

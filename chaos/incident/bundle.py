@@ -33,7 +33,7 @@ from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome
 from chaos.scenario.resolve import Resolved, read
-from chaos.scenario.runtimes import RUNTIMES
+from chaos.setup.runtimes import RUNTIMES
 
 SUFFIX = ".aftershock.tar.gz"
 FORMAT = 1

@@ -7,7 +7,7 @@ An application is a producer, a consumer, a topic and a cluster; any of them may
    a settings file, `dialects` and `frameworks` say what its names mean (`dialects.yaml`). Every command that reads a
    user's settings file reads it here.
 2. `facts` brings them under common names, such as `producer.acks`, and adds what a client or a broker uses where they
-   say nothing: the defaults of the release (`chaos.scenario.runtimes`, `defaults.yaml`), and what a client changes by
+   say nothing: the defaults of the release (`chaos.setup.runtimes`, `defaults.yaml`), and what a client changes by
    itself (`producer_facts`, `consumer_facts`).
 3. `answers` compares the facts with the table in `rules/`: one file for each aspect. A question has rows, and the first
    row that matches is the answer. If a fact is missing, the answer is `unknown` and names it.

@@ -19,7 +19,7 @@ from chaos.promise.table import (
     questions,
     requirements,
 )
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 INPUT = "input."
 """Prefix of the facts of the input topic, if the output topic is another one."""

@@ -16,12 +16,12 @@ from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
-from chaos.scenario.addresses import Bootstrap
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
-from chaos.scenario.runtimes.choice import ClientChoice
-from chaos.scenario.setup import Features
-from chaos.scenario.triggers import Strict
+from chaos.setup.addresses import Bootstrap
+from chaos.setup.model import Features
+from chaos.setup.runtimes.choice import ClientChoice
+from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 
 CommitTime = Literal["after_processing", "before_processing", "in_transaction", "on_checkpoint", "never"]

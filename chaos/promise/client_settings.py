@@ -11,8 +11,8 @@ from chaos.promise.names import Role, common_name
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
 from chaos.promise.values import check_value, defaults
-from chaos.scenario.runtimes import RUNTIMES
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.runtimes import RUNTIMES
+from chaos.setup.runtimes.choice import Client
 from chaos.units import parse_duration
 
 READ: dict[Role, frozenset[str]] = {

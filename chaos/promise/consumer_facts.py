@@ -6,8 +6,8 @@ from chaos.promise.client_settings import ClientPart, common_settings, is_on
 from chaos.promise.names import LABELS
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, Settings, setting
-from chaos.scenario.runtimes.java import NEWEST
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.java import NEWEST
+from chaos.setup.runtimes.traits import number
 
 AUTO_STORED, AUTO_POLLED = "auto_stored", "auto_polled"
 """Commits of the library that run ahead of processing (librdkafka), or behind it (Java)."""

@@ -21,7 +21,7 @@ from chaos.kafka.security import Security
 from chaos.promise.cluster_facts import BROKER_NAMES, BROKER_SETTINGS, ClusterPart, TopicPart
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
-from chaos.scenario.addresses import Bootstrap
+from chaos.setup.addresses import Bootstrap
 
 _AUDITED = (
     *("log.cleaner.delete.retention.ms", "inter.broker.protocol.version"),

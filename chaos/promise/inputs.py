@@ -31,8 +31,8 @@ from chaos.promise.names import (
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
 from chaos.promise.values import check_number
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.choice import Client, parse_client
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.runtimes.choice import Client, parse_client
 
 _READERS = ("franz-go", "kafka-python")
 """Client libraries of which the rules know the consumer only."""

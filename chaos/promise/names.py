@@ -1,7 +1,7 @@
 """Names of settings: which ones a client, a topic or a broker knows, and which client a file is written for.
 
 The tables of `chaos.settings` have the names. sarama's settings are fields of its `Config`;
-`chaos.scenario.runtimes.sarama` knows them.
+`chaos.setup.runtimes.sarama` knows them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chaos.errors import UsageError
 from chaos.kafka.settings import Scalar
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings
-from chaos.scenario.runtimes import RUNTIMES
-from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
-from chaos.scenario.runtimes.kafka_python import SETTINGS as _OF_PYTHON
-from chaos.scenario.runtimes.sarama import NAMES as SARAMA
 from chaos.settings import table
+from chaos.setup.runtimes import RUNTIMES
+from chaos.setup.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.setup.runtimes.kafka_python import SETTINGS as _OF_PYTHON
+from chaos.setup.runtimes.sarama import NAMES as SARAMA
 
 Role = Literal["producer", "consumer"]
 Part = Literal["producer", "consumer", "topic", "cluster"]

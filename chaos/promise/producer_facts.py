@@ -10,8 +10,8 @@ from chaos.kafka.settings import Scalar
 from chaos.promise.client_settings import ClientPart, common_settings, is_given, is_on
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, Settings, setting
-from chaos.scenario.runtimes.java import NEWEST
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.java import NEWEST
+from chaos.setup.runtimes.traits import number
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 _KAFKA = "https://kafka.apache.org/documentation/"
 _LIBRDKAFKA = "https://github.com/confluentinc/librdkafka/"

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from chaos.promise.names import Role
 from chaos.promise.settings import Facts
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 RULES = Path(__file__).parent / "rules"
 ASPECTS = ("durability", "duplication", "order", "delivery", "isolation", "availability")

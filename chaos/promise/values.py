@@ -11,7 +11,7 @@ import yaml
 from chaos.kafka.settings import Scalar, as_text
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.traits import number
 
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}?|\{\{.*?\}\}|(?<!\w)@[\w.\-]+@|%[A-Za-z_]\w*%|\$[A-Za-z_]\w*")
 

@@ -22,7 +22,7 @@ from chaos.prove.settings import Notes, Raw
 from chaos.scenario.faults.controllers import MIN_SUCCESSION
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.setup import DEFAULT_KAFKA
+from chaos.setup.model import DEFAULT_KAFKA
 
 BROKERS, REPLICAS, PARTITIONS, TOPIC = 3, 3, 3, "orders"
 """What is assumed if nothing is given."""

@@ -14,7 +14,7 @@ from chaos.promise.settings import Facts
 from chaos.promise.table import Condition, match
 from chaos.prove.supports import RULES, further_replicas
 from chaos.scenario.faults import SPECS
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 Raw = dict[str, Any]
 

@@ -13,7 +13,7 @@ import yaml
 from chaos.promise.answers import fill
 from chaos.promise.settings import Facts, Setting
 from chaos.promise.table import Condition, match
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 
 RULES = Path(__file__).parent / "rules"
 OTHER = "log"

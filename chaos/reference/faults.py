@@ -16,7 +16,7 @@ from chaos.reference.scenarios import link, scenarios
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.brokers import Cycle
 from chaos.scenario.faults.wire import WireFault
-from chaos.scenario.triggers import Acked, Delivered, Heal, Target, Trigger
+from chaos.setup.triggers import Acked, Delivered, Heal, Target, Trigger
 
 ATTACHED = "attached"
 _COMMON = ("name", "kind", "target", "when", "heal")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from chaos.scenario.names import Spelled
-from chaos.scenario.triggers import Strict
+from chaos.setup.names import Spelled
+from chaos.setup.triggers import Strict
 
 AFFECTED, FIXED = "affected", "fixed"
 """The names of the variants of a bug."""

@@ -8,8 +8,8 @@ from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clocks import ClockFault
-from chaos.scenario.setup import Setup
-from chaos.scenario.timestamps import APPEND_TIME, ahead_s
+from chaos.setup.model import Setup
+from chaos.setup.timestamps import APPEND_TIME, ahead_s
 
 MEMORY_MS = {"producer.id.expiration.ms": 86_400_000, "transactional.id.expiration.ms": 604_800_000}
 """Settings of a broker for how long it remembers producers, with their defaults. Offsets of groups stay for longer."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """The topic of the committed offsets, which the brokers compact."""

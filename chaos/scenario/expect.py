@@ -20,8 +20,8 @@ from pydantic import (
 )
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.scenario.names import ClientName, GroupId, TopicName
-from chaos.scenario.triggers import Strict
+from chaos.setup.names import ClientName, GroupId, TopicName
+from chaos.setup.triggers import Strict
 from chaos.units import Duration, Percent
 
 

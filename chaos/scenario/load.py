@@ -13,14 +13,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
-from chaos.scenario.hints import nearest
 from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
-from chaos.scenario.share import Share
 from chaos.scenario.shipped import bugs, shipped
+from chaos.setup.clients import Assign, Subscribe
+from chaos.setup.hints import nearest
+from chaos.setup.share import Share
 
 __all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping", "validated"]
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chaos.kafka.settings import as_text
-from chaos.scenario.hints import either, listed, nearest
-from chaos.scenario.triggers import Acked, Delivered, Heal, Trigger
+from chaos.setup.hints import either, listed, nearest
+from chaos.setup.triggers import Acked, Delivered, Heal, Trigger
 from chaos.units import format_size
 
 Path = tuple[str | int, ...]

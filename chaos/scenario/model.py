@@ -20,12 +20,12 @@ from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.scenario.faults.wire import FrameFault, WireFault
-from chaos.scenario.hints import nearest
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined
-from chaos.scenario.names import Spelled
-from chaos.scenario.setup import PARTITION_TARGETS, Setup
-from chaos.scenario.triggers import Strict, Target
+from chaos.setup.hints import nearest
+from chaos.setup.model import PARTITION_TARGETS, Setup
+from chaos.setup.names import Spelled
+from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration
 
 

@@ -15,8 +15,8 @@ from chaos.cluster.settings import (
 )
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, ClusterUpgrade, ReleaseChange
-from chaos.scenario.hints import nearest
-from chaos.scenario.setup import Setup
+from chaos.setup.hints import nearest
+from chaos.setup.model import Setup
 
 LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in range(5))]
 """The lines of releases that exist from the oldest on."""

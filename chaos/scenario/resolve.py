@@ -14,8 +14,8 @@ from chaos import __version__
 from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario
-from chaos.scenario.names import new_prefix, prefixed
-from chaos.scenario.runtimes import DEFAULT
+from chaos.setup.names import new_prefix, prefixed
+from chaos.setup.runtimes import DEFAULT
 
 
 class Resolved(BaseModel):

@@ -3,7 +3,7 @@
 Time retention deletes segments in which the largest timestamp is older than retention.ms by the clock of the broker,
 from the oldest segment on, the active one too; size retention deletes those beyond retention.bytes; both only if
 cleanup.policy contains `delete` (`UnifiedLog.deleteRetentionMsBreachedSegments` and `deletableSegments` in Apache Kafka
-3.0 to 4.4, `Log` in 2.8). Timestamps are those of producers with CreateTime (`chaos.scenario.timestamps`): a record
+3.0 to 4.4, `Log` in 2.8). Timestamps are those of producers with CreateTime (`chaos.setup.timestamps`): a record
 with a time two days behind may go at once, and one with a time two days ahead keeps its segment, and all later ones,
 for two days longer. See "Topic Configs" in Apache Kafka's documentation.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from chaos.kafka.settings import Scalar
 from chaos.ledger.record import HEADER_BYTES
-from chaos.scenario.clients import Producer
 from chaos.scenario.faults.admin import states_of
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clocks import ClockDrift, ClockFault, ClockJump
 from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
-from chaos.scenario.runtimes.traits import number
-from chaos.scenario.setup import Setup
-from chaos.scenario.timestamps import ahead_s, appended, limits_s
+from chaos.setup.clients import Producer
+from chaos.setup.model import Setup
+from chaos.setup.runtimes.traits import number
+from chaos.setup.timestamps import ahead_s, appended, limits_s
 
 _BROKER_NAMES = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
 """Settings of a broker for the time retention, with their unit in ms; the first that is set counts."""

@@ -15,7 +15,18 @@ from chaos.cluster.settings import dynamic_problem
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
 from chaos.scenario import compaction
-from chaos.scenario.clients import (
+from chaos.scenario.expect import ANY, Expect
+from chaos.scenario.faults.admin import CreateTopic, overlap_problems
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.quorum import voter_problems
+from chaos.scenario.members import group_problems
+from chaos.scenario.release_rules import release_problems
+from chaos.scenario.runtime_rules import runtime_problems
+from chaos.scenario.security_rules import security_problems
+from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
+from chaos.scenario.share_rules import share_group_problems
+from chaos.scenario.trigger_rules import order_problems, trigger_problems
+from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
     Processor,
@@ -24,19 +35,8 @@ from chaos.scenario.clients import (
     settings_of,
     uses_kip_848,
 )
-from chaos.scenario.expect import ANY, Expect
-from chaos.scenario.faults.admin import CreateTopic, overlap_problems
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.quorum import voter_problems
-from chaos.scenario.members import group_problems
-from chaos.scenario.processing import Transactions
-from chaos.scenario.release_rules import release_problems
-from chaos.scenario.runtime_rules import runtime_problems
-from chaos.scenario.security_rules import security_problems
-from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
-from chaos.scenario.setup import Setup
-from chaos.scenario.share_rules import share_group_problems
-from chaos.scenario.trigger_rules import order_problems, trigger_problems
+from chaos.setup.model import Setup
+from chaos.setup.processing import Transactions
 
 BY_AFTERSHOCK = "is set by Aftershock itself"
 JVM_BYTES = 160 * 2**20

@@ -7,17 +7,6 @@ from typing import get_args
 
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import Config
-from chaos.scenario.clients import (
-    Assign,
-    Entry,
-    LibraryPartitioner,
-    Processor,
-    Producer,
-    Subscribe,
-    assignors_of,
-    settings_of,
-    uses_kip_848,
-)
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import (
@@ -31,12 +20,23 @@ from chaos.scenario.faults.clients import (
 )
 from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.faults.raw import WireProduce
-from chaos.scenario.processing import Plain, Transactions
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setting_rules import client_setting_problems
-from chaos.scenario.setup import Setup
-from chaos.scenario.share import Share
+from chaos.setup.clients import (
+    Assign,
+    Entry,
+    LibraryPartitioner,
+    Processor,
+    Producer,
+    Subscribe,
+    assignors_of,
+    settings_of,
+    uses_kip_848,
+)
+from chaos.setup.model import Setup
+from chaos.setup.processing import Plain, Transactions
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.traits import Ability
+from chaos.setup.share import Share
 
 Asked = Iterator[tuple[str, Ability]]
 """Keys of an entry, with what they ask of the client."""

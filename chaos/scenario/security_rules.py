@@ -10,7 +10,7 @@ from chaos.cluster.settings import SCRAM_SINCE, line_of
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.wire import WireFault
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 from chaos.units import format_duration
 
 WHERE = "cluster.security"

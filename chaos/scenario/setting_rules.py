@@ -11,16 +11,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.settings import Config, as_text
-from chaos.scenario.clients import Entry, Processor, Producer, Subscribe, uses_kip_848
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.members import session_timeout
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.java import NEWEST
-from chaos.scenario.runtimes.traits import Role, number
-from chaos.scenario.setup import Setup
 from chaos.settings import Source, setting_problem
+from chaos.setup.clients import Entry, Processor, Producer, Subscribe, uses_kip_848
+from chaos.setup.model import Setup
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.java import NEWEST
+from chaos.setup.runtimes.traits import Role, number
 
 BROKER = (
     Source("broker"),

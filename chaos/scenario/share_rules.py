@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from chaos.scenario.faults.admin import DeleteTopic, RecreateTopic, ResetShareOffsets
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerResume, ConsumerSeek
-from chaos.scenario.setup import Setup
-from chaos.scenario.share import LIMIT, RESET, Share
+from chaos.setup.model import Setup
+from chaos.setup.share import LIMIT, RESET, Share
 
 SINCE = (4, 2)
 """The first release of Apache Kafka in which share groups are ready for production."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.triggers import PHASES, Acked, After, Phase, Trigger
+from chaos.setup.triggers import PHASES, Acked, After, Phase, Trigger
 from chaos.units import format_duration
 
 

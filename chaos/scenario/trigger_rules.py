@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerSeek
-from chaos.scenario.setup import Setup, unknown
-from chaos.scenario.share import Share
 from chaos.scenario.timeline import steps
-from chaos.scenario.triggers import Acked, Delivered, Trigger
+from chaos.setup.clients import Assign, Subscribe
+from chaos.setup.model import Setup, unknown
+from chaos.setup.share import Share
+from chaos.setup.triggers import Acked, Delivered, Trigger
 
 
 def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trigger: Trigger) -> Iterator[str]:

@@ -11,11 +11,11 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
-from chaos.scenario.clients import Assign, Consumer, Producer, Subscribe, settings_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.share import DEFAULTS as SHARE_DEFAULTS
+from chaos.setup.clients import Assign, Consumer, Producer, Subscribe, settings_of
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.share import DEFAULTS as SHARE_DEFAULTS
 
 Values = Mapping[str, Scalar]
 

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 from chaos.errors import AftershockError
 from chaos.run.directory import Run
 from chaos.run.result import Counts, EntryKind, EntryUsage, Load
-from chaos.scenario.clients import Entry, Processor, Producer
 from chaos.scenario.resolve import Resolved
+from chaos.setup.clients import Entry, Processor, Producer
 from checks.evidence import json_object, ledger_rows
 
 

@@ -48,9 +48,9 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.java import NEWEST as NEWEST_JAVA
-from chaos.scenario.runtimes.sarama import NEWEST as NEWEST_SARAMA
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.java import NEWEST as NEWEST_JAVA
+from chaos.setup.runtimes.sarama import NEWEST as NEWEST_SARAMA
 from tests.bench.bench_clients import follow
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from chaos.promise.cluster_facts import ClusterPart, TopicPart
 from chaos.promise.inputs import Options, Parts
 from chaos.promise.promise import promise
 from chaos.promise.settings import Setting, Settings, setting
-from chaos.scenario.clients import Assign, Subscribe
-from chaos.scenario.commit import Commit
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Assign, Subscribe
+from chaos.setup.commit import Commit
 
 OPTIONS = Options()
 

@@ -32,7 +32,7 @@ from chaos.kafka.security import Security
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.scenario.names import new_prefix
+from chaos.setup.names import new_prefix
 from tests.support.certificates import Authority
 
 ROOT = Path(__file__).parents[2]

@@ -23,9 +23,9 @@ from chaos.run.gate_result import Key, LeftOut
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.setup import Clients
+from chaos.setup.model import Clients
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.runtimes.choice import Client
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from chaos.history.trends import TREND_STATS, failure_rate_bound
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Variant, VariantName
-from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.shipped import GATES
-from chaos.scenario.triggers import Strict
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.triggers import Strict
 from chaos.units import Release
 
 Axis = Literal["scenario", "kafka", "client", "settings"]

@@ -15,8 +15,8 @@ from chaos.clients.aiokafka.consumer import Consumer
 from chaos.clients.aiokafka.producer import Producer
 from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
-from chaos.scenario.runtimes.aiokafka import TRAITS
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.aiokafka import TRAITS
+from chaos.setup.runtimes.traits import number
 
 try:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor

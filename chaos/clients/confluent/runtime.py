@@ -13,9 +13,9 @@ from chaos.clients.runtime import Installed, Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, silent
 from chaos.install.pypi import client_environment
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.confluent import TRAITS
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.confluent import TRAITS
+from chaos.setup.runtimes.traits import number
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.clients.minicluster import install
 from chaos.clients.runtime import Runtime
-from chaos.scenario.runtimes.flink import LEGACY_NEWEST, LEGACY_TRAITS
+from chaos.setup.runtimes.flink import LEGACY_NEWEST, LEGACY_TRAITS
 
 SOURCE = Path(__file__).with_name("source")
 

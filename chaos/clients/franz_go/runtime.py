@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.clients.golang.programs import GoPrograms
-from chaos.scenario.runtimes.error_codes import ERROR_CODES
-from chaos.scenario.runtimes.franz_go import NAMES, NEWEST, SERVER_SIDE_SINCE, TRAITS
+from chaos.setup.runtimes.error_codes import ERROR_CODES
+from chaos.setup.runtimes.franz_go import NAMES, NEWEST, SERVER_SIDE_SINCE, TRAITS
 
 GO = GoPrograms(
     TRAITS,

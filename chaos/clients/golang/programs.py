@@ -20,9 +20,9 @@ from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached
 from chaos.install.go import NEEDED, Go, find_go, last_lines
 from chaos.install.tool import run_tool
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.refusals import Refusals
-from chaos.scenario.runtimes.traits import Traits, number
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.refusals import Refusals
+from chaos.setup.runtimes.traits import Traits, number
 
 PROGRAMS: tuple[Program, ...] = ("producer", "group_consumer", "assign_consumer")
 SHARED = Path(__file__).with_name("src")

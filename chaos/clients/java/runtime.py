@@ -10,8 +10,8 @@ from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.jars import kafka_client_jars, resolve
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.java import NEWEST, TRAITS
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.java import NEWEST, TRAITS
 
 FOR_TOKENS = (("com.fasterxml.jackson.core", "jackson-databind", "2.19.2"), ("org.bitbucket.b_c", "jose4j", "0.9.6"))
 HEAP = 96 * 2**20

@@ -13,7 +13,7 @@ from chaos.clients.kafka_python.consumer import RELEASE, Consumer
 from chaos.clients.kafka_python.producer import Producer
 from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
-from chaos.scenario.runtimes.kafka_python import TRAITS
+from chaos.setup.runtimes.kafka_python import TRAITS
 
 PACKAGE = "kafka.coordinator.assignors"
 ASSIGNORS = {

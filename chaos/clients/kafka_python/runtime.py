@@ -11,8 +11,8 @@ from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.pypi import CODECS, client_environment
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.kafka_python import NEWEST, TRAITS
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.kafka_python import NEWEST, TRAITS
 
 
 def prepare(client: Client, on_progress: Progress) -> Installed:

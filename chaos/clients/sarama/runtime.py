@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.clients.golang.programs import GoPrograms
-from chaos.scenario.runtimes.error_codes import ERROR_CODES
-from chaos.scenario.runtimes.sarama import COOPERATIVE_SINCE, NAMES, NEWEST, TRAITS
+from chaos.setup.runtimes.error_codes import ERROR_CODES
+from chaos.setup.runtimes.sarama import COOPERATIVE_SINCE, NAMES, NEWEST, TRAITS
 
 GO = GoPrograms(
     TRAITS,

@@ -11,8 +11,8 @@ from chaos.errors import MachineError
 from chaos.install.cache import Progress
 from chaos.install.jars import resolve
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.spark import RELEASE, SOURCE_RELEASE, TRAITS
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.spark import RELEASE, SOURCE_RELEASE, TRAITS
 
 HEAP = 512 * 2**20
 MAIN, TRAINING = "aftershock.SparkMain", "aftershock.SparkTraining"

@@ -9,9 +9,9 @@ from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.jars import kafka_streams_jars
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.java import NEWEST
-from chaos.scenario.runtimes.streams import TRAITS
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.java import NEWEST
+from chaos.setup.runtimes.streams import TRAITS
 
 HEAP = 128 * 2**20
 MAIN = "aftershock.StreamsMain"

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from chaos.kafka.settings import Config, Scalar, topic_defaults
 from chaos.scenario.faults.base import BROKER_TARGETS, BROKERS, FaultSpec
-from chaos.scenario.setup import Setup, Topic, unknown
 from chaos.settings import dynamic_problem
+from chaos.setup.model import Setup, Topic, unknown
 from chaos.units import Size
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.names import Spelled
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
+from chaos.setup.model import Setup
+from chaos.setup.names import Spelled
+from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
 
 Name = Annotated[
     str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$", "1 to 40 letters, digits, _ and -, a letter or digit first")

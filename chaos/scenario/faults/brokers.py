@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from chaos.scenario.faults.base import BROKER_TARGETS, ONE_BROKER, FaultSpec
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 from chaos.units import Duration, format_duration
 
 LONGEST_S = 10.0

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup, unknown
-from chaos.scenario.triggers import Partition, Target, split_member
+from chaos.setup.clients import uses_kip_848
+from chaos.setup.model import Setup, unknown
+from chaos.setup.triggers import Partition, Target, split_member
 from chaos.units import Duration, Size
 
 

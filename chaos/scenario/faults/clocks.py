@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from chaos.scenario.clients import Processor, Subscribe
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
 from chaos.scenario.faults.clients import client_problems
-from chaos.scenario.setup import Setup
-from chaos.scenario.timestamps import APPEND_TIME
-from chaos.scenario.triggers import CONTROLLER_TARGETS
+from chaos.setup.clients import Processor, Subscribe
+from chaos.setup.model import Setup
+from chaos.setup.timestamps import APPEND_TIME
+from chaos.setup.triggers import CONTROLLER_TARGETS
 from chaos.units import Shift, format_shift
 
 LEAST_S = 1.0

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from chaos.scenario.faults.base import Direction, FaultSpec
 from chaos.scenario.faults.brokers import Cycle
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import CONTROLLER_TARGETS
+from chaos.setup.model import Setup
+from chaos.setup.triggers import CONTROLLER_TARGETS
 
 MIN_SUCCESSION = 3
 """Least number of controllers of which the others are a majority when one is cut off."""

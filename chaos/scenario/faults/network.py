@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from chaos.scenario.faults.base import ONE_BROKER, Direction, FaultSpec
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Target
+from chaos.setup.model import Setup
+from chaos.setup.triggers import Target
 
 
 class CutFault(FaultSpec):

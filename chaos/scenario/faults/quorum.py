@@ -7,7 +7,7 @@ from typing import Literal
 
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.controllers import MIN_SUCCESSION, ControllerFault
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 
 
 class VoterChange(ControllerFault):

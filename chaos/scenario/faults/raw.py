@@ -10,7 +10,7 @@ from pydantic import Field
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.record import PRODUCER_WIDTH
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 
 Sends = Literal["after_abort", "old_epoch", "sequence_gap"]
 IN_TRANSACTION: tuple[Sends, ...] = ("after_abort", "old_epoch")

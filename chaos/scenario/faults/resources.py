@@ -9,8 +9,8 @@ from pydantic import Field
 
 from chaos.cluster.settings import data_folders
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import CONTROLLER_TARGETS
+from chaos.setup.model import Setup
+from chaos.setup.triggers import CONTROLLER_TARGETS
 from chaos.units import Duration, Size, format_duration
 
 LEAST_DELAY_S, MOST_DELAY_S = 0.02, 5.0

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from chaos.kafka.security import OAUTHBEARER
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup
+from chaos.setup.model import Setup
 
 
 class AclWithdraw(FaultSpec):

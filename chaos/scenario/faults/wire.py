@@ -9,13 +9,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.clients import settings_of
 from chaos.scenario.faults.base import BROKER_TARGETS, FaultSpec
 from chaos.scenario.faults.wire_errors import CODES, ERRORS, allowed
-from chaos.scenario.hints import nearest
-from chaos.scenario.names import TopicName
-from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Partition, Strict
+from chaos.setup.clients import settings_of
+from chaos.setup.hints import nearest
+from chaos.setup.model import Setup
+from chaos.setup.names import TopicName
+from chaos.setup.triggers import Partition, Strict
 from chaos.units import Duration, Size
 
 RecordApi = Literal["Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "OffsetForLeaderEpoch"]

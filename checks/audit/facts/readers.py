@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of, uses_kip_848
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of, uses_kip_848
 
 LATEST = "latest"
 EARLIEST = "earliest"

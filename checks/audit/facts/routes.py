@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.clients import Producer
 from chaos.scenario.faults.admin import AddPartitions
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Producer
 from checks.audit.arrays import NEVER_US, Ints, Mask
 
 

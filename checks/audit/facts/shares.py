@@ -16,7 +16,7 @@ from functools import cached_property
 
 from chaos.kafka.settings import as_text
 from chaos.scenario.model import Scenario
-from chaos.scenario.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
+from chaos.setup.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Life, Row
 from checks.audit.facts.moves import Move

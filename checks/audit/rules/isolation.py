@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.clients import reads_committed
 from chaos.scenario.model import Scenario
-from chaos.scenario.share import ISOLATION
+from chaos.setup.clients import reads_committed
+from chaos.setup.share import ISOLATION
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN

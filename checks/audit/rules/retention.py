@@ -9,7 +9,7 @@ import numpy as np
 from chaos.scenario import retention
 from chaos.scenario.clock_rules import clock_faults, stamped_topics
 from chaos.scenario.model import Scenario
-from chaos.scenario.timestamps import described, span
+from chaos.setup.timestamps import described, span
 from checks.audit.arrays import Ints
 from checks.audit.engine.counters import ACKED
 from checks.audit.engine.group import sections

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.clients import uses_kip_848
+from chaos.setup.clients import uses_kip_848
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.moves import Move

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.clients import settings_of
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import settings_of
 from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask
 from checks.audit.engine.blocks import BLOCK_BITS, OK
 from checks.audit.engine.counters import DELIVERED_FROM, LOCATED

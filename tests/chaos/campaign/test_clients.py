@@ -11,8 +11,8 @@ from chaos.campaign.clients import all_clients, clients_of, parse_choice, with_c
 from chaos.campaign.subject import Subject
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.load import parse
-from chaos.scenario.runtimes import RUNTIMES
-from chaos.scenario.runtimes.java import PACKAGE
+from chaos.setup.runtimes import RUNTIMES
+from chaos.setup.runtimes.java import PACKAGE
 
 
 def subject(client: str = "confluent", producer: dict[str, Any] | None = None, **consumer: Any) -> Subject:

@@ -31,7 +31,7 @@ from chaos.run.campaign import TrialRun
 from chaos.run.gate_result import GateResult
 from chaos.run.outcome import RunOutcome
 from chaos.run.result import Metric
-from chaos.scenario.runtimes import RUNTIMES
+from chaos.setup.runtimes import RUNTIMES
 from tests.chaos.incident.test_bundle import a_run
 from tests.support.labs import FakeLab
 

@@ -29,9 +29,9 @@ from chaos.run.outcome import RunOutcome
 from chaos.scenario.expect import Expect
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import read, resolve, seeds
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.traits import number
 from chaos.scenario.shipped import shipped
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.runtimes.traits import number
 from tests.chaos.incident.test_bundle import RESULT, a_run
 from tests.support.labs import FakeLab
 

@@ -22,8 +22,8 @@ from chaos.conformance.suite import CASES, NEEDS, chosen_cases, points
 from chaos.errors import UsageError
 from chaos.install.cache import silent
 from chaos.run.directory import Run
-from chaos.scenario.runtimes import RUNTIMES
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.runtimes import RUNTIMES
+from chaos.setup.runtimes.choice import Client
 
 kafka = pytest.mark.kafka
 

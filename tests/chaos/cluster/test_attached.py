@@ -28,8 +28,8 @@ from chaos.kafka.security import Security
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
-from chaos.scenario.names import new_prefix
 from chaos.scenario.resolve import resolve, save
+from chaos.setup.names import new_prefix
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
 from tests.support.certificates import Authority

@@ -13,7 +13,7 @@ from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import admin, resources
 from chaos.scenario.faults import brokers as specs
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 from chaos.wait import wait_until
 
 AT = Trigger(at=0)

@@ -25,7 +25,7 @@ from chaos.preload.clock import RIGHT, Skew
 from chaos.scenario.faults import SPECS
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 
 JUMP = {"kind": "clock.jump", "by": "+2h"}
 SKEW = {"kind": "clock.skew", "ahead": "-5m"}

@@ -12,7 +12,7 @@ from chaos.faults import FAULTS, brokers, controllers
 from chaos.faults.base import World
 from chaos.kafka.quorum import Quorum
 from chaos.scenario.faults import controllers as specs
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
 
 DEDICATED = (101, 102, 103)

@@ -9,7 +9,7 @@ from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import admin as specs
 from chaos.scenario.model import Scenario
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 
 SCENARIO = Scenario.model_validate(
     {

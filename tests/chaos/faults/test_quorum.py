@@ -14,7 +14,7 @@ from chaos.faults import FAULTS, quorum
 from chaos.faults.base import World
 from chaos.kafka.voters import Members, Replica
 from chaos.scenario.faults.base import SPECS
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
 
 END = 100

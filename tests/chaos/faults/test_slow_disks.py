@@ -14,7 +14,7 @@ from chaos.faults.base import World
 from chaos.preload.disk import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
 from chaos.scenario.faults import SPECS
-from chaos.scenario.triggers import Target, Trigger
+from chaos.setup.triggers import Target, Trigger
 
 WRITE = {"write": "50ms"}
 BOTH = {"write": "50ms", "fsync": "200ms"}

@@ -14,7 +14,7 @@ from chaos.relay.control import Hits
 from chaos.relay.rules import Frames, Rule
 from chaos.scenario.faults.wire_errors import CODES, ERRORS, OPEN
 from chaos.scenario.load import parse
-from chaos.scenario.runtimes import RUNTIMES
+from chaos.setup.runtimes import RUNTIMES
 
 SCENARIO = """
 title: t

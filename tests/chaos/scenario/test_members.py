@@ -3,9 +3,9 @@
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.scenario.clients import Subscribe
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Subscribe
 from checks.audit.facts.readers import readers_of
 
 

@@ -9,7 +9,7 @@ from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import Kept, backdated, refused, refused_topics, steadily_refused
-from chaos.scenario.timestamps import formula, limits_s
+from chaos.setup.timestamps import formula, limits_s
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -37,6 +37,6 @@ def test_another_schedule_is_refused_with_the_reason(text, message):
 
 def test_presets_are_those_of_airflow():
     dates = pytest.importorskip("airflow.utils.dates")
-    from chaos.scenario.setup import SCHEDULES
+    from chaos.setup.model import SCHEDULES
 
     assert dates.cron_presets == SCHEDULES

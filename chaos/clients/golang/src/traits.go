@@ -6,7 +6,7 @@ import (
 	"log"
 )
 
-// traitsJSON is written by chaos.clients.golang from the traits of the library in chaos.scenario.runtimes, which explain
+// traitsJSON is written by chaos.clients.golang from the traits of the library in chaos.setup.runtimes, which explain
 // each entry.
 //
 //go:embed traits.json

@@ -13,7 +13,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
-from chaos.scenario.runtimes.java import NEWEST, OLDEST
+from chaos.setup.runtimes.java import NEWEST, OLDEST
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 

@@ -12,7 +12,7 @@ from chaos.errors import ResolveError
 from chaos.install import ecj
 from chaos.install.cache import silent
 from chaos.install.java import Java
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.runtimes.choice import Client
 
 
 @pytest.fixture

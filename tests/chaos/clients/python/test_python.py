@@ -22,7 +22,7 @@ from chaos.clients.python.settings import own_settings
 from chaos.errors import ClientError
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
-from chaos.scenario.runtimes.kafka_python import TRAITS
+from chaos.setup.runtimes.kafka_python import TRAITS
 
 ORDERS = ("orders", 0)
 

@@ -13,7 +13,7 @@ from chaos.clients.sarama import runtime
 from chaos.errors import ResolveError
 from chaos.install import go
 from chaos.install.cache import silent
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.runtimes.choice import Client
 
 OLD = Client(runtime="sarama", release="1.43.3")
 

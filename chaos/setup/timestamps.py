@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from chaos.kafka.settings import Scalar
-from chaos.scenario.runtimes.traits import number
+from chaos.setup.runtimes.traits import number
 from chaos.units import format_shift, parse_shift
 
 DIVISORS_US = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}

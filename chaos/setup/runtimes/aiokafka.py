@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.python import (
+from chaos.settings import Source
+from chaos.setup.runtimes.python import (
     COMMITS,
     LACKS,
     RESERVED,
@@ -22,8 +23,7 @@ from chaos.scenario.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
-from chaos.settings import Source
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 OLDEST, NEWEST = "0.8.0", "0.14.0"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.refusals import Refusals
 from chaos.settings import Source
+from chaos.setup.runtimes.refusals import Refusals
 
 Ability = Literal[
     "produce",

@@ -13,15 +13,15 @@ from pydantic import Field, model_validator
 
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
-from chaos.scenario.commit import Commit
-from chaos.scenario.names import ClientName, GroupId, RackName, Spelled, TopicName, TopicPattern
-from chaos.scenario.processing import Plain, Transactions, Workers
-from chaos.scenario.runtimes.choice import Client, ClientChoice
-from chaos.scenario.runtimes.error_codes import ErrorName
-from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
-from chaos.scenario.share import Share
-from chaos.scenario.timestamps import Timestamps
-from chaos.scenario.triggers import OneOf, Partition, Strict
+from chaos.setup.commit import Commit
+from chaos.setup.names import ClientName, GroupId, RackName, Spelled, TopicName, TopicPattern
+from chaos.setup.processing import Plain, Transactions, Workers
+from chaos.setup.runtimes.choice import Client, ClientChoice
+from chaos.setup.runtimes.error_codes import ErrorName
+from chaos.setup.runtimes.java import ASSIGNORS, PACKAGE
+from chaos.setup.share import Share
+from chaos.setup.timestamps import Timestamps
+from chaos.setup.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
 
 LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"]

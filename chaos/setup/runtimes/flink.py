@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.java import MISNAMED, PLUGINS
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Ability, Role, Traits, in_all_releases, number
 from chaos.settings import Source
+from chaos.setup.runtimes.java import MISNAMED, PLUGINS
+from chaos.setup.runtimes.traits import OWN_POSITIONS, Ability, Role, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"

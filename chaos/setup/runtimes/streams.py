@@ -8,9 +8,9 @@ commit.interval.ms. A member is a stream thread; `threads` of them share a proce
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.java import MISNAMED, NEWEST, OLDEST, PLUGINS
-from chaos.scenario.runtimes.traits import Traits, in_all_releases
 from chaos.settings import Source
+from chaos.setup.runtimes.java import MISNAMED, NEWEST, OLDEST, PLUGINS
+from chaos.setup.runtimes.traits import Traits, in_all_releases
 
 ASSIGNOR = "stream"
 """The assignor of Kafka Streams, by its name in the group protocol."""

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.scenario.clients import assignors_of, reads_committed, settings_of
 from chaos.scenario.load import all_overrides, parse
 from chaos.scenario.resolve import resolve
-from chaos.scenario.runtimes.choice import Client
+from chaos.setup.clients import assignors_of, reads_committed, settings_of
+from chaos.setup.runtimes.choice import Client
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.common_names import by_common_names
-from chaos.scenario.runtimes.refusals import COMMITS, refusals
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 from chaos.settings import Source
+from chaos.setup.runtimes.common_names import by_common_names
+from chaos.setup.runtimes.refusals import COMMITS, refusals
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
 COOPERATIVE_SINCE = "1.60.2"

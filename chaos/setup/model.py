@@ -19,13 +19,13 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
-from chaos.scenario.addresses import Bootstrap
-from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
-from chaos.scenario.names import RackName, TopicName
-from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.share import Share
-from chaos.scenario.triggers import Strict, Target
+from chaos.setup.addresses import Bootstrap
+from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
+from chaos.setup.names import RackName, TopicName
+from chaos.setup.runtimes import DEFAULT
+from chaos.setup.runtimes.choice import Client
+from chaos.setup.share import Share
+from chaos.setup.triggers import Strict, Target
 from chaos.units import Release, Size
 
 Features = dict[str, Annotated[int, Field(ge=0)]]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.kafka.settings import Config, as_text
-from chaos.scenario.runtimes.common_names import by_common_names
-from chaos.scenario.runtimes.refusals import COMMITS, refusals
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 from chaos.settings import Source
+from chaos.setup.runtimes.common_names import by_common_names
+from chaos.setup.runtimes.refusals import COMMITS, refusals
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 OLDEST, NEWEST = "1.19.5", "1.22.2"
 SERVER_SIDE_SINCE = "1.22.0"

@@ -8,9 +8,9 @@ that of pyspark. The newest release of the Kafka source that can be resolved is 
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.java import MISNAMED
-from chaos.scenario.runtimes.traits import Traits, in_all_releases
 from chaos.settings import Source
+from chaos.setup.runtimes.java import MISNAMED
+from chaos.setup.runtimes.traits import Traits, in_all_releases
 
 RELEASE = "4.0.2"
 SOURCE_RELEASE = "4.0.0"

@@ -18,9 +18,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from chaos.scenario.runtimes import DEFAULT, RUNTIMES
-from chaos.scenario.runtimes.traits import Ability, Traits
-from chaos.scenario.triggers import Strict
+from chaos.setup.runtimes import DEFAULT, RUNTIMES
+from chaos.setup.runtimes.traits import Ability, Traits
+from chaos.setup.triggers import Strict
 from chaos.units import Release, Size
 
 

@@ -7,8 +7,8 @@ hyphen), which also installs and starts them.
 
 from __future__ import annotations
 
-from chaos.scenario.runtimes import aiokafka, confluent, flink, franz_go, java, kafka_python, sarama, spark, streams
-from chaos.scenario.runtimes.traits import Traits
+from chaos.setup.runtimes import aiokafka, confluent, flink, franz_go, java, kafka_python, sarama, spark, streams
+from chaos.setup.runtimes.traits import Traits
 
 DEFAULT = confluent.TRAITS.name
 """Name of the runtime of an entry that names none."""

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
 

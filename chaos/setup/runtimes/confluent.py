@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 from chaos.settings import Source
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 DEFAULTS: Config = {
     "acks": "all",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from chaos.scenario.hints import nearest
+from chaos.setup.hints import nearest
 
 ERROR_CODES = {
     **dict(enumerate(("OFFSET_OUT_OF_RANGE", "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION"), 1)),

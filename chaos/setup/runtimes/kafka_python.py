@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.python import (
+from chaos.settings import Source
+from chaos.setup.runtimes.python import (
     COMMITS,
     LACKS,
     RESERVED,
@@ -24,8 +25,7 @@ from chaos.scenario.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
-from chaos.settings import Source
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "1.4.7", "3.0.12"
 TRANSACTIONS_SINCE = "2.2.0"

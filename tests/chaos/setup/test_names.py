@@ -12,8 +12,8 @@ from chaos.errors import ScenarioError
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.names import InCluster, new_prefix, prefixed
 from chaos.scenario.resolve import resolve
+from chaos.setup.names import InCluster, new_prefix, prefixed
 
 EVERYWHERE = """
 title: all names in the cluster
@@ -45,7 +45,7 @@ faults:
 expect: {groups: {GROUP-a: {rebalances: 0}}}
 """
 
-# Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
+# Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.setup.names.
 OTHER_TEXTS = {
     "Scenario": {"title", "description", "documented", "schedule", "variants", "promised_differs"},
     "Cluster": {"kafka", "bootstrap", "config", "racks", "features"},

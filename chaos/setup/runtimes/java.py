@@ -7,8 +7,8 @@ listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 from chaos.settings import Source
+from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "2.8.2", "4.3.1"
 PACKAGE = "org.apache.kafka.clients.consumer."

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.names import GroupId, InCluster, RackName, TopicName, TransactionalId
+from chaos.setup.names import GroupId, InCluster, RackName, TopicName, TransactionalId
 from chaos.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]

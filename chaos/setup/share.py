@@ -8,9 +8,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from chaos.kafka.settings import Config, as_text
-from chaos.scenario.names import ClientName, GroupId, TopicName
-from chaos.scenario.runtimes.choice import Client, ClientChoice
-from chaos.scenario.triggers import Strict
+from chaos.setup.names import ClientName, GroupId, TopicName
+from chaos.setup.runtimes.choice import Client, ClientChoice
+from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
 RESET, LOCK, LIMIT, ISOLATION = (

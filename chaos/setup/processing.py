@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from chaos.scenario.triggers import Strict
+from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
 

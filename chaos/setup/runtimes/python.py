@@ -10,12 +10,12 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from chaos.kafka.settings import Config, Scalar, as_text
-from chaos.scenario.runtimes.java import ASSIGNORS
-from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
-from chaos.scenario.runtimes.refusals import COMMITS as REFUSED_COMMITS
-from chaos.scenario.runtimes.refusals import refusals
-from chaos.scenario.runtimes.sarama import SENDS as REFUSED_SENDS
-from chaos.scenario.runtimes.traits import Ability
+from chaos.setup.runtimes.java import ASSIGNORS
+from chaos.setup.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.setup.runtimes.refusals import COMMITS as REFUSED_COMMITS
+from chaos.setup.runtimes.refusals import refusals
+from chaos.setup.runtimes.sarama import SENDS as REFUSED_SENDS
+from chaos.setup.runtimes.traits import Ability
 
 ASSIGNOR_CLASSES = {
     "RangePartitionAssignor": "range",

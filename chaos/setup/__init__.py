@@ -1,0 +1,11 @@
+"""The setup of a scenario: what a run deploys, before any fault, and the words with which a scenario speaks of it.
+
+- `model`: the cluster, the topics, and `Setup`, the part of a scenario without its faults and its contract. It also
+  checks references to its parts.
+- `clients`, `share`, `processing`, `commit`, `timestamps`: the entries of clients. `runtimes`: what the client
+  libraries can do.
+- `triggers`: when a fault occurs, and what it hits.
+- `names`: types of names, and their prefix on an existing cluster. `hints`: the nearest name to a mistake.
+
+Faults (`chaos.faults`) act on a setup. A scenario (`chaos.scenario`) is a setup with faults and a contract.
+"""
