@@ -35,7 +35,7 @@ from chaos.kafka.described_settings import topic_settings
 from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity, Security
-from chaos.kafka.settings import as_text
+from chaos.kafka.settings import Config, as_text
 from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
 from chaos.promise.cluster_facts import BROKER_NAMES, ClusterPart
@@ -174,12 +174,11 @@ def _ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventL
         return scenario
     finally:
         kafka.close()
-    config = {name: found.value for name, found in {**part.settings, **part.internal}.items()}
-    found = scenario.cluster.model_copy(update={"config": config, "asked": True})
-    scenario = scenario.model_copy(update={"cluster": found, "topics": topics})
+    config: Config = {name: found.value for name, found in {**part.settings, **part.internal}.items()}
+    scenario = scenario.with_settings(config, topics)
     brokers = [support(BrokerConnection(*cluster.address(b), access)) for b in cluster.broker_ids]
     lines = sorted({line for b in brokers if b and (line := line_of(b))}) or [
-        config.get("inter.broker.protocol.version", "unknown")
+        as_text(config.get("inter.broker.protocol.version", "unknown"))
     ]
     versions = {**resolved.versions, "kafka": f"{', '.join(lines)} (as its brokers answer)"}
     save(run, resolved.model_copy(update={"scenario": scenario, "versions": versions}))
@@ -188,7 +187,8 @@ def _ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventL
 
 def _with_answers(kafka: Kafka, topic: Topic) -> Topic:
     """Return a topic of the run with the settings that it has in the cluster, which a policy there may decide."""
-    found = topic_settings(kafka, topic.name, [*BROKER_NAMES, "delete.retention.ms"])
+    more = ("delete.retention.ms", "segment.bytes", "segment.ms", "message.timestamp.type", "remote.storage.enable")
+    found = topic_settings(kafka, topic.name, [*BROKER_NAMES, *more])
     return topic.model_copy(update={"config": {**topic.config, **{name: f.value for name, f in found.items()}}})
 
 

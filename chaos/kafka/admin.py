@@ -8,7 +8,7 @@ answer was lost. So a topic that exists already, or is gone already, counts as d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +69,14 @@ class AdminRequest:
 
     def attempt(self, kafka: Kafka) -> Errors | None:
         """Send the request once. Returns the errors; None if there is no answer."""
+        answer = self._ask(kafka)
+        return None if answer is None else self._left(answer)
+
+    def _ask(self, kafka: Kafka) -> Any:
         broker = self.broker(kafka)
-        answer = None if broker is None else kafka.ask(broker, self.message, _ANSWER_S)
-        if answer is None:
-            return None
+        return None if broker is None else kafka.ask(broker, self.message, _ANSWER_S)
+
+    def _left(self, answer: Any) -> Errors:
         return [(name, code) for name, code in _errors(answer) if code and code not in self.done]
 
     def apply(self, kafka: Kafka) -> None:
@@ -81,10 +85,11 @@ class AdminRequest:
 
         def succeeds() -> bool:
             nonlocal state
-            errors = self.attempt(kafka)
-            if errors is None:
+            if (answer := self._ask(kafka)) is None:
                 return False
+            errors, reasons = self._left(answer), " ".join(dict.fromkeys(_reasons(answer)))
             state = ", ".join(f"{name}: {for_code(code).__name__}" for name, code in errors)
+            state += f" ({reasons.rstrip('.')})" if errors and reasons else ""
             if any(code not in _PASSING for _, code in errors):
                 raise ClusterError(f"the cluster refused to {self.change}: {state}")
             return not errors
@@ -292,6 +297,15 @@ def _coordinator(group: str) -> Broker:
 
 def _leader(partition: TopicPartition) -> Broker:
     return lambda kafka: state.leader if (state := kafka.state(partition)) else None
+
+
+def _reasons(answer: Any) -> Iterator[str]:
+    """Yield the brokers' own words about each error in an answer."""
+    if "error_message" in answer.fields and answer.error_code and answer.error_message:
+        yield answer.error_message
+    for name, field in answer.fields.items():
+        for part in (getattr(answer, name) or ()) if field.is_struct_array() else ():
+            yield from _reasons(part)
 
 
 def _errors(answer: Any, path: tuple[str, ...] = ()) -> Errors:

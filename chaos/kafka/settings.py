@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
 
@@ -15,9 +17,24 @@ BROKER_NAMES = {
     "min.insync.replicas": "min.insync.replicas",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """Settings of a topic that decide about records, with the settings of the broker that are their defaults."""
+
+
+_OF_NEW_GROUPS = {"session.timeout.ms": (45_000, 45_000, 60_000), "heartbeat.interval.ms": (5_000, 5_000, 15_000)}
+LOCK = "record.lock.duration.ms"
+_OF_SHARES = {LOCK: (30_000, 15_000, 60_000), "delivery.count.limit": (5, 2, 10)}
+GROUP_RANGES = {"consumer": _OF_NEW_GROUPS, "share": _OF_NEW_GROUPS | _OF_SHARES, "streams": _OF_NEW_GROUPS}
+"""Settings of brokers for new groups: the default of `group.<kind>.<name>`, and the defaults of its limits, which are
+`group.<kind>.min.<name>` and `group.<kind>.max.<name>` (`GroupCoordinatorConfig` and `ShareGroupConfig` of Kafka)."""
+
+
+def limit_names(kind: str) -> Iterator[str]:
+    """Yield the settings of brokers for a kind of new groups, with their limits."""
+    return (f"group.{kind}.{limit}{name}" for name in GROUP_RANGES[kind] for limit in ("", "min.", "max."))
 
 
 def as_text(value: Scalar) -> str:

@@ -18,6 +18,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.described_settings import DescribedSetting, broker_settings, topic_settings
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.security import Security
+from chaos.kafka.settings import limit_names
 from chaos.promise.cluster_facts import BROKER_NAMES, BROKER_SETTINGS, ClusterPart, TopicPart
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Setting, Settings, setting
@@ -28,7 +29,14 @@ _AUDITED = (
     *("group.share.record.lock.duration.ms", "group.share.delivery.count.limit"),
 )
 """Settings of brokers that the audit of a run reads, and no rule."""
-_BROKER_SETTINGS = sorted({*BROKER_SETTINGS, *_AUDITED})
+_IF_ALIKE = frozenset(
+    {
+        *("log.retention.check.interval.ms", "log.initial.task.delay.ms", "log.message.timestamp.type"),
+        *("group.consumer.session.timeout.ms", *limit_names("share")),
+    }
+).difference(_AUDITED)
+"""Settings of brokers that a run knows only if all brokers have one value; no promise depends on them."""
+_BROKER_SETTINGS = sorted({*BROKER_SETTINGS, *_AUDITED, *_IF_ALIKE})
 _INTERNAL = {
     "__consumer_offsets": ("offsets.topic.replication.factor", "offsets.min.insync.replicas"),
     "__transaction_state": ("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
@@ -79,7 +87,9 @@ def _add_brokers(kafka: Kafka, metadata: Metadata, cluster: ClusterPart, problem
     first = min(of_brokers)
     for name in _BROKER_SETTINGS:
         values = {broker: found[name].value for broker, found in of_brokers.items() if name in found}
-        if len(set(values.values())) > 1:
+        if len(set(values.values())) > 1 and name in _IF_ALIKE:
+            del of_brokers[first][name]
+        elif len(set(values.values())) > 1:
             listed = ", ".join(f"{value} on broker {broker}" for broker, value in values.items())
             problems.notes.append(f"{DIFFER} {name}: {listed}; the answers use that of broker {first}")
     theirs = {name: _setting(name, found, f"broker {first}") for name, found in of_brokers[first].items()}

@@ -11,6 +11,7 @@ from chaos.run.proof_result import Break, Change, ProofResult, State
 
 STATES: dict[State, str] = {
     "held": "held",
+    "partly": "held in part",
     "unpromised": "not promised",
     "untested": "not tested",
     "unknown": "not known",

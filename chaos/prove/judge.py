@@ -90,14 +90,14 @@ class ProofJudge:
         tried = [s for s in own if s.id in by_set]
         clean = [s for s in own if examined[s.id] and not any(self._shows(r, outcome) for r in examined[s.id])]
         state = self._state(outcome, [r for r in runs if r.purpose != "mended"], examined, tests)
+        answers = self.follow_up.answers(outcome.id)
+        if state == "held" and answers and all(answer.level == "none" for answer in answers):
+            state = "partly"
         return PromiseResult(
             id=outcome.id,
             title=outcome.title,
             state=state,
-            said=[
-                Said(level=a.level, title=a.title, promise=a.promise, until=a.until, lift=a.lift)
-                for a in self.follow_up.answers(outcome.id)
-            ],
+            said=[Said(level=a.level, title=a.title, promise=a.promise, until=a.until, lift=a.lift) for a in answers],
             supports=[support.what for support in outcome.supports],
             sets=[self._tried(s, tests[s.id], outcome) for s in own if tests[s.id]],
             unpromised=sum(bool(examined[s.id]) and not tests[s.id] for s in own),
@@ -158,6 +158,8 @@ def _promises(run: ProofRun, outcome: Outcome) -> bool:
 
 
 def _why(state: State, own: list[FaultSet], tried: list[FaultSet]) -> str:
+    if state == "partly":
+        return "what Kafka's own protocol promises held; the settings promise nothing"
     if state == "unknown":
         return f"no set of faults that concerns it has a verdict, of {len(tried)} tried"
     if state != "untested":
@@ -178,6 +180,10 @@ def _verdict(promises: list[PromiseResult], unknown: list[FaultSet]) -> Verdict:
     states = [promise.state for promise in promises]
     if "broken" in states:
         return "fail"
-    if not {"held", "unpromised"} & set(states) or "unknown" in states or any(len(s.faults) < 2 for s in unknown):
+    if (
+        not {"held", "partly", "unpromised"} & set(states)
+        or "unknown" in states
+        or any(len(s.faults) < 2 for s in unknown)
+    ):
         return "inconclusive"
     return "pass"

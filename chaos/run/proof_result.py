@@ -9,7 +9,7 @@ from typing import Literal
 
 from chaos.run.campaign import Campaign, Data, FoundAnomaly, Kind, ProofRun
 
-State = Literal["held", "broken", "unpromised", "unknown", "untested"]
+State = Literal["held", "partly", "broken", "unpromised", "unknown", "untested"]
 
 
 class Said(Data):
@@ -34,11 +34,12 @@ class TriedSet(Data):
 class PromiseResult(Data):
     """A promise: what the settings say, and whether it held.
 
-    state: unpromised, if it did not hold in a run in which the contract allows or does not decide that, or if no run
-    has faults under which the contract promises it.
+    state: partly, if what the protocol promises held, and the settings promise nothing. Unpromised, if it did not hold
+    in a run in which the contract allows or does not decide that, or if no run has faults under which the contract
+    promises it.
     sets: the sets that concern it with a run that tests it. unpromised: number of sets under which the contract does
     not promise it. cut: the sets that cut every support that the model knows, and broke nothing: the model lacks a
-    support there. why: why it is not tested, or not known.
+    support there. why: why it is not tested, not known, or held in part.
     """
 
     id: str

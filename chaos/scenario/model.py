@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.settings import Config
 from chaos.scenario import compaction, retention, rules
 from chaos.scenario.bug import AFFECTED, FIXED, Bug
 from chaos.scenario.clock_rules import clock_problems
@@ -23,7 +24,7 @@ from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined
 from chaos.setup.hints import nearest
-from chaos.setup.model import PARTITION_TARGETS, Setup
+from chaos.setup.model import PARTITION_TARGETS, Setup, Topic
 from chaos.setup.names import Spelled
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration
@@ -108,14 +109,29 @@ class Scenario(Setup):
 
         A new coordinator begins the session again, so a fault of brokers makes it up to twice as long.
         """
+        if "proof" not in self.limits.model_fields_set:
+            self.__dict__["limits"] = self._limits_beyond_sessions()
+        return self
+
+    def _limits_beyond_sessions(self) -> Limits:
+        """Return the limits, with longer ones for proofs and for the drive if a session needs them."""
         longest = max((session_s for _, session_s, _ in slow_removals(self, self.faults)), default=0.0)
         longest *= 2 if any(fault.hits_brokers for fault in self.faults) else 1
-        if "proof" not in self.limits.model_fields_set and self.limits.proof < longest + AFTER_SESSION_S:
-            changes = {"proof": longest + AFTER_SESSION_S}
-            if "drive" not in self.limits.model_fields_set:
-                changes["drive"] = max(self.limits.drive, 2 * longest + 120.0)
-            self.__dict__["limits"] = self.limits.model_copy(update=changes)
-        return self
+        if self.limits.proof >= longest + AFTER_SESSION_S:
+            return self.limits
+        changes = {"proof": longest + AFTER_SESSION_S}
+        if "drive" not in self.limits.model_fields_set:
+            changes["drive"] = max(self.limits.drive, 2 * longest + 120.0)
+        return self.limits.model_copy(update=changes)
+
+    def with_settings(self, config: Config, topics: list[Topic]) -> Scenario:
+        """Return the scenario with the settings that an existing cluster and its topics have.
+
+        Proofs get the time that the sessions of the cluster need.
+        """
+        cluster = self.cluster.model_copy(update={"config": config, "asked": True})
+        found = self.model_copy(update={"cluster": cluster, "topics": topics})
+        return found.model_copy(update={"limits": found._limits_beyond_sessions()})
 
     def _proof_problems(self) -> Iterator[str]:
         """Yield the faults that cannot have a proof within a limit that the scenario gives."""

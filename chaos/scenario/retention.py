@@ -35,6 +35,7 @@ _LEAST_BYTES = 4
 """Least bytes of a compressed record in the log: it contains a CRC, which does not get smaller."""
 _RETRIES_S = 600.0
 """Longest time from the first attempt to write a record to the last one."""
+CHECK = "log.retention.check.interval.ms"
 _INITIAL_DELAY = "log.initial.task.delay.ms"
 """The time from the start of a broker to its first check; a setting from Kafka 3.8 on, 30 s before."""
 
@@ -159,11 +160,13 @@ def steadily_refused(setup: Setup, faults: Sequence[FaultSpec], client: str, top
 def kept(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | None:
     """Return how long a topic keeps a record at most, in each state of its settings.
 
-    None if time retention deletes nothing, or if it is not known: on a cluster that exists already, and for a setting
-    that is no number.
+    None if time retention deletes nothing, or if it is not known: on a cluster that exists already and did not answer
+    for how often it deletes, and for a setting that is no number.
     """
     broker, states = setup.cluster.config, list(_states(setup, faults, topic))
-    if setup.attached or any("delete" not in _policy(broker, state) for state in states):
+    if setup.attached and CHECK not in broker:
+        return None
+    if any("delete" not in _policy(broker, state) for state in states):
         return None
     if any(str(state.get("remote.storage.enable", False)).lower() == "true" for state in states):
         return None
@@ -171,7 +174,7 @@ def kept(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | None:
         times = [_time_ms(broker, state, "retention.ms", _BROKER_NAMES) for state in states]
         rolls = [_time_ms(broker, state, "segment.ms", _ROLL_NAMES) for state in states]
         sizes = [int(state.get("segment.bytes", broker.get("log.segment.bytes", 2**30))) for state in states]
-        check_ms = int(broker.get("log.retention.check.interval.ms", 300_000))
+        check_ms = int(broker.get(CHECK, 300_000))
         delay_ms = int(broker.get(_INITIAL_DELAY, 30_000)) if number(setup.cluster.kafka) >= (3, 8, 0) else 30_000
     except ValueError:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from chaos.cluster.settings import ClusterSpec
-from chaos.kafka.settings import Config, as_text
+from chaos.kafka.settings import GROUP_RANGES, LOCK, Config, as_text, limit_names
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
 from chaos.scenario.faults.base import FaultSpec
@@ -21,6 +21,7 @@ from chaos.setup.model import Setup
 from chaos.setup.runtimes.choice import Client
 from chaos.setup.runtimes.java import NEWEST
 from chaos.setup.runtimes.traits import Role, number
+from chaos.setup.share import Share
 
 BROKER = (
     Source("broker"),
@@ -53,6 +54,8 @@ def cluster_setting_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Itera
         for name, value in sorted(cluster.config.items()):
             if problem := setting_problem(BROKER, cluster.kafka, software, name, value, plugin):
                 yield f"cluster.config: {name} {problem}"
+        for kind in GROUP_RANGES:
+            yield from _range_problems(kind, cluster.config, cluster.kafka)
     for i, topic in enumerate(setup.topics):
         yield from topic_setting_problems(setup, f"topics[{i}].config", topic.config)
     for i, fault in enumerate(faults):
@@ -82,11 +85,57 @@ LIMITS_MS = {LEAST_SESSION: 6_000, MOST_SESSION: 1_800_000, MOST_TRANSACTION: 90
 """Limits of the brokers for time-outs of clients, with Kafka's defaults."""
 
 
+def _beyond(name: str, value: float, kind: str, of_group: str, config: Config) -> Iterator[str]:
+    """Yield the limit of the brokers that a setting for new groups is beyond, as a clause."""
+    _, least, most = GROUP_RANGES[kind][of_group]
+    for side, part, usual in (("below", "min", least), ("above", "max", most)):
+        limit = f"group.{kind}.{part}.{of_group}"
+        bound = _number(config, limit, usual)
+        if value < bound if side == "below" else value > bound:
+            default = "" if limit in config else " (its default)"
+            yield f"{name}={value:.0f} is {side} {limit}={bound:.0f}{default}"
+
+
+def _range_problems(kind: str, config: Config, kafka: str) -> Iterator[str]:
+    """Yield settings for new groups with which a broker does not start."""
+    if config.keys().isdisjoint(limit_names(kind)):
+        return
+    values = {}
+    for of_group, (usual, _, _) in GROUP_RANGES[kind].items():
+        name = f"group.{kind}.{of_group}"
+        values[of_group] = _number(config, name, usual)
+        for beyond in _beyond(name, values[of_group], kind, of_group, config):
+            yield f"cluster.config: {beyond}, so a broker does not start; set both"
+    beat, session = values["heartbeat.interval.ms"], values["session.timeout.ms"]
+    if beat >= session and number(kafka) >= (4, 0, 0):
+        yield (
+            f"cluster.config: group.{kind}.heartbeat.interval.ms={beat:.0f} is not below "
+            f"group.{kind}.session.timeout.ms={session:.0f}, so a broker does not start; set both"
+        )
+
+
+def _share_problems(setup: Setup) -> Iterator[str]:
+    """Yield settings of share groups beyond the limits of the brokers, which refuse them (INVALID_CONFIG).
+
+    Durations of locks are left to the brokers, which say what they take: the audit reads scenarios with any.
+    """
+    for i, entry in enumerate(setup.consumers):
+        if not isinstance(entry, Share) or setup.unasked:
+            continue
+        for of_group, (usual, _, _) in GROUP_RANGES["share"].items():
+            name = f"share.{of_group}"
+            if name in entry.settings and of_group != LOCK:
+                value = _number(entry.settings, name, usual)
+                for beyond in _beyond(name, value, "share", of_group, setup.cluster.config):
+                    yield f"consumers[{i}].settings: {beyond}, so the brokers refuse it (INVALID_CONFIG)"
+
+
 def limit_problems(setup: Setup, expect: Expect) -> Iterator[str]:
-    """Yield time-outs of clients beyond a limit of the brokers, which then refuse the client at its start.
+    """Yield settings of clients and groups beyond a limit of the brokers, which then refuse them.
 
     The limits of an existing cluster are known after it was asked. `expect.client_errors` may name the refusal.
     """
+    yield from _share_problems(setup)
     config = setup.cluster.config
     limits = {name: _number(config, name, ms) for name, ms in LIMITS_MS.items() if name in config or not setup.attached}
     members = {entry.name: entry for entry in setup.readers if isinstance(entry, Subscribe)}

@@ -16,6 +16,7 @@ from checks.report.summary import render_summary
 STYLES = ("report.css", "proof.css")
 STATES: dict[State, str] = {
     "held": "✅ held",
+    "partly": "⚠️ held in part",
     "broken": "❌ broken",
     "unpromised": "⚠️ not promised",
     "unknown": "❔ not known",

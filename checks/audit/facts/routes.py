@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,9 +28,15 @@ class Route:
     by: str
     counts: Mapping[int, int]
 
+    def covers(self, keys: list[str]) -> Mask:
+        """Return for each key whether the partitioner promises a partition for it: one by number needs a number."""
+        return np.array([self.by != "key number" or _NUMBERED.fullmatch(key) is not None for key in keys], bool)
+
     def places(self, keys: list[str], key: Ints, seq: Ints, completed_us: Ints) -> tuple[Ints, Mask]:
         """Return for each number of partitions (rows) the partition of each record, and whether a client knew it."""
-        places = [promised(self.by, count, keys, key, seq) for count in self.counts]
+        own, index = np.unique(key, return_inverse=True)
+        texts = [keys[i] if self.by != "seq" else "" for i in own.tolist()]
+        places = [promised(self.by, count, texts, index, seq) for count in self.counts]
         return np.array(places), np.array([completed_us >= from_us for from_us in self.counts.values()])
 
 
@@ -91,6 +98,9 @@ def murmur2(key: bytes) -> int:
         h = (h ^ int.from_bytes(rest, "little")) * m & mask
     h = (h ^ h >> 13) * m & mask
     return (h ^ h >> 15) & 0x7FFFFFFF
+
+
+_NUMBERED = re.compile(r"k[0-9]+")
 
 
 def _key_number(key: bytes) -> int:

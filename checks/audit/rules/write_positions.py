@@ -82,7 +82,8 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
         route = plan.routes.get(entry_of(client))
         if route is None:
             continue
-        rows = np.flatnonzero(ok & (codes == code) & ((keys != NONE) | (route.by == "seq")))
+        covered = np.append(route.covers(texts), False)[keys] if route.by != "seq" else True  # NONE is the last one
+        rows = np.flatnonzero(ok & (codes == code) & covered)
         rows = rows[~np.isin(topics[rows], [i for i, name in enumerate(names) if name in plan.lives.ended])]
         if not len(rows):
             continue

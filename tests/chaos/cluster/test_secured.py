@@ -318,6 +318,7 @@ limits: {{clients: 180s}}
         ("docker", "SCRAM-SHA-256", "libraries"),
         ("docker", "PLAIN", "jvm"),
         ("docker", "OAUTHBEARER", "tokens"),
+        ("process", "OAUTHBEARER", "tokens"),
     ],
 )
 def test_every_client_logs_in_and_no_file_has_a_secret(tmp_path: Path, driver: str, mechanism: str, name: str) -> None:

@@ -249,3 +249,18 @@ def test_a_mend_is_proven_only_by_a_run_that_counts(tmp_path: Path, held: str, t
     (found,) = judge.result([seen, after], 60).seen
     assert found.mend is not None
     assert found.mend.held is text
+
+
+def test_a_promise_of_which_the_settings_give_a_part_is_held_in_part(tmp_path: Path) -> None:
+    judge = judge_of(tmp_path, "automatic")  # auto.offset.reset=latest
+    found = judge.result(all_held(judge), 60)
+    states = {promise.id: (promise.state, promise.why) for promise in found.promises}
+    assert found.verdict == "pass"
+    assert states["position"][0] == "partly"
+    assert "the settings promise nothing" in states["position"][1]
+    for promise in found.promises:
+        nothing = bool(promise.said) and all(said.level == "none" for said in promise.said)
+        assert (promise.state == "partly") == nothing, promise.id
+    lost = run(judge.plan.sets[1].id, "broken", anomaly("skipped_delivery"))
+    broken = judge.result([*all_held(judge), lost], 60).promise("position")
+    assert broken is not None and broken.state == "broken"

@@ -3,8 +3,10 @@
 import pytest
 
 from chaos.errors import ScenarioError
+from chaos.kafka.settings import Config
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
+from chaos.scenario.setting_rules import limit_problems
 from chaos.setup.clients import Subscribe
 from checks.audit.facts.readers import readers_of
 
@@ -88,6 +90,89 @@ def test_a_session_that_the_brokers_refuse_is_refused_at_load(entry: str, cluste
         return
     with pytest.raises(ScenarioError, match=f"(?s){message}.*INVALID_SESSION_TIMEOUT"):
         scenario(entry, faults=more)
+
+
+KIP_848 = "name: a, config: {group.protocol: consumer}"
+SHARE = "name: a, client: java, settings: {%s}"
+
+
+def ranged(entry: str, cluster: str) -> None:
+    shares = entry.startswith("name: a, client")
+    mode = "share" if shares else "subscribe"
+    text = f"""title: t
+cluster:
+  kafka: 4.3.1
+{cluster}
+topics: [{{name: orders}}]
+producers: [{{name: shop, topic: orders, records: 100}}]
+consumers:
+  - {{mode: {mode}, group: g, topics: [orders], {entry}}}
+"""
+    parse(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("entry", "settings", "message"),
+    [
+        (
+            KIP_848,
+            "group.consumer.session.timeout.ms: 6000",
+            r"x:4: cluster.config: group.consumer.session.timeout.ms=6000 is below "
+            r"group.consumer.min.session.timeout.ms=45000 \(its default\), so a broker does not start",
+        ),
+        (KIP_848, "group.consumer.session.timeout.ms: 6000, group.consumer.min.session.timeout.ms: 6000", ""),
+        (KIP_848, "group.consumer.min.session.timeout.ms: 6000", ""),
+        (KIP_848, "group.consumer.session.timeout.ms: '60000'", ""),
+        (KIP_848, "group.consumer.session.timeout.ms: 60001", "=60001 is above group.consumer.max.session.timeout.ms"),
+        (KIP_848, "group.consumer.max.session.timeout.ms: 30000", "timeout.ms=45000 is above .*=30000, so a broker"),
+        (
+            KIP_848,
+            "group.consumer.session.timeout.ms: 5000, group.consumer.min.session.timeout.ms: 5000",
+            "group.consumer.heartbeat.interval.ms=5000 is not below group.consumer.session.timeout.ms=5000",
+        ),
+        (KIP_848, "group.consumer.heartbeat.interval.ms: 1000", "=1000 is below group.consumer.min.heartbeat"),
+        ("name: a", "group.streams.heartbeat.interval.ms: 15001", "=15001 is above group.streams.max.heartbeat"),
+        ("name: a", "group.share.record.lock.duration.ms: 5000", "=5000 is below group.share.min.record.lock.duration"),
+        (
+            SHARE % "share.session.timeout.ms: 6000",
+            "",
+            r"x:8: consumers\[0\].settings: .*=6000 is below .*INV",
+        ),
+        (SHARE % "share.session.timeout.ms: 6000", "group.share.min.session.timeout.ms: 6000", ""),
+        (SHARE % "share.delivery.count.limit: 11", "", "=11 is above group.share.max.delivery.count.limit=10"),
+        (SHARE % "share.delivery.count.limit: 10", "", ""),
+    ],
+)
+def test_settings_of_new_groups_that_the_brokers_refuse_are_refused_at_load(
+    entry: str, settings: str, message: str
+) -> None:
+    cluster = f"  config: {{{settings}}}"
+    if not message:
+        ranged(entry, cluster)
+        return
+    with pytest.raises(ScenarioError, match=message):
+        ranged(entry, cluster)
+
+
+def test_what_a_cluster_answers_limits_share_groups_and_gives_proofs_their_time() -> None:
+    text = """
+title: t
+cluster: {driver: attached, bootstrap: 'k:9092'}
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, records: 100}]
+consumers:
+  - {mode: subscribe, name: a, group: g, members: 2, topics: [orders], config: {group.protocol: consumer}}
+  - {mode: share, name: s, group: h, client: java, topics: [orders], settings: {share.session.timeout.ms: 50000}}
+faults: [{name: f, kind: consumer.pause, target: {member: a/1}, when: {acked: 9}}]
+"""
+    before = parse(text, "x")
+    assert list(limit_problems(before, before.expect)) == []
+    assert before.limits.proof == 60
+    answered: Config = {"group.consumer.session.timeout.ms": "60000", "group.share.max.session.timeout.ms": "49999"}
+    after = before.with_settings(answered, before.topics)
+    (problem,) = limit_problems(after, after.expect)
+    assert "share.session.timeout.ms=50000 is above group.share.max.session.timeout.ms=49999" in problem
+    assert after.limits.proof == 75 and not after.unasked
 
 
 def test_a_scenario_may_show_the_refusal_of_a_session() -> None:

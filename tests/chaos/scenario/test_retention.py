@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import ScenarioError
+from chaos.kafka.settings import Config
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import Kept, backdated, refused, refused_topics, steadily_refused
@@ -239,6 +240,52 @@ def test_a_topic_keeps_records_for_as_long_as_any_of_its_settings_says() -> None
     change = "{name: f, kind: topic.config, target: {topic: orders}, when: {acked: 9}, settings: {retention.ms: 1000}}"
     kept = stamping(faults=change).kept("orders")
     assert kept is not None and kept.retention_ms == 7 * DAY_MS
+
+
+BROKER = "{name: f, kind: broker.config, target: {broker: 1}, when: {acked: 9}, settings: {%s}}"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "topic", "settings", "expected"),
+    [
+        ("log.retention.hours: 1", "", "", (HOUR_MS, 7 * DAY_MS, 2**30)),
+        ("log.retention.minutes: 1, log.retention.hours: 1", "", "", (60_000, 7 * DAY_MS, 2**30)),
+        ("log.retention.ms: 5000", "", "log.retention.ms: 60000", (60_000, 7 * DAY_MS, 2**30)),
+        ("log.retention.ms: 5000", "", "log.retention.ms: 1000", (5_000, 7 * DAY_MS, 2**30)),
+        ("log.retention.ms: 5000", "retention.ms: 7000", "log.retention.ms: 60000", (7_000, 7 * DAY_MS, 2**30)),
+        ("log.retention.ms: 5000, log.roll.ms: 1000", "", "log.roll.ms: 60000", (5_000, 60_000, 2**30)),
+        ("log.retention.ms: 5000, log.roll.ms: 1000", "segment.ms: 2000", "log.roll.ms: 60000", (5_000, 2_000, 2**30)),
+        ("log.segment.bytes: 1048576", "", "log.segment.bytes: 2097152", (7 * DAY_MS, 7 * DAY_MS, 2**21)),
+        ("log.retention.ms: 5000", "", "log.retention.ms: -1", None),
+        ("log.retention.ms: 5000", "", "log.cleanup.policy: compact", None),
+    ],
+)
+def test_settings_of_brokers_and_their_changes_decide_how_long_a_topic_keeps_a_record(
+    cluster: str, topic: str, settings: str, expected: tuple[int, int, int] | None
+) -> None:
+    text = f"""
+title: t
+cluster: {{config: {{{cluster}}}}}
+topics: [{{name: orders, config: {{{topic}}}}}]
+producers: [{{name: shop, topic: orders, keys: 9}}]
+faults: [{BROKER % settings if settings else ""}]
+"""
+    kept = parse(text, "mine.yaml").kept("orders")
+    if expected is None:
+        assert kept is None
+    else:
+        assert kept is not None
+        assert (kept.retention_ms, kept.segment_ms, kept.segment_records) == (*expected[:2], 1 + expected[2] // 128)
+
+
+def test_a_cluster_that_answers_says_how_long_it_keeps_a_record() -> None:
+    text = "title: t\ncluster: {driver: attached, bootstrap: 'k:9092'}\ntopics: [{name: orders}]\nproducers: [%s]"
+    scenario = parse(text % "{name: shop, topic: orders, keys: 9}", "mine.yaml")
+    config: Config = {"log.retention.hours": "1", "log.retention.check.interval.ms": "700"}
+    assert scenario.kept("orders") is None
+    assert scenario.with_settings({"log.retention.hours": "1"}, scenario.topics).kept("orders") is None
+    kept = scenario.with_settings(config, scenario.topics).kept("orders")
+    assert kept is not None and (kept.retention_ms, kept.check_ms) == (HOUR_MS, 700)
 
 
 @pytest.mark.parametrize("value", ["minutes", "48", "yesterday", "[]"])

@@ -302,7 +302,11 @@ KIP_848 = "group.protocol: consumer"
     ("cluster", "config", "proof"),
     [
         ("", KIP_848, 60.0),
-        (", config: {group.consumer.session.timeout.ms: 6000}", KIP_848, 30.0),
+        (
+            ", config: {group.consumer.session.timeout.ms: 6000, group.consumer.min.session.timeout.ms: 6000}",
+            KIP_848,
+            30.0,
+        ),
         (", config: {group.consumer.session.timeout.ms: 60000}", KIP_848, 75.0),
         ("", "session.timeout.ms: 6000", 30.0),
         ("", "session.timeout.ms: 20000", 35.0),

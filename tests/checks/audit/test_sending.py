@@ -24,6 +24,7 @@ from checks.audit.rules.registry import ROW_RULES, judge_writes
 ROUTES = {
     "turns": Route("seq", {3: 0}),
     "java": Route("murmur2", {3: 0}),
+    "own": Route("key number", {3: 0}),
     "grown": Route("seq", {3: 0, 7: 3}),  # row by row, the acknowledgements come at 2, 3 and so on
 }
 PLAN = SurveyPlan("x", routes=ROUTES, row_rules=ROW_RULES)
@@ -71,6 +72,14 @@ def test_no_promise_and_no_partition_are_nothing_to_judge() -> None:
     assert misrouted(("turns/1", 6, 1, "unknown", None)) == (0, [])  # not acknowledged
     assert misrouted(("turns/1", 6, None, "ok", None)) == (0, [])  # acknowledged nobody knows where
     assert misrouted(("java/1", 6, 1, "ok", None)) == (0, [])  # without a key it may be anywhere
+
+
+def test_keys_without_a_number_take_part_in_no_route_by_number() -> None:
+    """Other programs write to a topic too, with keys of their own."""
+    others = [("other/1", n, 1, "ok", key) for n, key in enumerate(["shop-17", "", "k", "k-4", "kx", "k٣"])]
+    assert misrouted(*others, ("own/1", 7, 1, "ok", "k4")) == (0, [])
+    assert misrouted(*others, ("own/1", 8, 2, "ok", "k4")) == (1, [8])
+    assert misrouted(("own/1", 9, 2, "ok", "customer"), ("own/1", 10, 0, "ok", "k4")) == (1, [10])
 
 
 def test_after_partitions_were_added_both_numbers_may_be_known_to_a_client() -> None:

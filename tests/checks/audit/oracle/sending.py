@@ -54,7 +54,7 @@ def _promised(send: Row, partitioner: str, keys: int | None, count: int) -> int 
         return None
     key = send["key"].encode()
     if partitioner == "by_key_number":
-        return int(key[1:]) % count
+        return int(key[1:]) % count if key[1:].isdigit() and key[:1] == b"k" else None
     if keys is not None and partitioner.startswith("murmur2"):
         return int(murmur2(key) & 0x7FFFFFFF) % count
     if keys is not None and partitioner.startswith("consistent"):
