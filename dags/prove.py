@@ -56,7 +56,7 @@ PARAMS = {
 
 def request(params: dict[str, Any], folder: str | None = None) -> Any:
     """Return the request of a DAG run's params. folder: of the proof, once it is prepared."""
-    from chaos.prove.prove import ProofRequest
+    from chaos.campaign.prove.prove import ProofRequest
 
     def path(text: str | None) -> Path | None:
         return None if text is None else Path(text)
@@ -78,7 +78,7 @@ def request(params: dict[str, Any], folder: str | None = None) -> Any:
 @task(retries=0)
 def prepare(params: dict[str, Any]) -> str:
     """Check everything, write the plan into a new folder or open an earlier one, and return the folder."""
-    from chaos.prove.prove import open_proof, plan_proof
+    from chaos.campaign.prove.prove import open_proof, plan_proof
 
     with task_failure():
         return str(open_proof(*plan_proof(request(params))).folder.path)
@@ -91,13 +91,13 @@ def run(folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
     from chaos.run.proof_result import ProofResult
 
     with slot_for_task(dag_run, "proof"), task_failure():
-        call("chaos.prove.prove:prove", request(params, folder), ProofResult)
+        call("chaos.campaign.prove.prove:prove", request(params, folder), ProofResult)
 
 
 @task(retries=0, trigger_rule="all_done")
 def verdict(folder: str, params: dict[str, Any]) -> str:
     """Judge the stored runs and write the result. Fails unless every tested promise held."""
-    from chaos.prove.prove import judge_proof, open_proof, plan_proof
+    from chaos.campaign.prove.prove import judge_proof, open_proof, plan_proof
 
     with task_failure():
         result = judge_proof(open_proof(*plan_proof(request(params, folder))))

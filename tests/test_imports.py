@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
     "anomalies",
-    "contract",
     "errors",
+    "guarantees.contract",
     "install.locations",
     "kafka.access",
     "kafka.offsets_log",

@@ -25,7 +25,7 @@
 | `bisect` | a release in the middle | the same outcome as the older end, or another one |
 | `gate` | a cell of the matrix, in rounds | contracts, and times beside a reference |
 | `compare` | a scenario with a client library | values beside the reference |
-| `chaos.prove` | a set of faults | promises of the application |
+| `prove` | a set of faults | promises of the application |
 
 `subject` is the scenario of a trial, from a bundle, a run directory or a file; `clients` and `releases` change its
 client library or release; `search` and `reduce` are the algorithms of the searches; a DAG calls `reproduction`.

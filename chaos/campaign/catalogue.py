@@ -14,9 +14,9 @@ from chaos.campaign.engine import Budget, Listed, Report, Trial, cluster_of, con
 from chaos.campaign.folder import Asked, Folder, continued
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.subject import Subject
-from chaos.contract import contract
 from chaos.drive import stages
 from chaos.errors import UsageError
+from chaos.guarantees.contract import contract
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.events import now_us

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.contract import contract
 from chaos.errors import UsageError
+from chaos.guarantees.contract import contract
 from chaos.run.campaign import Machine, Part, Rate, TrialRun
 from chaos.run.outcome import RunOutcome, exceeding
 from chaos.run.result import anomaly_name

@@ -13,7 +13,7 @@ from chaos.cli.output import campaign_printer, plain_table, print_line
 from chaos.cli.view import SIGNS, RunsView
 
 if TYPE_CHECKING:
-    from chaos.prove.judge import ProofJudge
+    from chaos.campaign.prove.judge import ProofJudge
     from chaos.run.proof_result import Break, ProofResult
 
 EXAMPLES = {"prove": "prove app.yaml --for 30m"}
@@ -49,7 +49,7 @@ def prove(
     promise held, 1 if one broke, 3 if that is not known, 2 for bad input. campaign.json, report.html and card.md are in
     one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
+    from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
     from chaos.run.result import EXIT_CODES
 
     request = ProofRequest(
@@ -85,7 +85,7 @@ def _print_plan(judge: ProofJudge) -> None:
 
 
 def _print_result(result: ProofResult, folder: Path) -> None:
-    from chaos.prove.against import STATES
+    from chaos.campaign.prove.judge import STATES
 
     print_line(f"Settings of {result.name}, tried with programs of Aftershock, not with the application itself:")
     Console(highlight=False).print(f"{SIGNS[result.verdict]}  [bold]{result.name}[/], Kafka {result.kafka}")

@@ -76,7 +76,7 @@ def show(
 
 def _contracts(sides: dict[str, Loaded]) -> Iterator[str]:
     """Yield the lines of the derived contracts of a scenario and its variants, as far as they have one."""
-    from chaos.contract import contract
+    from chaos.guarantees.contract import contract
 
     for name, side in sides.items():
         if side.expect.promised:

@@ -26,6 +26,9 @@ from chaos.drive import rights
 from chaos.drive.drive import Drive
 from chaos.drive.racks import placement_problems
 from chaos.errors import AftershockError, ClusterError, UsageError
+from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
+from chaos.guarantees.from_cluster import DIFFER, add_cluster
+from chaos.guarantees.values import Problems
 from chaos.install.java import find_java
 from chaos.kafka import admin
 from chaos.kafka.access import Access
@@ -38,9 +41,6 @@ from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
 from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
-from chaos.promise.cluster_facts import BROKER_NAMES, ClusterPart
-from chaos.promise.from_cluster import DIFFER, add_cluster
-from chaos.promise.problems import Problems
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us

@@ -1,7 +1,7 @@
 """The contract of a scenario: the anomalies that may, must and must not appear.
 
 The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` requires at least one. With
-`promised`, `chaos.contract` derives the kinds that are not named from the settings and the faults.
+`promised`, `chaos.guarantees.contract` derives the kinds that are not named from the settings and the faults.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class _Contract(Strict):
         } | {"promised": True}
 
     def counts(self) -> dict[tuple[str, str], Bound]:
-        """Return the bound of every count by (kind, split), without derived ones: see `chaos.contract.contract`.
+        """Return the bound of every count by (kind, split), without derived ones: see `chaos.guarantees.contract`.
 
         The split is empty for a kind without splits.
         """

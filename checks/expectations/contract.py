@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
-from chaos.contract import contract, unpromised
+from chaos.guarantees.contract import contract, unpromised
 from chaos.scenario.expect import Bound
 from chaos.scenario.faults.clients import ProducerLeave
 from chaos.scenario.faults.raw import RECORDS

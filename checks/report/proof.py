@@ -1,6 +1,6 @@
 """The files of a proof, from its `campaign.json`: the page `report.html`, and the card as `card.html` and `card.md`.
 
-Verdict and sentences come from `chaos.prove`.
+Verdict and sentences come from `chaos.campaign.prove`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
-from chaos.contract import unpromised
+from chaos.guarantees.contract import unpromised
 from chaos.ledger.seal import SEAL
 from chaos.run.directory import Run
 from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off

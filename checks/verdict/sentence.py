@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from chaos.anomalies import PHRASES, STOPPED_US, UNAVAILABILITY
-from chaos.contract import contract
+from chaos.guarantees.contract import contract
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
 from chaos.scenario.model import Scenario
 from checks.evidence import is_late
@@ -47,7 +47,7 @@ def sentence(
     """Return the sentence.
 
     reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted. unpromised: see
-    `chaos.contract.unpromised`. outages: the longest times without writes or reads, as sentences.
+    `chaos.guarantees.contract.unpromised`. outages: the longest times without writes or reads, as sentences.
     """
     sums = _sums(totals)
     parts: list[str] = []

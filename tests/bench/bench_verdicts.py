@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.prove.apps import APPS, write
+from tests.chaos.campaign.prove.apps import APPS, write
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 30

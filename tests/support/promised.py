@@ -1,4 +1,4 @@
-"""The settings of scenarios and of applications, as `chaos.promise` reads them."""
+"""The settings of scenarios and of applications, as `chaos.guarantees` reads them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import yaml
 
+from chaos.guarantees.application import Options, Parts
+from chaos.guarantees.facts import ClientPart, ClusterPart, TopicPart
+from chaos.guarantees.promises import promise
+from chaos.guarantees.values import Setting, Settings, setting
 from chaos.kafka.settings import Config
-from chaos.promise.client_settings import ClientPart
-from chaos.promise.cluster_facts import ClusterPart, TopicPart
-from chaos.promise.inputs import Options, Parts
-from chaos.promise.promise import promise
-from chaos.promise.settings import Setting, Settings, setting
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.commit import Commit

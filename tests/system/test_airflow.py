@@ -251,7 +251,7 @@ def run_dag(name, airflow, **conf):
     return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.nightly(twin="chaos/prove/test_judge.py")
+@pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py")
 @pytest.mark.kafka
 def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_held(airflow, tmp_path):
     app = tmp_path / "app.yaml"

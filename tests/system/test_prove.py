@@ -10,10 +10,10 @@ import pytest
 
 from chaos.run.proof_result import ProofResult
 from chaos.wait import wait_until
-from tests.chaos.prove.apps import APPS, write
+from tests.chaos.campaign.prove.apps import APPS, write
 from tests.support.platform import chaos, left_running, start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.nightly(twin="chaos/prove/test_judge.py")]
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py")]
 
 
 def stored(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Settings of producers and consumers for a draft, by the names of librdkafka. `chaos.promise` reads the file."""
+"""Settings of producers and consumers for a draft, by the names of librdkafka. `chaos.guarantees` reads the file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.errors import UsageError
-from chaos.promise.dialects import open_settings
-from chaos.promise.frameworks import CLIENTS, Selection
-from chaos.promise.names import Role
-from chaos.promise.problems import Problems
+from chaos.guarantees.dialects.files import open_settings
+from chaos.guarantees.dialects.frameworks import CLIENTS, Selection
+from chaos.guarantees.names import Role
+from chaos.guarantees.values import Problems
 
 Scalar = bool | int | float | str
 

@@ -22,8 +22,8 @@ from chaos.campaign.gate.gate import judged as judged_runs
 from chaos.campaign.gate.judge import GateJudge
 from chaos.campaign.gate.model import find, load, parse, passes_for, shipped
 from chaos.clients.runtime import runtime
-from chaos.contract import contract
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.guarantees.contract import contract
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run import ranks

@@ -9,7 +9,7 @@ import pytest
 from chaos.errors import RunDirError
 from chaos.run.proof_result import ProofResult
 from checks.report import campaign, proof
-from tests.chaos.prove.test_judge import all_held, anomaly, judge_of, run
+from tests.chaos.campaign.prove.test_judge import all_held, anomaly, judge_of, run
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from chaos.run.campaign import RESULT
 from checks.report import campaign, gate, proof
 from checks.report.html import write_report
+from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
 from tests.chaos.campaign.test_corpus import scored
-from tests.chaos.prove.test_judge import anomaly, judge_of, run
 from tests.checks.report import synthetic, test_gate_page
 from tests.checks.report.test_report_page import hostile
 from tests.support.axe import broken_numbers, violations

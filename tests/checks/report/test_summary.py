@@ -9,7 +9,7 @@ import pytest
 from checks.report import gate as gates
 from checks.report import proof
 from checks.report.summary import CUT, MOST_CHARACTERS, fit, size
-from tests.chaos.prove.test_judge import anomaly, judge_of, run
+from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
 from tests.checks.report.test_gate_page import cell, comparison, gate
 
 COMMENT, STEP_SUMMARY_BYTES = 65_536, 1024 * 1024

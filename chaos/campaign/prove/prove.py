@@ -1,0 +1,203 @@
+"""The use cases of a proof: plan it, run it or go on with it, and judge its stored runs."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct
+from chaos.campaign.folder import Asked, Folder, continued
+from chaos.campaign.prove import application
+from chaos.campaign.prove.judge import ProofJudge, changes, observe, read_earlier
+from chaos.campaign.prove.plan import BASELINE, FollowUp, Task, plan, task
+from chaos.errors import AftershockError, UsageError
+from chaos.guarantees.application import Options
+from chaos.guarantees.supports import fault_classes, outcomes
+from chaos.kafka.settings import Scalar
+from chaos.lab.lab import FinishedRun
+from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import ProofRun, TrialRun
+from chaos.run.proof_result import ProofResult
+from chaos.scenario.resolve import new_seed
+
+MOST = 2
+KIND = "proof"
+
+
+def proven(runs: Sequence[TrialRun]) -> list[ProofRun]:
+    """Return what the stored runs of a proof show."""
+    return [run.proof for run in runs if run.proof is not None]
+
+
+@dataclass
+class Proving(Plan):
+    """First the runs that follow from stored ones, then the planned sets. Each run that breaks a promise is packed."""
+
+    bundles = False
+
+    planned: Sequence[Task]
+    follow_up: FollowUp
+    _tasks: dict[str, Task] = field(default_factory=dict)
+
+    def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
+        """Return the runs that are wanted after these."""
+        following = self.follow_up.tasks(proven(runs))
+        self._tasks |= {task.run_id: task for task in (*self.planned, *following)}
+        urgent = [self._trial(task, ("urgent", task.run_id)) for task in following]
+        known = {trial.run_id for trial in urgent}
+        return [*urgent, *(self._trial(t, tier(t)) for t in self.planned if t.run_id not in known)]
+
+    def is_over(self, runs: Sequence[TrialRun]) -> bool:
+        """Return whether nothing works without faults, so that no other run can show anything."""
+        own = [run for run in proven(runs) if run.set == BASELINE and run.purpose != "mended"]
+        return sum(run.state == "unknown" for run in own) > 1
+
+    def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
+        """Return what is stored of a run: its anomalies beside the contract, and whether it proves anything."""
+        proof = observe(self._tasks[trial.run_id], finished, folder)
+        return super().observe(trial, finished, folder).model_copy(update={"proof": proof, "bundle": proof.bundle})
+
+    def describe(self, run: TrialRun) -> str:
+        """Return what a run shows of the promises."""
+        return f"{run.proof.state}: {run.proof.sentence}" if run.proof is not None else run.sentence
+
+    def _trial(self, task: Task, of_tier: tuple[object, ...]) -> Trial:
+        title = f"{task.faults.id} with {task.change}" if task.change else task.faults.id
+        return Trial(
+            run_id=task.run_id,
+            subject=task.subject,
+            part=task.faults.id,
+            n=task.n,
+            title=title,
+            listed=(f"prove {self.follow_up.application.title}", title),
+            tier=of_tier,
+            cluster=f"switched {task.cuts_links}",
+        )
+
+
+def tier(task: Task) -> tuple[object, ...]:
+    """Return what is equal for runs that may change places: the number of faults, and whether they cut all supports."""
+    return len(task.faults.faults), bool(task.faults.cuts_all)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofRequest(Asked):
+    """A proof. app: the application's file. most: faults of a set, 1 or 2. against: an earlier result.
+
+    select: see `chaos.guarantees.application.Options`.
+    """
+
+    app: Path | None = None
+    most: int = MOST
+    against: Path | None = None
+    bootstrap: str | None = None
+    topic: str | None = None
+    select: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof that was planned, and checked against its folder."""
+
+    judge: ProofJudge
+    folder: Folder
+    asked: ProofRequest
+    earlier: ProofResult | None
+
+
+def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
+    """Check the application; return the judge with the plan, and the request with all values.
+
+    Nothing is started or written.
+    Raises `UsageError` for bad input, and `ClusterError` if a cluster that is to be asked does not answer.
+    """
+    asked = continued(request, KIND)
+    path = asked.app
+    if path is None:
+        raise UsageError("give an app.yaml, or --resume with the folder of a proof")
+    options = Options(app=path, bootstrap=asked.bootstrap, topic=asked.topic, select=asked.select)
+    app = application.read(options)
+    found = outcomes(app.facts)
+    planned = plan(found, fault_classes(app.facts, app.names), asked.most)
+    seed = new_seed() if asked.seed is None else asked.seed
+    sets = {faults.id: faults for faults in planned.sets}
+    follow_up = FollowUp(app, found, sets, seed, _mended(options))
+    words = ["python -m chaos prove", shlex.quote(str(path))]
+    words += [f"--select {shlex.quote(name)}" for name in asked.select]
+    words += [f"--for {asked.budget}"] if asked.budget else []
+    judge = ProofJudge(app, found, planned, follow_up, seed, " ".join([*words, f"--seed {seed}"]))
+    earlier = asked.against.absolute() if asked.against else None
+    return judge, replace(asked, app=path.absolute(), seed=seed, against=earlier)
+
+
+def _mended(options: Options) -> Callable[[Mapping[str, Scalar]], application.Application]:
+    """Return a function from other values of facts to the application with them. It reads each only once."""
+    known: dict[str, application.Application | AftershockError] = {}
+
+    def read(lifts: Mapping[str, Scalar]) -> application.Application:
+        key = str(sorted(lifts.items()))
+        if key not in known:
+            try:
+                known[key] = application.read(options, lifts)
+            except AftershockError as e:
+                known[key] = e
+        found = known[key]
+        if isinstance(found, AftershockError):
+            raise found
+        return found
+
+    return read
+
+
+def open_proof(judge: ProofJudge, asked: ProofRequest) -> Proof:
+    """Make the folder of a proof, or open the one that goes on. Raises `UsageError`, also for another application."""
+    Budget.parse(asked.budget)
+    earlier = read_earlier(asked.against) if asked.against else None
+    app = judge.application
+    digest = digest_of(app.files)
+    parts = [{"set": faults.id, "digest": digest} for faults in judge.plan.sets]
+    return Proof(judge, Folder.planned(asked, KIND, f"prove-{app.title}", parts), asked, earlier)
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """Return the digest of files: of their names and their bytes."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def run_proof(proof: Proof, listener: ProgressListener, report: Report[ProofResult] | None = None) -> ProofResult:
+    """Run what is planned and not stored yet, judge all stored runs, and write the result and its pages.
+
+    Raises as `conduct`.
+    """
+    judge = proof.judge
+    listener.say(f"{len(judge.plan.sets)} sets of faults, the most dangerous ones first")
+    planned = [task(judge.application, faults, judge.seed) for faults in judge.plan.sets]
+    plan = Proving(planned, judge.follow_up)
+    return conduct(plan, proof.folder, proof.asked, listener, lambda runs: judged(proof, runs), report)
+
+
+def prove(request: ProofRequest, listener: ProgressListener) -> ProofResult:
+    """Plan a proof and run it in its folder. Raises as `plan_proof` and `run_proof`."""
+    return run_proof(open_proof(*plan_proof(request)), listener)
+
+
+def judged(proof: Proof, runs: Sequence[TrialRun]) -> ProofResult:
+    """Return what the stored runs show, and what differs from the earlier proof."""
+    result = proof.judge.result(proven(runs), proof.folder.plan.spent_s)
+    if proof.earlier is None:
+        return result
+    found = changes(proof.earlier, result)
+    return result.model_copy(update={"against": f"the proof of {proof.earlier.name}", "changes": found})
+
+
+def judge_proof(proof: Proof) -> ProofResult:
+    """Judge the stored runs, and write the result and its pages. Raises `AftershockError`."""
+    result = judged(proof, proof.folder.runs())
+    proof.folder.write(result)
+    return result

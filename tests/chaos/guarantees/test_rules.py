@@ -1,0 +1,417 @@
+"""The table of rules: each row by settings that it is for, by settings that just miss it, and by a shipped scenario."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.guarantees.promises import facts_of
+from chaos.guarantees.table import (
+    ASPECTS,
+    Question,
+    Row,
+    contradictions,
+    facts_in,
+    match,
+    questions,
+    requirements,
+    source,
+)
+from chaos.guarantees.values import Problems
+from chaos.scenario.load import load
+from chaos.scenario.shipped import shipped
+from tests.support.promised import parts_of, rows_of
+
+ROWS = [
+    (f"{aspect}/{question.id}", question, row)
+    for aspect in ASPECTS
+    for question in questions(aspect)
+    for row in question.rows
+]
+"""Every row of the table, with its question and the name of the question."""
+
+App = dict[str, dict[str, Any] | None]
+
+RELIABLE: App = {
+    "producer": {"client": "java:4.3.1", "config": {"acks": "all"}},
+    "consumer": {
+        "client": "java:4.3.1",
+        "config": {"enable.auto.commit": False, "auto.offset.reset": "earliest"},
+        "commit": "after_processing",
+    },
+    "topic": {"replication_factor": 3, "config": {"min.insync.replicas": 2}},
+    "cluster": {"brokers": 3, "kafka": "4.3.1", "config": {"min.insync.replicas": 2}},
+}
+
+
+def changed(**changes: Any) -> App:
+    """Return the reliable application with changes such as `producer={"acks": 1}`; other keys replace a field."""
+    fields = ("client", "commit", "replication_factor", "brokers")
+    app: App = {}
+    for part, entry in RELIABLE.items():
+        change = changes.get(part, {})
+        if change is None:
+            continue
+        own = {key: value for key, value in change.items() if key in fields}
+        config = {key: value for key, value in change.items() if key not in fields}
+        app[part] = {**(entry or {}), **own, "config": {**(entry or {})["config"], **config}}
+    return app
+
+
+def producer(**settings: Any) -> App:
+    return changed(producer={name.replace("_", "."): value for name, value in settings.items()})
+
+
+def servers(brokers: int) -> App:
+    """Return the brokers alone: clients are refused where the internal topics cannot be created."""
+    return changed(producer=None, consumer=None, topic=None, cluster={"brokers": brokers})
+
+
+PLAIN = {"enable.idempotence": False}
+FLIGHT = "max.in.flight.requests.per.connection"
+UNCLEAN = {"unclean.leader.election.enable": True}
+CASES: dict[str, dict[str, tuple[App, App, str]]] = {
+    "durability/brokers-fail": {
+        "acks-0": (producer(acks=0), producer(acks=1), "acks-1"),
+        "no-replica": (
+            changed(topic={"replication_factor": 1, "min.insync.replicas": 1}),
+            changed(topic={"replication_factor": 2, "min.insync.replicas": 1}),
+            "alone",
+        ),
+        "acks-1": (producer(acks=1), producer(acks="-1"), "min-isr"),
+        "min-isr-above-replicas": (
+            changed(topic={"min.insync.replicas": 2, "replication_factor": 1}),
+            changed(topic={"min.insync.replicas": 1, "replication_factor": 1}),
+            "no-replica",
+        ),
+        "alone-unclean": (
+            changed(topic={"min.insync.replicas": 1, **UNCLEAN}),
+            changed(topic={"min.insync.replicas": 2, **UNCLEAN}),
+            "unclean",
+        ),
+        "alone": (changed(topic={"min.insync.replicas": 1}), changed(), "min-isr"),
+        "unclean": (changed(topic=UNCLEAN), changed(), "min-isr"),
+        "min-isr": (changed(), changed(topic={"min.insync.replicas": 1}), "alone"),
+    },
+    "durability/power": {
+        "flushed": (changed(topic={"flush.messages": 1}), changed(topic={"flush.messages": 2}), "page-cache"),
+        "not-acknowledged-by-all": (
+            changed(producer={"acks": 1}, topic={"flush.messages": 1}),
+            changed(topic={"flush.messages": 1}),
+            "flushed",
+        ),
+        "page-cache": (changed(), changed(cluster={"log.flush.interval.messages": 1}), "flushed"),
+    },
+    "durability/commits": {
+        "uncreated": (servers(2), servers(3), "min-isr"),
+        "one-copy": (
+            changed(cluster={"offsets.topic.replication.factor": 1}),
+            changed(cluster={"offsets.topic.replication.factor": 2}),
+            "min-isr",
+        ),
+        "unclean": (changed(cluster=UNCLEAN), changed(), "min-isr"),
+        "copies": (changed(cluster={"min.insync.replicas": 1}), changed(), "min-isr"),
+        "min-isr": (changed(), changed(cluster={"min.insync.replicas": 4}), "min-isr-above-replicas"),
+        "min-isr-above-replicas": (
+            changed(cluster={"min.insync.replicas": 4}),
+            changed(cluster={"min.insync.replicas": 3}),
+            "min-isr",
+        ),
+    },
+    "durability/transactions": {"uncreated": (servers(2), servers(3), "min-isr")}
+    | {
+        name: (
+            changed(producer={"transactional.id": "t"}, cluster=first),
+            changed(producer={"transactional.id": "t"}, cluster=second),
+            other,
+        )
+        for name, first, second, other in (
+            (
+                "one-copy",
+                {"transaction.state.log.replication.factor": 1},
+                {"transaction.state.log.replication.factor": 2},
+                "min-isr",
+            ),
+            ("unclean", UNCLEAN, {}, "min-isr"),
+            ("copies", {"transaction.state.log.min.isr": 1}, {}, "min-isr"),
+            ("min-isr", {}, {"transaction.state.log.min.isr": 1}, "copies"),
+            (
+                "min-isr-above-replicas",
+                {"transaction.state.log.min.isr": 4},
+                {"transaction.state.log.min.isr": 3},
+                "min-isr",
+            ),
+        )
+    },
+    "duplication/retries": {
+        "idempotent": (changed(), changed(producer=PLAIN), "plain"),
+        "unanswered": (producer(acks=0), producer(acks=1), "plain"),
+        "no-retries": (producer(retries=0), producer(retries=1), "idempotent"),
+        "plain": (changed(producer={"client": "java:2.8.2"}), changed(producer={"client": "java:3.0.1"}), "idempotent"),
+    },
+    "duplication/restart": {
+        "transactional": (changed(producer={"transactional.id": "t"}), changed(), "session"),
+        "session": (
+            changed(producer={"transactional.id": ""}),
+            changed(producer={"transactional.id": "t"}),
+            "transactional",
+        ),
+    },
+    "order/partition": {
+        "idempotent": (changed(producer={FLIGHT: 5}), changed(producer={FLIGHT: 5, **PLAIN}), "pipelined"),
+        "unanswered": (producer(acks=0), producer(acks=1), "pipelined"),
+        "pipelined": (
+            changed(producer={FLIGHT: 2, **PLAIN}),
+            changed(producer={FLIGHT: 1, **PLAIN}),
+            "one-in-flight",
+        ),
+        "librdkafka": (
+            changed(producer={"client": "confluent", FLIGHT: 1}),
+            changed(producer={"client": "confluent", FLIGHT: 1, "enable.idempotence": True}),
+            "idempotent",
+        ),
+        "no-retries": (
+            changed(producer={"retries": 0, **PLAIN}),
+            changed(producer={"retries": 1, **PLAIN}),
+            "pipelined",
+        ),
+        "sarama": (
+            changed(producer={"client": "sarama", "Net.MaxOpenRequests": 1}),
+            changed(producer={"client": "sarama", "Net.MaxOpenRequests": 1, "Producer.Retry.Max": 0}),
+            "no-retries",
+        ),
+        "one-in-flight": (
+            changed(producer={FLIGHT: 1, **PLAIN}),
+            changed(producer={FLIGHT: 1, "retries": 0, **PLAIN}),
+            "no-retries",
+        ),
+    },
+    "order/key": {
+        "hashed": (changed(), producer(partitioner_ignore_keys=True), "spread"),
+        "own": (
+            producer(partitioner_class="com.example.ByCountry"),
+            producer(partitioner_class="org.apache.kafka.clients.producer.RoundRobinPartitioner"),
+            "spread",
+        ),
+        "spread": (
+            changed(producer={"client": "confluent", "partitioner": "random"}),
+            changed(producer={"client": "confluent", "partitioner": "murmur2_random"}),
+            "hashed",
+        ),
+    },
+    "delivery/processing": {
+        "exactly-once": (
+            changed(
+                producer={"transactional.id": "t"},
+                consumer={"commit": "in_transaction", "isolation.level": "read_committed"},
+            ),
+            changed(producer={"transactional.id": "t"}, consumer={"commit": "in_transaction"}),
+            "exactly-once-of-dirty-input",
+        ),
+        "exactly-once-of-dirty-input": (
+            changed(producer={"transactional.id": "t"}, consumer={"commit": "in_transaction"}),
+            changed(
+                producer={"transactional.id": "t"},
+                consumer={"commit": "in_transaction", "client": "confluent"},
+            ),
+            "exactly-once",
+        ),
+        "checkpoint": (
+            {"consumer": {"client": "flink", "config": {}}},
+            {"consumer": {"client": "java", "config": {}}},
+            "auto-polled",
+        ),
+        "before": (changed(consumer={"commit": "before_processing"}), changed(), "after"),
+        "auto-stored": (
+            changed(consumer={"client": "confluent", "enable.auto.commit": True}),
+            changed(consumer={"client": "confluent", "enable.auto.commit": True, "enable.auto.offset.store": False}),
+            "after",
+        ),
+        "auto-polled": (changed(consumer={"enable.auto.commit": True}), changed(), "after"),
+        "after": (changed(), changed(consumer={"enable.auto.commit": True}), "auto-polled"),
+        "never": (changed(consumer={"commit": "never"}), changed(), "after"),
+    },
+    "delivery/start": {
+        "earliest": (changed(), changed(consumer={"auto.offset.reset": "latest"}), "latest"),
+        "latest": (
+            changed(consumer={"auto.offset.reset": "latest"}),
+            changed(consumer={"auto.offset.reset": "none"}),
+            "none",
+        ),
+        "none": (
+            changed(consumer={"client": "confluent", "auto.offset.reset": "error"}),
+            changed(consumer={"client": "confluent", "auto.offset.reset": "smallest"}),
+            "earliest",
+        ),
+        "duration": (
+            changed(consumer={"auto.offset.reset": "by_duration:P1D"}),
+            changed(consumer={"auto.offset.reset": "latest"}),
+            "latest",
+        ),
+    },
+    "delivery/lag": {
+        "compact": (changed(topic={"cleanup.policy": "compact"}), changed(topic={"cleanup.policy": "delete"}), "time"),
+        "compact-and-delete": (
+            changed(topic={"cleanup.policy": "compact, delete"}),
+            changed(topic={"cleanup.policy": "compact"}),
+            "compact",
+        ),
+        "size": (changed(topic={"retention.bytes": 1000}), changed(topic={"retention.bytes": -1}), "time"),
+        "kept": (
+            changed(topic={"retention.ms": -1}),
+            changed(topic={"retention.ms": -1, "retention.bytes": 5}),
+            "size",
+        ),
+        "time": (changed(cluster={"log.retention.hours": 1}), changed(cluster={"log.retention.hours": -1}), "kept"),
+    },
+    "delivery/idle": {
+        "expire": (changed(), changed(cluster={"offsets.retention.minutes": 1}), "expire"),
+    },
+    "isolation/transactions": {
+        "committed": (
+            changed(producer={"transactional.id": "t"}, consumer={"client": "confluent"}),
+            changed(producer={"transactional.id": "t"}),
+            "uncommitted",
+        ),
+        "uncommitted": (
+            changed(producer={"transactional.id": "t"}),
+            changed(producer={"transactional.id": "t"}, consumer={"isolation.level": "read_committed"}),
+            "committed",
+        ),
+        "plain": (changed(), changed(producer={"transactional.id": "t"}), "uncommitted"),
+    },
+    "availability/writes": {
+        "no-replica": (
+            changed(topic={"replication_factor": 1, "min.insync.replicas": 1}),
+            changed(topic={"replication_factor": 2, "min.insync.replicas": 1}),
+            "in-sync-replica",
+        ),
+        "min-isr-above-replicas": (
+            changed(topic={"min.insync.replicas": 4}),
+            changed(topic={"min.insync.replicas": 3}),
+            "no-spare",
+        ),
+        "no-spare": (changed(topic={"min.insync.replicas": 3}), changed(), "spare"),
+        "spare": (changed(), changed(topic={"min.insync.replicas": 1}), "in-sync-replica"),
+        "any-replica": (
+            changed(topic={"min.insync.replicas": 1, **UNCLEAN}),
+            changed(topic=UNCLEAN),
+            "spare",
+        ),
+        "in-sync-replica": (
+            changed(producer={"acks": 1}, topic={"min.insync.replicas": 3}),
+            changed(topic={"min.insync.replicas": 3}),
+            "no-spare",
+        ),
+    },
+    "availability/outage": {
+        "unanswered": (producer(acks=0), producer(acks=1), "window"),
+        "no-retries": (producer(retries=0), producer(retries=1), "short-window"),
+        "endless": (
+            changed(producer={"client": "confluent", "message.timeout.ms": 0}),
+            changed(producer={"client": "confluent", "message.timeout.ms": 1}),
+            "short-window",
+        ),
+        "window": (changed(), producer(delivery_timeout_ms=29_999, request_timeout_ms=5_000), "short-window"),
+        "short-window": (
+            changed(producer={"client": "sarama"}),
+            changed(producer={"client": "sarama", "Producer.Retry.Max": 300}),
+            "window",
+        ),
+    },
+    "availability/reads": {
+        "no-replica": (
+            changed(topic={"replication_factor": 1, "min.insync.replicas": 1}),
+            changed(topic={"replication_factor": 2, "min.insync.replicas": 1}),
+            "replicas",
+        ),
+        "replicas": (
+            changed(),
+            changed(topic={"replication_factor": 1, "min.insync.replicas": 1}),
+            "no-replica",
+        ),
+    },
+    "availability/groups": {
+        "uncreated": (servers(2), servers(3), "copies"),
+        "one-copy": (
+            changed(cluster={"offsets.topic.replication.factor": 1}),
+            changed(cluster={"offsets.topic.replication.factor": 2}),
+            "copies",
+        ),
+        "copies": (changed(), changed(cluster={"offsets.topic.replication.factor": 1}), "one-copy"),
+    },
+}
+"""By question and row: settings that the row is for, settings that just miss it, and the row of those."""
+
+
+def without_client_settings(app: App) -> App:
+    """Leave out what another client would refuse: settings of Java where the client is sarama."""
+    entry = app.get("producer") or {}
+    if entry.get("client") == "sarama":
+        config = {name: value for name, value in entry["config"].items() if name != "acks"}
+        return {**app, "producer": {**entry, "config": config}}
+    return app
+
+
+@pytest.mark.parametrize(("question", "row"), [(name, row.id) for name, _, row in ROWS])
+def test_each_row_answers_for_its_settings_and_not_for_those_that_just_miss_it(
+    question: str, row: str, tmp_path: Path
+) -> None:
+    settings, near, other = CASES[question][row]
+    assert rows_of(tmp_path, **without_client_settings(settings))[question] == row
+    assert rows_of(tmp_path, **without_client_settings(near))[question] == other
+
+
+def test_the_cases_are_those_of_the_table() -> None:
+    assert {name: set(rows) for name, rows in CASES.items()} == {
+        name: {row.id for other, _, row in ROWS if other == name} for name, _, _ in ROWS
+    }
+
+
+@cache
+def facts_of_scenario(shown: str) -> list[dict[str, Any]]:
+    name, _, variant = shown.partition("/")
+    scenario = load(shipped()[name], variant=variant)
+    assert variant or not scenario.variants, f"{shown}: name one of {', '.join(scenario.variants)}"
+    return [facts_of(parts, Problems()) for parts in parts_of(scenario)]
+
+
+SHOWN = [(name, question, row, shown) for name, question, row in ROWS for shown in row.shown]
+
+
+@pytest.mark.parametrize(
+    ("question", "row", "shown"),
+    [(question, row, shown) for _, question, row, shown in SHOWN],
+    ids=[f"{name}/{row.id}={shown}" for name, _, row, shown in SHOWN],
+)
+def test_each_scenario_of_a_row_has_the_settings_of_the_row(question: Question, row: Row, shown: str) -> None:
+    def answered(facts: dict[str, Any]) -> str:
+        return next((r.id for r in question.rows if match(r.when, facts).holds), "")
+
+    assert row.id in {answered(facts) for facts in facts_of_scenario(shown) if match(question.when, facts).holds}
+
+
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, _, row in ROWS], ids=lambda value: str(value)[:40])
+def test_a_row_is_shown_by_a_scenario_or_says_why_not(name: str, row: Row) -> None:
+    assert bool(row.shown) != bool(row.mute)
+
+
+def test_every_source_has_a_name_and_every_rule_a_source() -> None:
+    shorts = {short for _, _, row in ROWS for short in row.sources}
+    shorts |= {short for rule in (*contradictions(), *requirements()) for short in rule.sources}
+    assert all(source(short).name for short in shorts)
+    assert [short for short in shorts if not source(short).url] == ["page:limits"]
+    with pytest.raises(ValueError, match="is no source"):
+        source("somewhere")
+
+
+def test_every_fact_of_the_table_is_one_that_some_settings_have() -> None:
+    asked = {fact for _, question, row in ROWS for fact in (*facts_in(question.when), *facts_in(row.when), *row.by)}
+    asked |= {fact for rule in (*contradictions(), *requirements()) for fact in facts_in(rule.when)}
+    known = {
+        fact for name in ("leader-kill", "java-leader-kill") for facts in facts_of_scenario(name) for fact in facts
+    }
+    assert asked - known == {"cluster.offsets.uncreated", "cluster.transactions.uncreated"}  # with too few brokers
