@@ -12,6 +12,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -19,6 +20,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
+
+STARTED = time.monotonic()
+"""When the command began, with its imports still to come."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),

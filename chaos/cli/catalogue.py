@@ -8,7 +8,7 @@ import typer
 
 from chaos.cli.options import RUNS_DIR, For, Into, Jobs, Json, Repeat, Resume, RunsDir, Seed
 from chaos.cli.output import campaign_printer
-from chaos.cli.view import RunsView
+from chaos.cli.view import RunsView, loading
 from chaos.run.result import EXIT_CODES
 
 EXAMPLES = {
@@ -35,7 +35,8 @@ def catalogue(
     Ends with 1 if a run failed, with 3 if a run was inconclusive or is missing. All run directories, campaign.json,
     summary.md and report.html are in one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.campaign.catalogue import CatalogueRequest, run_catalogue
+    with loading():
+        from chaos.campaign.catalogue import CatalogueRequest, run_catalogue
 
     asked = CatalogueRequest(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
@@ -66,7 +67,8 @@ def corpus(
     0 if all are found, 1 if one is not, 3 if a variant has no conclusive run. All run directories, campaign.json,
     summary.md and report.html are in one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.campaign.corpus import CorpusRequest, run_corpus
+    with loading():
+        from chaos.campaign.corpus import CorpusRequest, run_corpus
 
     asked = CorpusRequest(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,

@@ -8,7 +8,7 @@ import typer
 
 from chaos.cli.options import RUNS_DIR, For, Into, Jobs, Json, Kafka, Repeat, Resume, RunsDir, Seed
 from chaos.cli.output import campaign_printer
-from chaos.cli.view import RunsView
+from chaos.cli.view import RunsView, loading
 
 EXAMPLES = {"compare-clients": "compare-clients leader-kill --clients java:3.9.2,sarama,confluent --repeat 8"}
 
@@ -48,17 +48,19 @@ def compare_clients(
     inconclusive, 2 for bad input or if nothing can run. campaign.json, summary.md and report.html are in one folder;
     Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.campaign.compare.compare import CompareRequest, open_folder, plan
-    from chaos.campaign.compare.compare import compare_clients as compare
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign.compare.compare import CompareRequest, open_folder, plan
+        from chaos.campaign.compare.compare import compare_clients as compare
+        from chaos.run.result import EXIT_CODES
 
     names = tuple(name.strip() for name in clients.split(",") if name.strip())
     request = CompareRequest(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
         scenarios=tuple(scenarios or ()), clients=names, against=against, kafka=kafka, margin=margin,
     )  # fmt: skip
-    planned = plan(request)
-    folder = open_folder(planned)
+    with loading("planning the comparison"):
+        planned = plan(request)
+        folder = open_folder(planned)
     with RunsView() as view:
         comparison = compare(planned, folder, view, campaign_printer(as_json))
     raise typer.Exit(EXIT_CODES[comparison.verdict])

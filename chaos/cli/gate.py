@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from chaos.cli.options import RUNS_DIR, For, Into, Jobs, Json, Repeat, Resume, RunsDir, Seed
 from chaos.cli.output import campaign_printer, plain_table, print_json
-from chaos.cli.view import RunsView
+from chaos.cli.view import RunsView, loading
 from chaos.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def gate(
     something is unknown, 2 for bad input. campaign.json, summary.md, junit.xml, report.html and bundles of failed runs
     are in one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.campaign.gate.gate import GateRequest, judge_gate, open_folder, plan_gate, run_gate
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign.gate.gate import GateRequest, judge_gate, open_folder, plan_gate, run_gate
+        from chaos.run.result import EXIT_CODES
 
     request = GateRequest(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
@@ -65,7 +66,8 @@ def gate(
     )  # fmt: skip
     if judge and resume is None:
         raise UsageError("--judge needs --resume FOLDER with the runs of a gate")
-    planned, asked = plan_gate(request)
+    with loading("planning the gate"):
+        planned, asked = plan_gate(request)
     if planned.warning and not judge:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold yellow]note:[/] {planned.warning}")
     if plan:

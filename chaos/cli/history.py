@@ -14,6 +14,7 @@ from rich.table import Table
 
 from chaos.cli.metrics import metrics
 from chaos.cli.options import RUNS_DIR, RunsDir, Url
+from chaos.cli.view import loading
 from chaos.errors import AftershockError, HistoryError, RunDirError
 from chaos.processes.python_module import run_module
 from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
@@ -51,9 +52,12 @@ def _show(
     """
     if context.invoked_subcommand:
         return
-    trends = _read(scenario, limit, url, runs_dir)
+    with loading("reading the history") as view:
+        trends = _read(scenario, limit, url, runs_dir)
+        if html is not None:
+            view.doing("drawing the page")
+            done = run_module("checks.report", "trend", str(html.absolute()), text_input=trends.model_dump_json())
     if html is not None:
-        done = run_module("checks.report", "trend", str(html.absolute()), text_input=trends.model_dump_json())
         if done.returncode:
             raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
         Console(stderr=True, soft_wrap=True).print(f"page: {html}", highlight=False)

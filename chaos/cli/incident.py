@@ -28,7 +28,7 @@ from chaos.cli.options import (
     Source,
 )  # fmt: skip
 from chaos.cli.output import campaign_printer, print_comparison, print_line, print_result
-from chaos.cli.view import RunsView, View
+from chaos.cli.view import RunsView, View, loading
 from chaos.errors import UsageError
 from chaos.run.directory import Run
 
@@ -95,9 +95,10 @@ def replay(
     Outcomes are the same if the verdict and the kinds of anomalies are; kinds that the contract allows in any number
     do not count. The exit codes are as of `run`, so a replay that fails as the incident did ends with 1.
     """
-    from chaos.campaign import replay
-    from chaos.campaign.subject import Request
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign import replay
+        from chaos.campaign.subject import Request
+        from chaos.run.result import EXIT_CODES
 
     request = Request(runs_dir=runs_dir, into=into, source=source, i_own_this_cluster=i_own_this_cluster)
     with View() as view:
@@ -125,9 +126,10 @@ def repeat(
     Each run has another seed, drawn from the first one. Ends with 1 if a run failed, else with 3 if one was
     inconclusive. Ctrl-C ends with 130, and prints the rates of the finished runs.
     """
-    from chaos.campaign import repeat as repetition
-    from chaos.campaign.subject import Request
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign import repeat as repetition
+        from chaos.campaign.subject import Request
+        from chaos.run.result import EXIT_CODES
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
@@ -160,8 +162,9 @@ def ab(
     Both sides have the same contract. Exit codes are as of an A/B scenario: 0 if both sides keep it, 1 if one breaks
     it, 3 if one is inconclusive; the comparison names the side.
     """
-    from chaos.campaign import ab
-    from chaos.campaign.subject import Request
+    with loading():
+        from chaos.campaign import ab
+        from chaos.campaign.subject import Request
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, seed=seed, source=source,
@@ -197,9 +200,10 @@ def shrink(
     smallest.yaml has the smallest scenario so far at any time. Ends with 0; with 3 if the whole scenario does not show
     the anomaly; with 130 after Ctrl-C, which keeps the smallest so far.
     """
-    from chaos.campaign import shrink
-    from chaos.campaign.subject import Request
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign import shrink
+        from chaos.campaign.subject import Request
+        from chaos.run.result import EXIT_CODES
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, seed=seed, source=source,
@@ -252,9 +256,10 @@ def bisect(
     chaos/campaign/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
     inconclusive, or if only skipped releases are left; 2 for an unknown release.
     """
-    from chaos.campaign import bisect
-    from chaos.campaign.subject import Request
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign import bisect
+        from chaos.campaign.subject import Request
+        from chaos.run.result import EXIT_CODES
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed, source=source,
@@ -293,10 +298,11 @@ def _from_logs(
     select: Select = None,
 ) -> None:
     """Write a draft of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
-    from chaos.incident.from_logs import from_logs
-    from chaos.incident.logs.yaml_text import plain
+    with loading() as view:
+        from chaos.incident.from_logs import from_logs
+        from chaos.incident.logs.yaml_text import plain
 
-    with View() as view:
+        view.doing("reading the logs")
         text = from_logs(folder, out, timezone, clients, lambda message: view.say(plain(message)), tuple(select or ()))
     if out is None:
         sys.stdout.write(text)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from chaos.cli.options import RUNS_DIR, Bootstrap, For, Into, Jobs, Json, Resume, RunsDir, Seed, Select
 from chaos.cli.output import campaign_printer, plain_table, print_line
-from chaos.cli.view import SIGNS, RunsView
+from chaos.cli.view import SIGNS, RunsView, loading
 
 if TYPE_CHECKING:
     from chaos.campaign.prove.judge import ProofJudge
@@ -49,16 +49,18 @@ def prove(
     promise held, 1 if one broke, 3 if that is not known, 2 for bad input. campaign.json, report.html and card.md are in
     one folder; Ctrl-C (130) keeps the finished runs.
     """
-    from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
-    from chaos.run.result import EXIT_CODES
+    with loading():
+        from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
+        from chaos.run.result import EXIT_CODES
 
     request = ProofRequest(
         runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed,
         app=app, most=most, against=against, bootstrap=bootstrap, topic=topic,
         select=tuple(select or ()),
     )  # fmt: skip
-    typer.echo("reading the settings of the application", err=True)
-    judge, asked = plan_proof(request)
+    with loading() as view:
+        view.step("reading the settings of the application")
+        judge, asked = plan_proof(request)
     for line in judge.application.assumed:
         typer.echo(f"assumed: {line}", err=True)
     if plan:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from chaos.cli import STARTED
 from chaos.lab.progress import ProgressListener
 from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
 from chaos.run.result import Verdict
@@ -39,11 +40,14 @@ _PHASES = {
 class View(ProgressListener):
     """A view of one run. It is a listener of events, and a context manager over the status line."""
 
+    _opened = False
+
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._status: Status | None = None
-        self._started = time.monotonic()
-        self._shown_at = self._doing_at = self._started
+        self._started = self._doing_at = time.monotonic()
+        self._shown_at = self._started if View._opened else STARTED  # the command is silent while it imports
+        View._opened = True
         self._doing = ""
         self.between = "working"
         """What goes on between two stages; empty if the command has nothing to wait for."""
@@ -176,6 +180,14 @@ class View(ProgressListener):
         delivered = "".join(f" · {escape(name)} {n:,}" for name, n in event["delivered"].items())
         rates = f"({event['acked_per_s']:,}/s) · delivered {event['delivered_per_s']:,}/s"
         self._show_progress_text(f"acked {event['acked']:,} {rates}{delivered}")
+
+
+@contextlib.contextmanager
+def loading(what: str = "loading") -> Iterator[View]:
+    """Show what a command does before its runs: its imports, and the work on its input."""
+    with View() as view:
+        view.doing(what)
+        yield view
 
 
 class RunsView(View):

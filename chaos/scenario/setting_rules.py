@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from chaos.cluster.settings import ClusterSpec
@@ -194,8 +195,14 @@ def _release(client: Client) -> str | None:
     """Return the release of a client; of confluent-kafka the installed one, if the entry names none."""
     if client.release is not None or client.traits.newest:
         return client.release
+    return _installed(client.traits.library)
+
+
+@cache
+def _installed(package: str) -> str | None:
+    """Return the installed release of a package, None if there is none; to read it takes 5 ms."""
     try:
-        return version(client.traits.library)
+        return version(package)
     except PackageNotFoundError:
         return None
 

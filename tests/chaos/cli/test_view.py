@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from chaos.cli import airflow
+from chaos.cli import airflow, app
 from chaos.cli.view import RunsView, View
-from chaos.errors import ClusterError, UsageError
+from chaos.errors import ClusterError, HistoryError, UsageError
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.wait import wait_until
@@ -74,6 +76,34 @@ def test_a_silence_says_which_stage_goes_on_and_a_step_of_it(plain, tmp_path):
         view.doing("adding the run to the history")
         wait_until(lambda: "adding the run to the history: 0 s so far" in text.getvalue(), 10, text.getvalue)
     assert "starting the clients: 0 s so far" not in text.getvalue(), "Spark's time under another name"
+
+
+def test_the_first_silence_counts_from_the_start_of_the_command(plain, monkeypatch):
+    monkeypatch.setattr("chaos.cli.view.SILENT_S", 60)
+    monkeypatch.setattr("chaos.cli.view.PLAIN_EVERY_S", 60)
+    for started, first in ((time.monotonic() - 100, True), (time.monotonic() - 100, False), (time.monotonic(), True)):
+        monkeypatch.setattr("chaos.cli.view.STARTED", started)
+        monkeypatch.setattr(View, "_opened", not first)
+        view, text = plain()
+        with view:
+            view.doing("loading")
+            if first and started < time.monotonic() - 60:
+                wait_until(lambda text=text: "loading: 0 s so far" in text.getvalue(), 10, text.getvalue)
+        assert View._opened and (text.getvalue() != "") == (first and started < time.monotonic() - 60)
+
+
+def test_history_says_what_it_does_while_it_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr("chaos.cli.view.SILENT_S", 0.01)
+    said = []
+    monkeypatch.setattr(View, "_show_progress_text", lambda _, text: said.append(text))
+
+    def slow(*_):
+        wait_until(lambda: "reading the history" in "".join(said), 10, "silent")
+        raise HistoryError("there is no history")
+
+    monkeypatch.setattr("chaos.cli.history._read", slow)
+    result = CliRunner().invoke(app, ["history", "--runs-dir", str(tmp_path)])
+    assert isinstance(result.exception, HistoryError)
 
 
 def test_a_view_of_many_runs_names_what_each_one_does(plain):
