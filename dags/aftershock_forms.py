@@ -16,6 +16,7 @@ from aftershock_connections import existing_cluster
 from airflow.sdk import Param
 from pydantic import TypeAdapter
 
+from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
@@ -23,7 +24,6 @@ from chaos.scenario.model import Scenario
 from chaos.setup.addresses import Bootstrap
 from chaos.setup.hints import nearest
 from chaos.setup.model import DEFAULT_KAFKA
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))

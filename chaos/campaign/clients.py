@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from chaos.campaign.subject import Subject, dump, raw_of
+from chaos.clients.choice import Client, parse_client
+from chaos.clients.java.traits import ASSIGNORS, PACKAGE
+from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.clients.runtime import runtime
 from chaos.errors import ScenarioError, UsageError
 from chaos.kafka.settings import Config
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Entry, Processor, assignors_of
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
-from chaos.setup.runtimes.choice import Client, parse_client
-from chaos.setup.runtimes.java import ASSIGNORS, PACKAGE
 
 ALIASES = {
     "compression.codec": "compression.type",

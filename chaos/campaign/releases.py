@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.errors import UsageError
 from chaos.scenario.model import Scenario
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
 
 RELEASES = Path(__file__).with_name("releases.yaml")
 

@@ -16,7 +16,7 @@ from chaos.errors import UsageError
 
 if TYPE_CHECKING:
     from chaos.clients.protocol import Program
-    from chaos.setup.runtimes.traits import Ability
+    from chaos.clients.traits import Ability
 
 EXAMPLES = {"client-check": "client-check --only producer -- ./my-client --verbose"}
 
@@ -72,8 +72,8 @@ def _chosen(
         if program is None:
             raise UsageError(f"there is no program {command[0]}")
         return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: "", lambda name: ""
+    from chaos.clients.choice import parse_client
     from chaos.clients.runtime import prepare
-    from chaos.setup.runtimes.choice import parse_client
 
     try:
         chosen = parse_client(str(client))

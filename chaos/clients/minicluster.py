@@ -9,14 +9,13 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from chaos.clients.choice import Client
 from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed
 from chaos.install.cache import Progress
 from chaos.install.jars import flink_jars
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.flink import LEGACY_NEWEST, connector
 
 HEAP = 256 * 2**20
 MAIN = "aftershock.FlinkMain"
@@ -26,10 +25,13 @@ _OPENED = tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package 
 """Packages of Java with classes that Flink serializes."""
 
 
-def install(client: Client, source: Path, roles: Iterable[Program], on_progress: Progress) -> Installed:
-    """Fetch a release and compile the programs with a source; see `Runtime.prepare`. roles: those that it has."""
-    release = client.release or LEGACY_NEWEST
-    jars = flink_jars(release, connector(release), on_progress)
+def install(client: Client, connector: str, source: Path, roles: Iterable[Program], on_progress: Progress) -> Installed:
+    """Fetch a release and compile the programs with a source; see `Runtime.prepare`.
+
+    connector: release of the Kafka connector. roles: the programs that the source has.
+    """
+    release = str(client.release)  # `Client` fills it in
+    jars = flink_jars(release, connector, on_progress)
     programs = JavaPrograms(client.runtime, release, jars, MAIN, (SOURCES, JOB_SOURCES, source))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
     return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT, session=command)

@@ -32,11 +32,13 @@ PROGRAMS: tuple[Program, ...] = ("producer", "processor", "group_consumer", "ass
 """The programs of a complete runtime. A library with share groups also has a share_consumer."""
 
 
-class _Spec(BaseModel):
+class Part(BaseModel):
+    """A part of a spec or of the choice of a client. It refuses unknown keys, and its values do not change."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ClientSpec(_Spec):
+class ClientSpec(Part):
     """The fields that every client has. `program` names the program that runs the spec."""
 
     role: ClassVar[Role]
@@ -63,7 +65,7 @@ class ClientSpec(_Spec):
         return cls.model_validate_json(Path(path).read_bytes())
 
 
-class TransactionSpec(_Spec):
+class TransactionSpec(Part):
     """The division of records into transactions; see `chaos.setup.clients.Transactions`."""
 
     id: str = Field(description="transactional.id: the same in every incarnation")
@@ -96,7 +98,7 @@ class WriterSpec(ClientSpec):
         return map(self.topic_of, itertools.count(first)) if self.in_turn else itertools.repeat(self.topic)
 
 
-class TimestampSpec(_Spec):
+class TimestampSpec(Part):
     """The timestamp of a record in ms: the time of the call in us, divided, and shifted."""
 
     divisor_us: int = Field(ge=1)
@@ -134,7 +136,7 @@ class ProducerSpec(WriterSpec):
     )
 
 
-class PlainSpec(_Spec):
+class PlainSpec(Part):
     """The order of output and commit without transactions; see `chaos.setup.processing.Plain`."""
 
     commit: Literal["after_output", "before_output"]
@@ -163,7 +165,7 @@ class ProcessorSpec(WriterSpec):
     threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
 
 
-class CommitSpec(_Spec):
+class CommitSpec(Part):
     """The time and kind of offset commits; see `chaos.setup.clients.Commit`."""
 
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
@@ -172,7 +174,7 @@ class CommitSpec(_Spec):
     on_revoke: bool = Field(False, description="also commit processed offsets when partitions are revoked")
 
 
-class WorkersSpec(_Spec):
+class WorkersSpec(Part):
     """Processing in a pool of threads; see `chaos.setup.processing.Workers`."""
 
     count: int = Field(ge=1)

@@ -1,6 +1,6 @@
 """The client libraries: each folder of `chaos.clients` with a module `runtime` is one, described by its `RUNTIME`.
 
-What a library can do and its defaults are in `chaos.setup.runtimes`.
+What a library can do and its defaults are in its module `traits`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+from chaos.clients.choice import Client
+from chaos.clients.libraries import DEFAULT
 from chaos.clients.protocol import ClientSpec, Config, Program
+from chaos.clients.traits import Traits
 from chaos.errors import ClientError
 from chaos.install.cache import Progress
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.traits import Traits
 
 
 @dataclass(frozen=True)

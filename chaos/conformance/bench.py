@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 
-from chaos.clients.process import ClientProcess
 from chaos.clients.protocol import ClientSpec, Config, Program
-from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, WaitTimeout
+from chaos.fleet.process import ClientProcess
+from chaos.fleet.roster import ClientState
 from chaos.kafka.admin import create_topic
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition

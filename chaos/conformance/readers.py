@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec
-from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
     PARTITIONS,
     SESSION_MS,
@@ -21,6 +20,7 @@ from chaos.conformance.bench import (
     stop,
 )
 from chaos.conformance.writers import Steps
+from chaos.fleet.roster import ClientState
 from chaos.kafka.admin import commit
 from chaos.kafka.partition import TopicPartition
 from chaos.run.events import now_us

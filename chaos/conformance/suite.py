@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from chaos.clients.protocol import Program
+from chaos.clients.traits import Ability
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.conformance import readers, writers
@@ -15,7 +16,6 @@ from chaos.install.cache import Progress
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
 from chaos.run.directory import Run, new_run_id
-from chaos.setup.runtimes.traits import Ability
 
 CASES: dict[str, Callable[[Bench], writers.Steps]] = {
     "producer": writers.producer,

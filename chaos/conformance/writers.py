@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from chaos.clients.protocol import FENCED, ProcessorSpec, ProducerSpec
-from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
     SESSION_MS,
     STEP_S,
@@ -21,6 +20,7 @@ from chaos.conformance.bench import (
     stop,
     within,
 )
+from chaos.fleet.roster import ClientState
 
 RECORDS = 200
 Steps = Iterator[tuple[str, Callable[[], None]]]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
+from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 
-from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
 from chaos.drive import racks
 from chaos.drive.drain import Drain
@@ -22,6 +21,7 @@ from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
+from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal

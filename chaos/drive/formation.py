@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.observer import Observer
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import assignors_of
-from chaos.setup.runtimes.streams import ASSIGNOR as STREAMS
 from chaos.wait import wait_until
 
 

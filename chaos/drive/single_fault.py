@@ -27,7 +27,6 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel
 
-from chaos.clients.fleet import Fleet
 from chaos.cluster import state
 from chaos.cluster.api import Cluster, Pause, Start
 from chaos.cluster.attached.discovery import check_groups, check_partition
@@ -51,6 +50,7 @@ from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
 from chaos.faults.targets import BrokerFault, abbreviate
+from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.described_settings import topic_settings
 from chaos.kafka.metadata_merge import Metadata

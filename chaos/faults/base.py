@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
+from chaos.fleet.fleet import Fleet
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.observer import Observer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from chaos.clients.roster import ClientState
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
+from chaos.fleet.roster import ClientState
 from chaos.scenario.faults import clients as specs
 
 C = TypeVar("C", bound=specs.ClientFault)

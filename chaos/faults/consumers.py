@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, TypeVar
 
-from chaos.clients.roster import ClientState
 from chaos.faults.base import World
 from chaos.faults.clients import ClientFault, fenced
+from chaos.fleet.roster import ClientState
 from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import share_group

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from chaos.clients.protocol import FENCED
-from chaos.clients.roster import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import World
 from chaos.faults.clients import ClientFault, fenced
+from chaos.fleet.roster import ClientState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import clients as specs
 from chaos.wait import wait_until

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.clients.roster import ClientState
 from chaos.errors import FaultError
 from chaos.faults.base import World
 from chaos.faults.clients import ClientFault
+from chaos.fleet.roster import ClientState
 from chaos.kafka import admin
 from chaos.scenario.faults import clients as specs
 

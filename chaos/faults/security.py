@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from chaos.clients.roster import ClientState
 from chaos.cluster.secured.credentials import Secured, new_password
 from chaos.cluster.secured.settings import CLIENT, client_principal
 from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import Fault, World
+from chaos.fleet.roster import ClientState
 from chaos.kafka import acls, scram
 from chaos.kafka.access import Access
 from chaos.kafka.acls import Operation, Right

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.clients.job_manager import Subtask
-from chaos.clients.session import SessionCluster
 from chaos.errors import FaultError
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
+from chaos.fleet.job_manager import Subtask
+from chaos.fleet.session import SessionCluster
 from chaos.scenario.faults import clients as specs
 from chaos.setup.triggers import split_member
 

@@ -3,7 +3,7 @@
 1. `dialects`, `application` and `from_cluster` read settings: from an `app.yaml`, from settings files, from a cluster
    that exists. Each value is a `Setting` with its origin, such as `app.yaml:4` (`values`).
 2. `facts` brings them under common names, such as `producer.acks`, and adds what a client or a broker uses where they
-   say nothing: the defaults of the release (`chaos.setup.runtimes`, `defaults.yaml`), and what a client changes by
+   say nothing: the defaults of the release (`traits` of a library, `defaults.yaml`), and what a client changes by
    itself. `names` finds settings that are unknown, or of another client.
 3. `table` has the rules (`rules/`) and compares them with facts.
 

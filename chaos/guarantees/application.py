@@ -14,6 +14,8 @@ from typing import Literal, Self, get_args
 import yaml
 from pydantic import Field, model_validator
 
+from chaos.clients.choice import Client, ClientChoice, parse_client
+from chaos.clients.libraries import DEFAULT
 from chaos.errors import UsageError
 from chaos.guarantees.dialects.files import SettingsFile, open_settings
 from chaos.guarantees.dialects.frameworks import Found, Selection, is_framework
@@ -38,8 +40,6 @@ from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
 from chaos.setup.addresses import Bootstrap
 from chaos.setup.model import Features
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.choice import Client, ClientChoice, parse_client
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 

@@ -12,14 +12,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 
+from chaos.clients.choice import Client
+from chaos.clients.java.traits import NEWEST
+from chaos.clients.libraries import RUNTIMES
+from chaos.clients.traits import number
 from chaos.guarantees.names import LABELS, Role, common_name
 from chaos.guarantees.values import Facts, Problems, Setting, Settings, check_value, defaults, setting
 from chaos.kafka import settings
 from chaos.kafka.settings import Scalar, as_text
-from chaos.setup.runtimes import RUNTIMES
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.java import NEWEST
-from chaos.setup.runtimes.traits import number
 from chaos.units import parse_duration
 
 READ: dict[Role, frozenset[str]] = {

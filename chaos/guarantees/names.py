@@ -1,7 +1,7 @@
 """Names of settings: which ones a client, a topic or a broker knows, and which client a file is written for.
 
 The tables of `chaos.settings` have the names. sarama's settings are fields of its `Config`;
-`chaos.setup.runtimes.sarama` knows them.
+`chaos.clients.sarama.traits` knows them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Literal, get_args
 
+from chaos.clients.java.traits import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.clients.kafka_python.traits import SETTINGS as _OF_PYTHON
+from chaos.clients.libraries import RUNTIMES
+from chaos.clients.sarama.traits import NAMES as SARAMA
 from chaos.errors import UsageError
 from chaos.guarantees.values import Problems, Setting, Settings
 from chaos.kafka.settings import Scalar
 from chaos.settings import table
-from chaos.setup.runtimes import RUNTIMES
-from chaos.setup.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
-from chaos.setup.runtimes.kafka_python import SETTINGS as _OF_PYTHON
-from chaos.setup.runtimes.sarama import NAMES as SARAMA
 
 Role = Literal["producer", "consumer"]
 Part = Literal["producer", "consumer", "topic", "cluster"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from chaos.clients.traits import number
 from chaos.errors import UsageError
 from chaos.kafka.settings import Scalar, as_text
-from chaos.setup.runtimes.traits import number
 
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}?|\{\{.*?\}\}|(?<!\w)@[\w.\-]+@|%[A-Za-z_]\w*%|\$[A-Za-z_]\w*")
 _INTEGER = re.compile(r"[+-]?\d{1,19}")

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.result import Metric, RunSummary, count_anomalies, describe_anomalies
 from chaos.scenario.resolve import Resolved, read
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
 
 MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from chaos.clients.libraries import RUNTIMES
 from chaos.errors import RunDirError, UsageError
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
@@ -33,7 +34,6 @@ from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
 from chaos.run.outcome import RunOutcome
 from chaos.scenario.resolve import Resolved, read
-from chaos.setup.runtimes import RUNTIMES
 
 SUFFIX = ".aftershock.tar.gz"
 FORMAT = 1

@@ -6,13 +6,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from chaos.clients.traits import number
 from chaos.kafka.settings import Scalar
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerCrash, ConsumerJoin, ConsumerLeave, ConsumerPause
 from chaos.setup.clients import Processor, Subscribe, assignors_of, reads_committed, uses_kip_848
 from chaos.setup.model import Setup
-from chaos.setup.runtimes.traits import number
 from chaos.setup.share import Share
 
 EAGER = {"range": "eager", "roundrobin": "eager", "sticky": "eager", "cooperative-sticky": "cooperative"}

@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
+from chaos.clients.libraries import DEFAULT
 from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario
 from chaos.setup.names import new_prefix, prefixed
-from chaos.setup.runtimes import DEFAULT
 
 
 class Resolved(BaseModel):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.clients.traits import number
 from chaos.kafka.settings import Scalar
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.faults.admin import states_of
@@ -22,7 +23,6 @@ from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.setup.clients import Producer
 from chaos.setup.model import Setup
-from chaos.setup.runtimes.traits import number
 from chaos.setup.timestamps import ahead_s, appended, limits_s
 
 _BROKER_NAMES = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))

@@ -1,54 +1,32 @@
-"""Rules for the client runtimes of entries: an entry must not ask its runtime for what it cannot do."""
+"""Rules for the client libraries of entries: an entry must not ask its library for what it cannot do.
+
+What a field asks for stands at the field (`chaos.setup.needs`); `Client.refusal` writes every refusal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import get_args
+from collections.abc import Iterable, Iterator, Sequence
 
+from chaos.clients.traits import Ability
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.settings import Config
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import (
-    ClientQuota,
-    ConsumerCrash,
-    ConsumerPause,
-    ConsumerResume,
-    ConsumerSeek,
-    ProducerCrash,
-    ProducerFence,
-)
-from chaos.scenario.faults.clocks import ClockFault
+from chaos.scenario.faults.clients import ConsumerCrash, ConsumerPause, ConsumerSeek
 from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.setting_rules import client_setting_problems
-from chaos.setup.clients import (
-    Assign,
-    Entry,
-    LibraryPartitioner,
-    Processor,
-    Producer,
-    Subscribe,
-    assignors_of,
-    settings_of,
-    uses_kip_848,
-)
+from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.model import Setup
-from chaos.setup.processing import Plain, Transactions
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.traits import Ability
-from chaos.setup.share import Share
-
-Asked = Iterator[tuple[str, Ability]]
-"""Keys of an entry, with what they ask of the client."""
+from chaos.setup.needs import asked
 
 
 def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
-    """Yield what an entry or a fault asks of a client that its runtime cannot do."""
+    """Yield what an entry, its topics or a fault ask of a client that its library cannot do."""
+    security = setup.cluster.security if setup.attached else None
     for where, entry in setup.placed_entries:
-        for key, ability in _asked(entry):
-            yield from _refusal(f"{where}.{key}" if key else where, entry.client, ability)
-        for key, ability in _asked_by_topics(setup, entry, faults):
-            yield from _refusal(f"{where}.{key}", entry.client, ability)
+        yield from _refusals(entry, asked(entry, where))
+        yield from _refusals(entry, ((f"{where}.topics", need) for need in _asked_by_topics(setup, entry, faults)))
+        if security and security.key_password:
+            yield from _refusals(entry, [("cluster.security.key_password", "encrypted keys")])
         if (
             isinstance(entry, Assign)
             and entry.idempotent_results
@@ -59,14 +37,18 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
         yield from _rack_problems(setup, where, entry)
         yield from client_setting_problems(setup, where, entry)
         yield from _auto_commit_problems(setup, where, entry)
-        security = setup.cluster.security if setup.attached else None
-        if security and security.key_password:
-            yield from _refusal("cluster.security.key_password", entry.client, "encrypted keys")
     for i, fault in enumerate(faults):
         yield from _fault_problems(setup, f"faults[{i}]", fault)
 
 
-def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) -> Asked:
+def _refusals(entry: Entry, needs: Iterable[tuple[str, Ability]]) -> Iterator[str]:
+    """Yield a message for each ability that the client of an entry lacks."""
+    for where, ability in needs:
+        if refusal := entry.client.refusal(ability):
+            yield f"{where}: {refusal}"
+
+
+def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) -> Iterator[Ability]:
     """Yield what the records of an entry's topics ask of it, and what faults do to its topics."""
     if isinstance(entry, Producer):
         return
@@ -84,117 +66,7 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
         asked.append(({str(f.target.topic) for f in faults if isinstance(f, AddPartitions)}, "fixed partitions"))
     for topics, ability in asked:
         if topics.intersection(entry.topics) if isinstance(entry, Processor) else entry.topics_among(topics):
-            yield "topics", ability
-
-
-def _refusal(where: str, client: Client, ability: Ability) -> Iterator[str]:
-    if reason := client.missing(ability):
-        yield f"{where}: the runtime {client.describe()} has no {ability}: {reason}"
-
-
-def _asked(entry: Entry) -> Asked:
-    match entry:
-        case Producer():
-            yield "", "produce"
-            if entry.transactions:
-                yield "transactions", "transactions"
-                if entry.transactions != Transactions(timeout=entry.transactions.timeout):
-                    yield "transactions", "transactions of a size"
-            if entry.checkpoint_every is not None:
-                yield "checkpoint_every", "checkpoints of a producer"
-            if entry.resend:
-                yield "resend", "resending"
-            if entry.definite_errors:
-                yield "definite_errors", "definite errors"
-            if str(entry.config.get("parallelism.default", 1)) != "1":
-                yield "config", "parallel writing"
-            if len(entry.topics) > 1:
-                yield "topics", "several topics"
-            if entry.mode != "callback":
-                yield "mode", "waiting for answers"
-            if entry.partitioner in get_args(LibraryPartitioner):
-                yield "partitioner", "library partitioner"
-            if entry.timestamps is not None:
-                yield "timestamps", "timestamps of the application"
-            if entry.tombstone_every:
-                yield "tombstone_every", "tombstones"
-            if entry.partitioner == "sticky":
-                yield "partitioner", "sticky partitioner"
-        case Processor():
-            yield "", "process"
-            if entry.threads > 1:
-                yield "threads", "threads of a processor"
-            if entry.state:
-                yield "state", "state of a processor"
-            if entry.transactions and entry.transactions != Transactions():
-                yield "transactions", "transactions of a size"
-            if entry.plain:
-                yield "plain", "plain processing"
-                if entry.plain.commit == "before_output":
-                    yield "plain", "commits before outputs"
-                if entry.plain != Plain(commit=entry.plain.commit):
-                    yield "plain", "batches of a size"
-            yield from _asked_of_assignment(entry)
-            yield from _asked_of_member("consumer_config", entry.consumer_config, entry.client)
-        case Subscribe():
-            yield "", "subscribe"
-            if entry.pattern is not None:
-                yield "pattern", "pattern"
-            if entry.threads > 1:
-                yield "threads", "threads"
-            if entry.static:
-                yield "static", "static membership"
-            if entry.workers:
-                yield "workers", "workers"
-            yield from _asked_of_assignment(entry)
-            yield from _asked_of_member("config", entry.config, entry.client)
-            yield from _asked_of_commits(entry)
-        case Share():
-            yield "mode", "share groups"
-        case Assign():
-            yield "", "assign"
-            if entry.checkpoint:
-                yield "checkpoint", "checkpoint"
-            if entry.checkpoint_every is not None:
-                yield "checkpoint_every", "checkpoint interval"
-            if entry.savepoint:
-                yield "savepoint", "savepoints"
-            if entry.idempotent_results:
-                yield "idempotent_results", "idempotent results"
-            if entry.start == "group":
-                yield "start", "group offsets"
-            if entry.max_poll_records != Assign.model_fields["max_poll_records"].default:
-                yield "max_poll_records", "records per poll"
-            if entry.no_group_id:
-                yield "no_group_id", "assignment without group.id"
-            yield from _asked_of_commits(entry)
-
-
-def _asked_of_assignment(entry: Subscribe | Processor) -> Asked:
-    if entry.assign_by == "application":
-        yield "assign_by", "assignment by the application"
-
-
-def _asked_of_commits(entry: Subscribe | Assign) -> Asked:
-    if entry.commit.when == "on_checkpoint":
-        yield "commit", "commits on checkpoints"
-    elif entry.commit.when != "never":
-        yield "commit", "commits after processing"
-        if entry.commit.kind == "async":
-            yield "commit", "asynchronous commits"
-        if entry.commit.kind == "auto" and isinstance(entry, Assign):
-            yield "commit", "automatic commits in assign mode"
-    if str(settings_of(entry).get("auto.offset.reset", "")).lower() in ("none", "error"):
-        yield "config", "reset to none"
-
-
-def _asked_of_member(key: str, config: Config, client: Client) -> Asked:
-    if uses_kip_848(config):
-        yield key, "KIP-848"
-    if "group.instance.id" in config:
-        yield key, "static membership"
-    if any("cooperative" in name for name in assignors_of(config, client)):
-        yield key, "cooperative"
+            yield ability
 
 
 def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:
@@ -221,10 +93,7 @@ def _rack_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:
         yield f"{where}.rack: the racks of an existing cluster are not known; give client.rack in config instead"
         return
     yield from setup.rack_problems(f"{where}.rack", entry.rack)
-    reason = entry.client.missing_setting("client.rack") if traits.rack else "its consumers read from leaders"
-    if reason:
-        yield f"{where}.rack: the runtime {entry.client.describe()} has no rack: {reason}; choose another client"
-    elif traits.rack in entry.config:
+    if traits.rack and traits.rack in entry.config:
         yield f"{where}.config: {traits.rack} is also given as rack; give it once"
 
 
@@ -258,20 +127,6 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
     entry = next((e for e in setup.entries if e.name == name), None)
     if entry is None:
         return
-    match fault:
-        case ConsumerSeek():
-            yield from _refusal(where, entry.client, "seek")
-            if fault.lookup_first is not None:
-                yield from _refusal(f"{where}.lookup_first", entry.client, "assignments in turn")
-                if entry.name in {c.name for c in setup.consumers if c.mode != "assign"}:
-                    yield f"{where}.lookup_first: {entry.name} subscribes; it goes with mode: assign"
-        case ConsumerResume():
-            yield from _refusal(where, entry.client, "resume")
-        case ClientQuota():
-            yield from _refusal(where, entry.client, "throttle times")
-        case ClockFault():
-            yield from _refusal(where, entry.client, "wrong clock")
-        case ProducerFence():
-            yield from _refusal(where, entry.client, "fencing")
-        case ProducerCrash() if fault.unreported:
-            yield from _refusal(f"{where}.unreported", entry.client, "ignore reports")
+    yield from _refusals(entry, asked(fault, where))
+    if isinstance(fault, ConsumerSeek) and fault.lookup_first is not None and not isinstance(entry, Assign):
+        yield f"{where}.lookup_first: {entry.name} subscribes; it goes with mode: assign"

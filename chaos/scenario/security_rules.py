@@ -100,8 +100,8 @@ def _token_problems(setup: Setup) -> Iterator[str]:
     if security.token_lifetime is not None and not LEAST_TOKEN_S <= security.token_lifetime <= 86_400:
         yield f"{WHERE}.token_lifetime: {format_duration(security.token_lifetime)} is not between 10s and 24h"
     for place, entry in setup.placed_entries:
-        if reason := entry.client.missing("tokens"):
-            yield f"{place}.client: {where} asks for tokens, and {reason}"
+        if refusal := entry.client.refusal("tokens"):
+            yield f"{place}.client: {refusal} ({where})"
 
 
 def _lifetime_problems(security: ClusterSecurity) -> Iterator[str]:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+from chaos.clients.choice import Client
+from chaos.clients.java.traits import NEWEST
+from chaos.clients.traits import Role, number
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.settings import GROUP_RANGES, LOCK, Config, as_text, limit_names
 from chaos.scenario.expect import Expect
@@ -19,9 +22,6 @@ from chaos.scenario.members import session_timeout
 from chaos.settings import Source, setting_problem
 from chaos.setup.clients import Entry, Processor, Producer, Subscribe, uses_kip_848
 from chaos.setup.model import Setup
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.java import NEWEST
-from chaos.setup.runtimes.traits import Role, number
 from chaos.setup.share import Share
 
 BROKER = (

@@ -2,8 +2,8 @@
 
 - `model`: the cluster, the topics, and `Setup`, the part of a scenario without its faults and its contract. It also
   checks references to its parts.
-- `clients`, `share`, `processing`, `commit`, `timestamps`: the entries of clients. `runtimes`: what the client
-  libraries can do.
+- `clients`, `share`, `processing`, `commit`, `timestamps`: the entries of clients. `needs`: what a field asks of
+  the client library of its entry.
 - `triggers`: when a fault occurs, and what it hits.
 - `names`: types of names, and their prefix on an existing cluster. `hints`: the nearest name to a mistake.
 

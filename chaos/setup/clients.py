@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from chaos.clients.choice import Client, ClientChoice
+from chaos.clients.java.traits import ASSIGNORS, PACKAGE
+from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.setup.commit import Commit
-from chaos.setup.names import ClientName, GroupId, RackName, Spelled, TopicName, TopicPattern
+from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern
+from chaos.setup.needs import Needs
 from chaos.setup.processing import Plain, Transactions, Workers
-from chaos.setup.runtimes.choice import Client, ClientChoice
-from chaos.setup.runtimes.error_codes import ErrorName
-from chaos.setup.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
@@ -28,15 +29,31 @@ LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murm
 ApplicationPartitioner = Literal["round_robin", "by_key_number"]
 Partitioner = LibraryPartitioner | Literal["sticky"] | ApplicationPartitioner
 SendMode = Literal["callback", "synchronous", "fire_and_forget"]
-AssignBy = Literal["application", "client"]
+AssignBy = Annotated[
+    Literal["application", "client"] | None,
+    Needs("assignment by the application", lambda by, _: by == "application"),
+]
+MEMBER_NEEDS = (
+    Needs("KIP-848", lambda config, _: uses_kip_848(config)),
+    Needs("static membership", lambda config, _: "group.instance.id" in config),
+    Needs("cooperative", lambda config, entry: any("cooperative" in n for n in assignors_of(config, entry.client))),
+)
+"""What settings of a group member need."""
+
+
+def _resets_to_none(_: Config, entry: Any) -> bool:
+    """Return whether a partition without a committed offset is an error of a consumer."""
+    return str(settings_of(entry).get("auto.offset.reset", "")).lower() in ("none", "error")
 
 
 class Producer(Strict):
     """`count` producer processes that each send `records` records, numbered by seq from 0."""
 
+    abilities: ClassVar[tuple[Ability, ...]] = ("produce",)
+
     name: ClientName
     topic: TopicName | None = Field(None, description="the topic that it writes to")
-    topics: list[TopicName] = Field(
+    topics: Annotated[list[TopicName], Needs("several topics", lambda topics, _: len(topics) > 1)] = Field(
         [],
         description="or several: records go to them in turn, so each transaction with as many records spans all of "
         "them, and all its records become visible together or none does",
@@ -48,46 +65,54 @@ class Producer(Strict):
         False, description="continue at `rate` until every fault is healed; `records` is then the minimum number"
     )
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key if left out")
-    tombstone_every: int | None = Field(
+    tombstone_every: Annotated[int | None, Needs("tombstones")] = Field(
         None,
         ge=2,
         description="each n-th record of a process is a tombstone, which deletes its key: it has no value, and its "
         "identity is in the record header `aftershock`",
     )
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
-    mode: SendMode = Field(
+    mode: Annotated[SendMode, Needs("waiting for answers")] = Field(
         "callback",
         description="callback: process each delivery report when it arrives; synchronous: wait for it before the next "
         "record; fire_and_forget: ignore delivery reports, and drop records that a full local queue refuses",
     )
-    partitioner: Partitioner | None = Field(
+    partitioner: Annotated[
+        Partitioner | None,
+        Needs("library partitioner", lambda name, _: name in get_args(LibraryPartitioner)),
+        Needs("sticky partitioner", lambda name, _: name == "sticky"),
+    ] = Field(
         None,
         description="librdkafka's partitioners by their names; sticky: one partition for some time, without keys; "
         "round_robin and by_key_number: functions of the application. The library's default if left out",
     )
-    definite_errors: list[ErrorName] = Field(
+    definite_errors: Annotated[list[ErrorName], Needs("definite errors")] = Field(
         [],
         description="errors such as NOT_LEADER_OR_FOLLOWER after which the application takes a record for not written, "
         "besides those that prove it; `resurrected_write` shows where that is wrong (java)",
     )
-    timestamps: Timestamps | None = Field(
+    timestamps: Annotated[Timestamps | None, Needs("timestamps of the application")] = Field(
         None,
         description="the application sets the timestamp of each record: the time of the call in milliseconds; in "
         "seconds or microseconds, which Kafka reads as milliseconds; or shifted, such as -48h or +2h. The library sets "
         "it if left out",
     )
-    resend: bool = Field(False, description="after a crash, continue at the first record without acknowledgement")
-    checkpoint_every: Duration | None = Field(
+    resend: Annotated[bool, Needs("resending")] = Field(
+        False, description="after a crash, continue at the first record without acknowledgement"
+    )
+    checkpoint_every: Annotated[Duration | None, Needs("checkpoints of a producer")] = Field(
         None,
         gt=0,
         description="interval of the checkpoints of a client that stores its position in them; with transactions, each "
         "lasts from one to the next",
     )
-    transactions: Transactions | None = Field(None, description="write in transactions")
-    client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
-    config: Config = Field(
-        {"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library"
+    transactions: Annotated[Transactions | None, Needs("transactions")] = Field(
+        None, description="write in transactions"
     )
+    client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
+    config: Annotated[
+        Config, Needs("parallel writing", lambda config, _: str(config.get("parallelism.default", 1)) != "1")
+    ] = Field({"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -125,16 +150,24 @@ class Processor(Strict):
     as their producer and have separate sequence numbers. Input is checked as for a subscribe consumer.
     """
 
+    abilities: ClassVar[tuple[Ability, ...]] = ("process",)
+
     name: ClientName
     group: GroupId
     topics: list[TopicName] = Field(min_length=1, description="input topics")
     to: TopicName = Field(description="output topic")
     members: int = Field(1, ge=1, le=50)
-    threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread (streams)")
-    transactions: Transactions | None = Field(None, description="the default, unless `plain` is set")
-    plain: Plain | None = Field(None, description="write and commit without transactions")
-    assign_by: AssignBy | None = Field(None, description="as for a subscribe consumer")
-    state: Literal["count"] | None = Field(
+    threads: Annotated[int, Needs("threads of a processor")] = Field(
+        1, ge=1, le=50, description="members per process, each in a thread (streams)"
+    )
+    transactions: Annotated[
+        Transactions | None, Needs("transactions of a size", lambda it, _: it and it.timeout != Transactions().timeout)
+    ] = Field(None, description="the default, unless `plain` is set")
+    plain: Annotated[Plain | None, Needs("plain processing")] = Field(
+        None, description="write and commit without transactions"
+    )
+    assign_by: AssignBy = Field(None, description="as for a subscribe consumer")
+    state: Annotated[Literal["count"] | None, Needs("state of a processor")] = Field(
         None,
         description="count: each output has the key of its input, and carries how many inputs of that key the group "
         "has processed, by partition; the counts are in a store with a changelog (streams)",
@@ -145,7 +178,7 @@ class Processor(Strict):
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field({}, description="settings of its producer by the names of the client library")
-    consumer_config: Config = Field(
+    consumer_config: Annotated[Config, *MEMBER_NEEDS] = Field(
         {"auto.offset.reset": "earliest"}, description="settings of its consumer by the names of the client library"
     )
 
@@ -178,11 +211,13 @@ class _Consumer(Strict):
     commit: Commit = Commit()
     max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
     per_record: Duration = Field(0.0, description="processing time of each record")
-    rack: RackName | None = Field(
+    rack: Annotated[RackName | None, Needs("rack")] = Field(
         None, description="rack of the members, which read from the replica there; from the leaders if left out"
     )
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
-    config: Config = Field({}, description="settings by the names of the client library")
+    config: Annotated[Config, Needs("reset to none", _resets_to_none)] = Field(
+        {}, description="settings by the names of the client library"
+    )
 
     def topics_among(self, names: Iterable[str]) -> list[str]:
         """Return the topics that the consumer reads."""
@@ -199,26 +234,35 @@ InstanceTemplate = Annotated[
 class Subscribe(_Consumer):
     """A consumer group: `members` consumers that subscribe to topics."""
 
+    abilities: ClassVar[tuple[Ability, ...]] = ("subscribe",)
+
     mode: Literal["subscribe"]
     group: GroupId
-    threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread; they crash together")
+    threads: Annotated[int, Needs("threads")] = Field(
+        1, ge=1, le=50, description="members per process, each in a thread; they crash together"
+    )
     admitted: int | None = Field(
         None,
         ge=0,
         description="number of members that the broker admits (group.max.size; 0: none, as they have no assignor in "
         "common with the others); all if left out",
     )
-    pattern: TopicPattern | None = Field(
+    pattern: Annotated[TopicPattern | None, Needs("pattern")] = Field(
         None, description="instead of topics: a regular expression for the names of topics, such as orders-.*"
     )
-    assign_by: AssignBy | None = Field(
+    assign_by: AssignBy = Field(
         None,
         description="who looks up the committed offsets of newly assigned partitions. application: the rebalance "
         "callback asks for them and assigns these offsets, so each start is on record (confluent only, its default); "
         "client: the client library, as all others do; then librdkafka's starts show only in the deliveries",
     )
-    workers: Workers | None = Field(None, description="process in a pool of threads; in one thread if left out")
-    static: bool | InstanceTemplate = Field(
+    config: Annotated[Config, Needs("reset to none", _resets_to_none), *MEMBER_NEEDS] = Field(
+        {}, description="settings by the names of the client library"
+    )
+    workers: Annotated[Workers | None, Needs("workers")] = Field(
+        None, description="process in a pool of threads; in one thread if left out"
+    )
+    static: Annotated[bool | InstanceTemplate, Needs("static membership")] = Field(
         False,
         description="static membership (KIP-345): each member has a group.instance.id, its name such as billing-1 or a "
         "template with its number such as pod-{member}; a restart within session.timeout.ms causes no rebalance. With "
@@ -269,24 +313,35 @@ class StartAt(OneOf):
 class Assign(_Consumer):
     """Consumers in assign mode: `members` processes that **each** read every partition of the topics."""
 
+    abilities: ClassVar[tuple[Ability, ...]] = ("assign",)
+
     mode: Literal["assign"]
     group: GroupId | None = Field(None, description="their group id; several entries may share one")
     topics: list[TopicName] = Field(min_length=1)
-    commit: Commit = Commit(when="never")
-    no_group_id: Literal["absent", "empty"] | None = Field(
+    commit: Annotated[
+        Commit, Needs("automatic commits in assign mode", lambda it, _: it.kind == "auto" and it.processed)
+    ] = Commit(when="never")
+    max_poll_records: Annotated[int, Needs("records per poll")] = Field(
+        500, ge=1, description="maximum number of records in a batch"
+    )
+    no_group_id: Annotated[Literal["absent", "empty"] | None, Needs("assignment without group.id")] = Field(
         None,
         description="first try no group.id at all, or the empty one, and record the error of the client; then continue "
         "with an id without commits, as an entry without group does",
     )
-    start: Literal["earliest", "latest", "group"] | StartAt = Field(
-        "earliest", description="group: the committed offset of the group, or else auto.offset.reset"
+    start: Annotated[
+        Literal["earliest", "latest", "group"] | StartAt, Needs("group offsets", lambda start, _: start == "group")
+    ] = Field("earliest", description="group: the committed offset of the group, or else auto.offset.reset")
+    checkpoint: Annotated[bool, Needs("checkpoint", lambda on, _: on)] = Field(
+        True, description="store offsets, by default with the results; resume there after a crash"
     )
-    checkpoint: bool = Field(True, description="store offsets, by default with the results; resume there after a crash")
-    checkpoint_every: Duration | None = Field(
+    checkpoint_every: Annotated[Duration | None, Needs("checkpoint interval")] = Field(
         None, gt=0, description="interval of checkpoints apart from the results; records after one are read again"
     )
-    idempotent_results: bool = Field(False, description="records read again after a checkpoint get no second result")
-    savepoint: bool = Field(
+    idempotent_results: Annotated[bool, Needs("idempotent results")] = Field(
+        False, description="records read again after a checkpoint get no second result"
+    )
+    savepoint: Annotated[bool, Needs("savepoints")] = Field(
         False, description="end with a savepoint when ordered to stop; the next incarnation starts from it (flink)"
     )
     discover: Duration | None = Field(

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from chaos.setup.needs import Needs
 from chaos.setup.triggers import Strict
 from chaos.units import Duration
+
+When = Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
 
 
 class Commit(Strict):
     """When and how a consumer commits offsets; on_checkpoint: those of each complete checkpoint, as Flink does."""
 
-    when: Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"] = (
-        "after_batch"
-    )
-    kind: Literal["sync", "async", "auto"] = Field(
+    when: Annotated[
+        When,
+        Needs("commits on checkpoints", lambda when, _: when == "on_checkpoint"),
+        Needs("commits after processing", lambda _, commit: commit.processed),
+    ] = "after_batch"
+    kind: Annotated[
+        Literal["sync", "async", "auto"],
+        Needs("asynchronous commits", lambda kind, commit: kind == "async" and commit.processed),
+    ] = Field(
         "sync",
         description="auto: the library commits. librdkafka commits stored offsets, and `when` says which are stored: "
         "before_processing is its default (enable.auto.offset.store), after_batch and after_record store processed "
@@ -26,6 +34,11 @@ class Commit(Strict):
     on_revoke: bool = Field(
         False, description="also commit, in the revoke callback, processed offsets without a confirmed commit"
     )
+
+    @property
+    def processed(self) -> bool:
+        """Whether it commits what was processed, and not checkpoints, or nothing."""
+        return self.when not in ("on_checkpoint", "never")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -12,6 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from chaos.clients.choice import Client
+from chaos.clients.libraries import DEFAULT
 from chaos.cluster.drivers import DriverName
 from chaos.cluster.settings import Metadata, choose_metadata
 from chaos.cluster.verbs import Verbs
@@ -22,8 +24,6 @@ from chaos.kafka.settings import Config
 from chaos.setup.addresses import Bootstrap
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.names import RackName, TopicName
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.choice import Client
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Release, Size

@@ -16,8 +16,10 @@ from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler, Get
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from chaos.clients.error_codes import ERROR_CODES
 from chaos.errors import ScenarioError
 from chaos.ledger.record import PRODUCER_WIDTH
+from chaos.setup.hints import nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -108,3 +110,13 @@ ClientName = Annotated[
     Field(max_length=PRODUCER_WIDTH - 4),
 ]
 """The name of a client entry. It fits into the header of every record."""
+
+
+def _check_error(name: str) -> str:
+    if name not in ERROR_CODES.values():
+        raise ValueError(f"{name!r} is no error of the protocol{nearest(name, sorted(ERROR_CODES.values()))}")
+    return name
+
+
+ErrorName = Annotated[str, AfterValidator(_check_error)]
+"""The name of an error in the protocol, such as NOT_LEADER_OR_FOLLOWER."""

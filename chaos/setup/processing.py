@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from chaos.setup.needs import Needs
 from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
@@ -13,12 +14,16 @@ from chaos.units import Duration
 class Transactions(Strict):
     """The transactions of a client. Its transactional.id is its name, the same for every incarnation."""
 
-    records: int = Field(100, ge=1, description="records of each transaction")
-    abort_every: int | None = Field(
+    records: Annotated[int, Needs("transactions of a size")] = Field(
+        100, ge=1, description="records of each transaction"
+    )
+    abort_every: Annotated[int | None, Needs("transactions of a size")] = Field(
         None, ge=2, description="abort every n-th transaction on purpose, with all its records in the log"
     )
     timeout: Duration = Field(60.0, ge=1, description="transaction.timeout.ms: older transactions are aborted")
-    hold: Duration = Field(0.0, description="time that a transaction stays open after its last record")
+    hold: Annotated[Duration, Needs("transactions of a size")] = Field(
+        0.0, description="time that a transaction stays open after its last record"
+    )
 
 
 class Plain(Strict):
@@ -28,9 +33,13 @@ class Plain(Strict):
     first; a crash in between leaves inputs without output.
     """
 
-    commit: Literal["after_output", "before_output"]
-    records: int = Field(100, ge=1, description="most records of a batch")
-    hold: Duration = Field(0.0, description="time between the two steps, in which a crash duplicates or loses")
+    commit: Annotated[
+        Literal["after_output", "before_output"], Needs("commits before outputs", lambda it, _: it == "before_output")
+    ]
+    records: Annotated[int, Needs("batches of a size")] = Field(100, ge=1, description="most records of a batch")
+    hold: Annotated[Duration, Needs("batches of a size")] = Field(
+        0.0, description="time between the two steps, in which a crash duplicates or loses"
+    )
 
 
 class Workers(Strict):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from chaos.clients.choice import Client, ClientChoice
+from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config, as_text
 from chaos.setup.names import ClientName, GroupId, TopicName
-from chaos.setup.runtimes.choice import Client, ClientChoice
 from chaos.setup.triggers import Strict
 from chaos.units import Duration
 
@@ -28,6 +29,8 @@ class Share(Strict):
 
     Needs brokers and a Java client of 4.2 or later. The rules about partitions, order and commits do not apply to it.
     """
+
+    abilities: ClassVar[tuple[Ability, ...]] = ("share groups",)
 
     mode: Literal["share"]
     name: ClientName

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from chaos.clients.traits import number
 from chaos.kafka.settings import Scalar
-from chaos.setup.runtimes.traits import number
 from chaos.units import format_shift, parse_shift
 
 DIVISORS_US = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}

@@ -9,12 +9,12 @@ from pathlib import Path
 import yaml
 
 from chaos.anomalies import ANOMALIES
+from chaos.clients.libraries import DEFAULT
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.setup.clients import Assign, Consumer, Producer, Subscribe, settings_of
-from chaos.setup.runtimes import DEFAULT
 from chaos.setup.share import DEFAULTS as SHARE_DEFAULTS
 
 Values = Mapping[str, Scalar]

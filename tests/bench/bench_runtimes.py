@@ -32,9 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from chaos.clients.choice import Client
+from chaos.clients.java.traits import NEWEST as NEWEST_JAVA
 from chaos.clients.protocol import AssignConsumerSpec, ClientSpec, CommitSpec, GroupConsumerSpec, ProducerSpec
 from chaos.clients.runtime import Installed, prepare
 from chaos.clients.sarama.runtime import GO as SARAMA
+from chaos.clients.sarama.traits import NEWEST as NEWEST_SARAMA
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import silent
@@ -48,9 +51,6 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.java import NEWEST as NEWEST_JAVA
-from chaos.setup.runtimes.sarama import NEWEST as NEWEST_SARAMA
 from tests.bench.bench_clients import follow
 
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,8 @@ from chaos.campaign.clients import clients_of, parse_choice, with_client
 from chaos.campaign.gate.model import Gate
 from chaos.campaign.releases import check_release
 from chaos.campaign.subject import Subject, dump, raw_of
+from chaos.clients.choice import Client
+from chaos.clients.libraries import DEFAULT
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError
@@ -24,8 +26,6 @@ from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
 from chaos.setup.model import Clients
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.choice import Client
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from chaos.campaign.clients import parse_choice
+from chaos.clients.libraries import DEFAULT
 from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.shipped import GATES
-from chaos.setup.runtimes import DEFAULT
 from chaos.setup.triggers import Strict
 from chaos.units import Release
 

@@ -13,10 +13,10 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from chaos.clients.aiokafka.consumer import Consumer
 from chaos.clients.aiokafka.producer import Producer
+from chaos.clients.aiokafka.traits import TRAITS
 from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
-from chaos.setup.runtimes.aiokafka import TRAITS
-from chaos.setup.runtimes.traits import number
+from chaos.clients.traits import number
 
 try:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from chaos.clients.aiokafka.traits import NEWEST, TRAITS
+from chaos.clients.choice import Client
 from chaos.clients.python.main import PROGRAMS
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
+from chaos.clients.traits import number
 from chaos.install.cache import Progress
 from chaos.install.pypi import CODECS, client_environment
-from chaos.setup.runtimes.aiokafka import NEWEST, TRAITS
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.traits import number
 
 OWN_PROTOCOL_SINCE = (0, 9, 0)
 """Before, the library has the protocol, the errors and the assignors from kafka-python, and runs with 2.0.2 only."""

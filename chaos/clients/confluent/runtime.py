@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from chaos.clients.choice import Client
+from chaos.clients.confluent.traits import TRAITS
 from chaos.clients.protocol import PROGRAMS, Config
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
+from chaos.clients.traits import number
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, silent
 from chaos.install.pypi import client_environment
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.confluent import TRAITS
-from chaos.setup.runtimes.traits import number
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.clients.flink.traits import NEWEST, TRAITS, connector
 from chaos.clients.minicluster import install
 from chaos.clients.runtime import Runtime
-from chaos.setup.runtimes.flink import NEWEST, TRAITS
 
 SOURCE = Path(__file__).with_name("source")
 
 RUNTIME = Runtime(
     traits=TRAITS,
     default_release=lambda: NEWEST,
-    prepare=lambda client, on_progress: install(client, SOURCE, ("assign_consumer", "producer"), on_progress),
+    prepare=lambda client, on_progress: install(
+        client, connector(str(client.release)), SOURCE, ("assign_consumer", "producer"), on_progress
+    ),
     consumer_defaults=lambda release: {},
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.clients.flink.traits import LEGACY_NEWEST, connector
+from chaos.clients.flink_legacy.traits import TRAITS
 from chaos.clients.minicluster import install
 from chaos.clients.runtime import Runtime
-from chaos.setup.runtimes.flink import LEGACY_NEWEST, LEGACY_TRAITS
 
 SOURCE = Path(__file__).with_name("source")
 
 RUNTIME = Runtime(
-    traits=LEGACY_TRAITS,
+    traits=TRAITS,
     default_release=lambda: LEGACY_NEWEST,
-    prepare=lambda client, on_progress: install(client, SOURCE, ("assign_consumer",), on_progress),
+    prepare=lambda client, on_progress: install(
+        client, connector(str(client.release)), SOURCE, ("assign_consumer",), on_progress
+    ),
     consumer_defaults=lambda release: {},
 )

@@ -14,15 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.clients.choice import Client
 from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed, Runtime
+from chaos.clients.traits import Refusals, Traits, number
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached
 from chaos.install.go import NEEDED, Go, find_go, last_lines
 from chaos.install.tool import run_tool
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.refusals import Refusals
-from chaos.setup.runtimes.traits import Traits, number
 
 PROGRAMS: tuple[Program, ...] = ("producer", "group_consumer", "assign_consumer")
 SHARED = Path(__file__).with_name("src")

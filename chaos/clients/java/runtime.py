@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.clients.choice import Client
+from chaos.clients.java.traits import NEWEST, TRAITS
 from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.protocol import PROGRAMS, Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.jars import kafka_client_jars, resolve
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.java import NEWEST, TRAITS
 
 FOR_TOKENS = (("com.fasterxml.jackson.core", "jackson-databind", "2.19.2"), ("org.bitbucket.b_c", "jose4j", "0.9.6"))
 HEAP = 96 * 2**20

@@ -10,11 +10,11 @@ import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
+from chaos.clients.kafka_python.traits import ASYNC_LISTENER_SINCE
 from chaos.clients.protocol import Partition
 from chaos.clients.python.library import ConsumerAdapter, Done, Listener, Settings
 from chaos.clients.reader import IDLE_POLL_S
-from chaos.setup.runtimes.kafka_python import ASYNC_LISTENER_SINCE
-from chaos.setup.runtimes.traits import number
+from chaos.clients.traits import number
 
 RELEASE: str = kafka.__version__
 BY_EVENT_LOOP = number(RELEASE) >= number(ASYNC_LISTENER_SINCE)

@@ -11,9 +11,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from chaos.clients.kafka_python.consumer import RELEASE, Consumer
 from chaos.clients.kafka_python.producer import Producer
+from chaos.clients.kafka_python.traits import TRAITS
 from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
-from chaos.setup.runtimes.kafka_python import TRAITS
 
 PACKAGE = "kafka.coordinator.assignors"
 ASSIGNORS = {

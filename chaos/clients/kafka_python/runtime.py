@@ -6,13 +6,13 @@ first on their module path.
 
 from __future__ import annotations
 
+from chaos.clients.choice import Client
+from chaos.clients.kafka_python.traits import NEWEST, TRAITS
 from chaos.clients.python.main import PROGRAMS
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.pypi import CODECS, client_environment
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.kafka_python import NEWEST, TRAITS
 
 
 def prepare(client: Client, on_progress: Progress) -> Installed:

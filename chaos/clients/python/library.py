@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from chaos.clients.protocol import Partition
-from chaos.setup.runtimes.traits import Traits
+from chaos.clients.traits import Traits
 
 END_S = 45.0
 """Longest time in which a transaction ends; afterwards its outcome is unknown, and the producer ends."""

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterable
 
 from chaos.clients.committer import Outcome
+from chaos.clients.error_codes import ERROR_CODES
 from chaos.clients.protocol import Config
-from chaos.setup.runtimes.error_codes import ERROR_CODES
-from chaos.setup.runtimes.refusals import Refusals
-from chaos.setup.runtimes.traits import Traits
+from chaos.clients.traits import Refusals, Traits
 
 OF_ONE_PARTITION = frozenset(
     {
@@ -43,7 +42,7 @@ def describe(error: BaseException) -> str:
 
 
 def kept_by(config: Config, traits: Traits, release: str, steady: Iterable[str]) -> frozenset[str]:
-    """Return what all attempts of a send have in common; see `chaos.setup.runtimes.refusals`."""
+    """Return what all attempts of a send have in common; see `chaos.clients.traits`."""
     retries = traits.common(config).get("retries", traits.defaults(release).get("retries"))
     return frozenset({*steady, *(("attempt",) if str(retries) == "0" else ())})
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from chaos.clients.choice import Client
 from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.runtime import Installed, Runtime
+from chaos.clients.spark.traits import RELEASE, SOURCE_RELEASE, TRAITS
 from chaos.errors import MachineError
 from chaos.install.cache import Progress
 from chaos.install.jars import resolve
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.spark import RELEASE, SOURCE_RELEASE, TRAITS
 
 HEAP = 512 * 2**20
 MAIN, TRAINING = "aftershock.SparkMain", "aftershock.SparkTraining"

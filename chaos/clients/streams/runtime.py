@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaos.clients.choice import Client
+from chaos.clients.java.traits import NEWEST
 from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.runtime import Installed, Runtime
+from chaos.clients.streams.traits import TRAITS
 from chaos.install.cache import Progress
 from chaos.install.jars import kafka_streams_jars
 from chaos.install.java import JAVA_ENVIRONMENT
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.java import NEWEST
-from chaos.setup.runtimes.streams import TRAITS
 
 HEAP = 128 * 2**20
 MAIN = "aftershock.StreamsMain"

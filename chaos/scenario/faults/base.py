@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import Field, model_validator
 
+from chaos.clients.traits import Ability
 from chaos.setup.model import Setup
 from chaos.setup.names import Spelled
 from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
@@ -42,6 +43,8 @@ class FaultSpec(Strict):
     """The keys of `Target` that the fault takes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
+    abilities: ClassVar[tuple[Ability, ...]] = ()
+    """What the client library of the targeted entry has to be able to do."""
     limit: ClassVar[tuple[str, str] | None] = None
     """The key of `cluster` without which there is nothing to use up, and its meaning."""
     breaks_brokers: ClassVar[bool] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults.base import FaultSpec
 from chaos.setup.clients import uses_kip_848
 from chaos.setup.model import Setup, unknown
+from chaos.setup.needs import Needs
 from chaos.setup.triggers import Partition, Target, split_member
 from chaos.units import Duration, Size
 
@@ -46,6 +47,7 @@ class ClientQuota(ClientFault):
     says for how long (KIP-13, KIP-219).
     """
 
+    abilities = ("throttle times",)
     once_per_target = True
     kind: Literal["client.quota"]
     producer_byte_rate: Size | None = Field(None, gt=0, description="bytes per second of produce requests, by broker")
@@ -135,13 +137,14 @@ class ConsumerCrash(ConsumerFault):
 class ConsumerSeek(ConsumerFault):
     """Make a consumer seek to another position, as its application would; there is nothing to heal."""
 
+    abilities = ("seek",)
     one_of = ("offsets", "ago")
     kind: Literal["consumer.seek"]
     offsets: dict[Partition, int] | None = Field(None, description="to these offsets, such as orders/0: 100")
     ago: Duration | None = Field(
         None, gt=0, description="or, on each assigned partition, to the records written this long ago"
     )
-    lookup_first: Duration | None = Field(
+    lookup_first: Annotated[Duration | None, Needs("assignments in turn")] = Field(
         None,
         gt=0,
         description="in place of a seek: assign the partitions without offsets, so that the client library looks up "
@@ -152,6 +155,7 @@ class ConsumerSeek(ConsumerFault):
 class ConsumerResume(ConsumerFault):
     """Make a consumer resume its partitions, none of which is paused: nothing changes; there is nothing to heal."""
 
+    abilities = ("resume",)
     kind: Literal["consumer.resume"]
 
 
@@ -262,7 +266,7 @@ class ProducerCrash(ProducerFault):
     """SIGKILL a producer or a processor; healed by a start of its next incarnation."""
 
     kind: Literal["producer.crash"]
-    unreported: int = Field(
+    unreported: Annotated[int, Needs("ignore reports")] = Field(
         0,
         ge=0,
         description="make the application ignore delivery reports first, and kill it once this many more records are "
@@ -288,6 +292,7 @@ class ProducerFence(ProducerFault):
     There is nothing to heal: the next incarnation continues.
     """
 
+    abilities = ("fencing",)
     kind: Literal["producer.fence"]
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ class ClockFault(FaultSpec):
     targets = BROKER_TARGETS | CONTROLLER_TARGETS
     hits_controllers = True
     needs = frozenset({"set_clock"})
+    abilities = ("wrong clock",)
 
     @property
     def client(self) -> str | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
+from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Assign, Subscribe, uses_kip_848
-from chaos.setup.runtimes.streams import ASSIGNOR as STREAMS
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chaos.clients.choice import Client
+from chaos.clients.libraries import DEFAULT
 from chaos.kafka.settings import as_text
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Processor, Producer, settings_of
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.choice import Client
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.outputs import CountBlock

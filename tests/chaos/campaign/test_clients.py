@@ -9,10 +9,10 @@ import yaml
 
 from chaos.campaign.clients import all_clients, clients_of, parse_choice, with_client
 from chaos.campaign.subject import Subject
+from chaos.clients.java.traits import PACKAGE
+from chaos.clients.libraries import RUNTIMES
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.load import parse
-from chaos.setup.runtimes import RUNTIMES
-from chaos.setup.runtimes.java import PACKAGE
 
 
 def subject(client: str = "confluent", producer: dict[str, Any] | None = None, **consumer: Any) -> Subject:

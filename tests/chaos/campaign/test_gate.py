@@ -21,6 +21,7 @@ from chaos.campaign.gate.gate import GateRequest, trials_of
 from chaos.campaign.gate.gate import judged as judged_runs
 from chaos.campaign.gate.judge import GateJudge
 from chaos.campaign.gate.model import find, load, parse, passes_for, shipped
+from chaos.clients.libraries import RUNTIMES
 from chaos.clients.runtime import runtime
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.guarantees.contract import contract
@@ -31,7 +32,6 @@ from chaos.run.campaign import TrialRun
 from chaos.run.gate_result import GateResult
 from chaos.run.outcome import RunOutcome
 from chaos.run.result import Metric
-from chaos.setup.runtimes import RUNTIMES
 from tests.chaos.incident.test_bundle import a_run
 from tests.support.labs import FakeLab
 

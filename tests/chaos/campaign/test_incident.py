@@ -14,10 +14,12 @@ from chaos.campaign.engine import Trial, TrialLab
 from chaos.campaign.folder import Asked, Folder
 from chaos.campaign.reproduction import Reproduction
 from chaos.campaign.subject import Request, load_subject
+from chaos.clients.choice import Client
 from chaos.clients.confluent import runtime
-from chaos.clients.specs import SpecBuilder
+from chaos.clients.traits import number
 from chaos.drive import stages
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.fleet.specs import SpecBuilder
 from chaos.incident.bundle import pack
 from chaos.install import pypi
 from chaos.lab import lab
@@ -30,8 +32,6 @@ from chaos.scenario.expect import Expect
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import read, resolve, seeds
 from chaos.scenario.shipped import shipped
-from chaos.setup.runtimes.choice import Client
-from chaos.setup.runtimes.traits import number
 from tests.chaos.incident.test_bundle import RESULT, a_run
 from tests.support.labs import FakeLab
 

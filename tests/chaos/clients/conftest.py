@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.clients.fleet import Fleet
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
+from chaos.fleet.fleet import Fleet
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
 from chaos.run.directory import Run

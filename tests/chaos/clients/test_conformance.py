@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 
 from chaos import clients
 from chaos.cli import client_check
+from chaos.clients.choice import Client
+from chaos.clients.libraries import RUNTIMES
 from chaos.clients.protocol import PROGRAMS, ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
@@ -22,8 +24,6 @@ from chaos.conformance.suite import CASES, NEEDS, chosen_cases, points
 from chaos.errors import UsageError
 from chaos.install.cache import silent
 from chaos.run.directory import Run
-from chaos.setup.runtimes import RUNTIMES
-from chaos.setup.runtimes.choice import Client
 
 kafka = pytest.mark.kafka
 

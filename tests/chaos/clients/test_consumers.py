@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from chaos.clients.fleet import Fleet
+from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.run.directory import Run

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.clients import process
-from chaos.clients.fleet import Fleet
-from chaos.clients.roster import last_words
 from chaos.drive.formation import wait_formed
 from chaos.errors import ClientError
+from chaos.fleet import process
+from chaos.fleet.fleet import Fleet
+from chaos.fleet.roster import last_words
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from chaos import clients
+from chaos.clients.choice import Client
+from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.clients.protocol import PROGRAMS, GroupConsumerSpec, ProducerSpec
 from chaos.clients.runtime import Installed, prepare, runtime
 from chaos.errors import ClientError
 from chaos.install.cache import silent
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
-from chaos.setup.runtimes.choice import Client
 
 FOLDERS = sorted(path.parent.name for path in Path(clients.__path__[0]).glob("*/runtime.py"))
 COMMON = {"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1", "bootstrap": "127.0.0.1:1"}

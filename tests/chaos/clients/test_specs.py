@@ -8,8 +8,8 @@ import pytest
 
 from chaos.clients.confluent.group_consumer import Tracking
 from chaos.clients.protocol import GroupConsumerSpec, ProducerSpec
-from chaos.clients.specs import SpecBuilder, process_mates, steady
 from chaos.errors import ScenarioError
+from chaos.fleet.specs import SpecBuilder, process_mates, steady
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario

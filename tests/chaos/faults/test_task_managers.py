@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.clients.job_manager import Subtask
 from chaos.errors import FaultError
 from chaos.faults import FAULTS
+from chaos.fleet.job_manager import Subtask
 from chaos.scenario.load import parse
 
 SCENARIO = """

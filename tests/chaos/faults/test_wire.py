@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import KafkaError
 
 from chaos.clients.confluent.outcomes import COMMITS, SENDS
+from chaos.clients.libraries import RUNTIMES
 from chaos.errors import ClusterError, FaultError, ScenarioError
 from chaos.faults import FAULTS
 from chaos.relay.control import Hits
 from chaos.relay.rules import Frames, Rule
 from chaos.scenario.faults.wire_errors import CODES, ERRORS, OPEN
 from chaos.scenario.load import parse
-from chaos.setup.runtimes import RUNTIMES
 
 SCENARIO = """
 title: t

@@ -40,7 +40,7 @@ def test_a_share_group_is_no_reader_of_partitions() -> None:
     [
         (
             {"share": SHARE.replace(", client: java", "")},
-            "only the Java client has KafkaShareConsumer; set client: java",
+            "only the Java client has KafkaShareConsumer; these have: java",
         ),
         ({"share": SHARE + ":4.1.0"}, "kafka-clients has it from 4.2.0 on, not in 4.1.0"),
         ({"cluster": "kafka: 4.1.0"}, "share groups need brokers of Kafka 4.2 or later, not 4.1.0"),

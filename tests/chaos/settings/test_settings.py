@@ -8,10 +8,10 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from chaos.clients.libraries import RUNTIMES
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.settings import Source, setting_problem, table, value_problem
-from chaos.setup.runtimes import RUNTIMES
 
 TABLES = Path(__file__).parents[3] / "chaos" / "settings" / "tables"
 

@@ -2,14 +2,20 @@
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
+from chaos.clients.choice import Client
+from chaos.clients.libraries import RUNTIMES
+from chaos.clients.traits import Ability
 from chaos.errors import ScenarioError
-from chaos.scenario.load import all_overrides, parse
+from chaos.scenario.faults import SPECS
+from chaos.scenario.load import all_overrides, models_of, parse
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import resolve
 from chaos.setup.clients import assignors_of, reads_committed, settings_of
-from chaos.setup.runtimes.choice import Client
+from chaos.setup.needs import Needs
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"
@@ -164,14 +170,14 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "when: {acked: 9}}]\nexpect: {}\n",
             "consumers[0].topics: the runtime spark:4.0.2 has no transaction markers",
         ),
-        (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each sarama client is a process"),
+        (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each client is a process"),
         (
             group(client="sarama:1.43.3", config={"Consumer.Group.Rebalance.GroupStrategies": "cooperative-sticky"}),
             "consumers[0].config: the runtime sarama:1.43.3 has no cooperative: sarama has it from 1.60.2 on",
         ),
         (
             group(client="sarama", commit={"kind": "async"}),
-            "consumers[0].commit: the runtime sarama:1.61.1 has no asynchronous commits: Session.Commit waits",
+            "consumers[0].commit.kind: the runtime sarama:1.61.1 has no asynchronous commits: Session.Commit waits",
         ),
         (
             group(client="sarama", config={"Consumer.Offsets.AutoCommit.Enable": False}),
@@ -250,7 +256,7 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         ),
         (
             assign(client="flink", commit={"when": "after_batch"}),
-            "consumers[0].commit: the runtime flink:2.3.0 has no commits after processing: a job commits on",
+            "consumers[0].commit.when: the runtime flink:2.3.0 has no commits after processing: a job commits on",
         ),
         (
             assign(client="flink", commit={"when": "on_checkpoint"}),
@@ -258,7 +264,7 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         ),
         (
             assign(client="java", commit={"when": "on_checkpoint", "kind": "async"}),
-            "consumers[0].commit: the runtime java:4.3.1 has no commits on checkpoints",
+            "consumers[0].commit.when: the runtime java:4.3.1 has no commits on checkpoints",
         ),
         (
             assign(client="java", checkpoint_every="1s"),
@@ -278,11 +284,11 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         ),
         (
             assign(client={"runtime": "java", "session": {}}),
-            "consumers[0].client: session: the runtime java has no session clusters: kafka-clients cannot do it",
+            "session: the runtime java:4.3.1 has no session clusters: kafka-clients cannot do it; these have: flink",
         ),
         (
             assign(client={"runtime": "flink-legacy", "session": {}}),
-            "session: the runtime flink-legacy has no session clusters: its jobs run in a mini cluster; those of the",
+            "the runtime flink-legacy:1.20.5 has no session clusters: its jobs run in a mini cluster",
         ),
         (
             writer(client={"runtime": "flink", "session": {}}),
@@ -335,7 +341,7 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         ),
         (
             writer(client="flink", transactions={"abort_every": 2}),
-            "producers[0].transactions: the runtime flink:2.3.0 has no transactions of a size: a transaction lasts",
+            "producers[0].transactions.abort_every: the runtime flink:2.3.0 has no transactions of a size: a",
         ),
         (
             writer(client="flink", config={"transaction.timeout.ms": 9000}),
@@ -389,7 +395,10 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         ),
         (group(client="spark"), "consumers[0]: the runtime spark:4.0.2 has no subscribe: a query assigns partitions"),
         (query(start="group", group="g"), "consumers[0].start: the runtime spark:4.0.2 has no group offsets: a query"),
-        (query(commit={}), "consumers[0].commit: the runtime spark:4.0.2 has no commits after processing: a query"),
+        (
+            query(commit={}),
+            "consumers[0].commit.when: the runtime spark:4.0.2 has no commits after processing: a",
+        ),
         (query(max_poll_records=5), "spark:4.0.2 has no records per poll: a batch is bounded by maxOffsetsPerTrigger"),
         (query(idempotent_results=True), "consumers[0].idempotent_results: goes with checkpoint_every; otherwise"),
         (query(config={"startingOffsets": "latest"}), "startingOffsets is set by the programs of the runtime spark"),
@@ -425,7 +434,7 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         (
             SHOP + "processors: [{name: b, group: b, topics: [orders], to: o, client: streams, "
             "plain: {commit: before_output}}]\n",
-            "processors[0].plain: the runtime streams:4.3.1 has no commits before outputs",
+            "processors[0].plain.commit: the runtime streams:4.3.1 has no commits before outputs",
         ),
         (
             group(commit={"kind": "auto", "when": "before_processing"}),
@@ -621,3 +630,32 @@ def test_what_a_program_would_refuse_is_refused_at_load(client, setting, message
     )
     with pytest.raises(ScenarioError, match=re.escape(message)):
         parse(text, "t.yaml")
+
+
+ELSEWHERE = {"encrypted keys", "tokens", "tombstones", "transaction markers", "deleted topics", "fixed partitions"}
+FACTS = {"session clusters", "send outcomes", "commit outcomes", "automatic commit outcomes", "poll interval"}
+
+
+def test_each_ability_is_asked_for_at_a_field_or_by_a_rule_between_parts():
+    models = [*models_of(Scenario).values(), *SPECS.values()]
+    fields = [field for model in models for field in model.model_fields.values()]
+    asked = {need.ability for field in fields for need in field.metadata if isinstance(need, Needs)}
+    asked |= {ability for model in models for ability in getattr(model, "abilities", ())}
+    assert asked | ELSEWHERE | FACTS == set(get_args(Ability))
+    assert asked.isdisjoint(FACTS)
+    assert not [field for field in fields if "Needs(" in str(field.annotation)]  # the walk sees those of fields only
+
+
+def test_a_refusal_names_the_place_and_the_libraries_that_can():
+    text = refusal(group(client="sarama", workers={"count": 2}))
+    assert "mine.yaml:4: consumers[0].workers: the runtime sarama:" in text
+    assert (
+        "has no workers: its group consumer has one goroutine for each partition; these have: confluent, java" in text
+    )
+    text = refusal(writer(client="java", config={"partitioner.class": "x"}, partitioner="murmur2"))
+    assert "these have: confluent" in text and "java," not in text.partition("these have: ")[2]
+
+
+def test_each_reason_belongs_to_an_ability_that_the_library_lacks():
+    for name, traits in RUNTIMES.items():
+        assert not traits.lacks.keys() & traits.abilities.keys(), name

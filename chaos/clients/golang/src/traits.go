@@ -6,7 +6,7 @@ import (
 	"log"
 )
 
-// traitsJSON is written by chaos.clients.golang from the traits of the library in chaos.setup.runtimes, which explain
+// traitsJSON is written by chaos.clients.golang from the module traits of the library, which explains
 // each entry.
 //
 //go:embed traits.json

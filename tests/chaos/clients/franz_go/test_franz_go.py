@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from chaos.clients.franz_go.traits import NEWEST, OLDEST
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
-from chaos.setup.runtimes.franz_go import NEWEST, OLDEST
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 

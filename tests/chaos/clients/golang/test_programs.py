@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from chaos.clients.franz_go import traits as franz_go
 from chaos.clients.franz_go.runtime import GO as FRANZ_GO
 from chaos.clients.golang.programs import SHARED, GoPrograms
 from chaos.clients.sarama.runtime import GO as SARAMA
-from chaos.setup.runtimes import franz_go
 
 
 @pytest.mark.parametrize("programs", [SARAMA, FRANZ_GO], ids=lambda p: p.traits.name)

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
+from chaos.clients.java.traits import NEWEST, OLDEST
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
-from chaos.setup.runtimes.java import NEWEST, OLDEST
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from chaos.clients import jvm
+from chaos.clients.choice import Client
 from chaos.clients.java import runtime
 from chaos.errors import ResolveError
 from chaos.install import ecj
 from chaos.install.cache import silent
 from chaos.install.java import Java
-from chaos.setup.runtimes.choice import Client
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chaos.clients.assignments import ReaderKey
+from chaos.clients.kafka_python.traits import TRAITS
 from chaos.clients.program import Channel, Lifecycle
 from chaos.clients.protocol import CommitSpec, GroupConsumerSpec, ProducerSpec
 from chaos.clients.python.commits import Committer
@@ -22,7 +23,6 @@ from chaos.clients.python.settings import own_settings
 from chaos.errors import ClientError
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
-from chaos.setup.runtimes.kafka_python import TRAITS
 
 ORDERS = ("orders", 0)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.clients.choice import Client
 from chaos.clients.golang import programs
 from chaos.clients.sarama import runtime
 from chaos.errors import ResolveError
 from chaos.install import go
 from chaos.install.cache import silent
-from chaos.setup.runtimes.choice import Client
 
 OLD = Client(runtime="sarama", release="1.43.3")
 

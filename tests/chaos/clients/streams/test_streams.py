@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from chaos.clients.fleet import Fleet
+from chaos.fleet.fleet import Fleet
 from chaos.run.directory import Run
 from checks.readback.stage import log_ranges
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, crash_while_reading, until

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import get_args
 
+from chaos.clients.traits import (
+    COMMITS,
+    OWN_POSITIONS,
+    SENDING,
+    Role,
+    Traits,
+    by_common_names,
+    in_all_releases,
+    refusals,
+)
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.common_names import by_common_names
-from chaos.setup.runtimes.refusals import COMMITS, refusals
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
 COOPERATIVE_SINCE = "1.60.2"
@@ -156,27 +163,20 @@ TRAITS = Traits(
         "automatic commits in assign mode",
         "commit outcomes",
         "automatic commit outcomes",
+        "rack",
         *OWN_POSITIONS,
     )
     | {"cooperative": COOPERATIVE_SINCE},
     lacks={
-        "assignment by the application": "a session looks up committed offsets itself; leave assign_by out",
-        "checkpoint interval": "its programs store offsets with each result",
-        "idempotent results": "its programs write a result for each record that they read",
         "library partitioner": "the names are librdkafka's; set Producer.Partitioner in config",
         "sticky partitioner": "it spreads records without a key at random",
-        "tombstones": "its programs do not write or read the header with their identity",
-        "process": "it has no program that reads and writes",
         "poll interval": "a group keeps a member that processes slowly, as heartbeats have a separate goroutine",
         "pattern": "a group of sarama subscribes to names of topics only",
-        "KIP-848": "it has only the classic group protocol",
-        "threads": "each sarama client is a process",
         "workers": "its group consumer has one goroutine for each partition",
         "seek": "the position of a claim cannot be moved; ResetOffset changes only what is committed",
         "asynchronous commits": "Session.Commit waits for the answer; use kind: sync, or kind: auto",
         "assignment without group.id": "that is what every partition consumer of sarama has; leave no_group_id out",
         "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
-        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "Consumer.Offsets.Initial is OffsetOldest or OffsetNewest",
     },

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 
+from chaos.clients.java.traits import ASSIGNORS
+from chaos.clients.java.traits import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.clients.sarama.traits import SENDS as REFUSED_SENDS
+from chaos.clients.traits import COMMITS as REFUSED_COMMITS
+from chaos.clients.traits import Ability, refusals
 from chaos.kafka.settings import Config, Scalar, as_text
-from chaos.setup.runtimes.java import ASSIGNORS
-from chaos.setup.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
-from chaos.setup.runtimes.refusals import COMMITS as REFUSED_COMMITS
-from chaos.setup.runtimes.refusals import refusals
-from chaos.setup.runtimes.sarama import SENDS as REFUSED_SENDS
-from chaos.setup.runtimes.traits import Ability
 
 ASSIGNOR_CLASSES = {
     "RangePartitionAssignor": "range",
@@ -51,18 +50,10 @@ COMMITS = {
 the only attempt. CommitFailedError stands for refusals of a member; later releases name the one."""
 
 LACKS: dict[Ability, str] = {
-    "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
     "library partitioner": "the names are librdkafka's; use round_robin or by_key_number",
-    "idempotent results": "its programs write a result for each record that they read",
-    "process": "its programs read or write",
-    "KIP-848": "it has only the classic group protocol",
-    "threads": "each client is a process",
     "workers": "its group consumer processes in one thread",
-    "throttle times": "its programs do not report them, so the proof of the fault would be missing",
     "reset to none": "its programs end with the error; leave it out",
     "assignment without group.id": "that is what each of its consumers in assign mode without a group has",
-    "deleted topics": "its programs do not begin again after the deletion of a topic",
-    "automatic commit outcomes": "an automatic commit that fails reaches nobody",
 }
 """Why neither can do something."""
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from chaos.kafka.settings import Config
-from chaos.settings import Source
-from chaos.setup.runtimes.python import (
+from chaos.clients.python.traits import (
     COMMITS,
     LACKS,
     RESERVED,
@@ -25,7 +23,9 @@ from chaos.setup.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
+from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
+from chaos.kafka.settings import Config
+from chaos.settings import Source
 
 OLDEST, NEWEST = "1.4.7", "3.0.12"
 TRANSACTIONS_SINCE = "2.2.0"
@@ -97,6 +97,7 @@ TRAITS = Traits(
         "fencing": TRANSACTIONS_SINCE,
         "static membership": "2.3.0",
         "cooperative": "3.0.0",
+        "rack": "3.0.0",
     },
     lacks={**LACKS, "sticky partitioner": "records without a key go to random partitions"},
     auto_commits=frozenset({"after_batch"}),

@@ -1,4 +1,4 @@
-"""The client runtime of an entry: the field `client`."""
+"""The client library of an entry: the field `client`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from chaos.setup.runtimes import DEFAULT, RUNTIMES
-from chaos.setup.runtimes.traits import Ability, Traits
-from chaos.setup.triggers import Strict
+from chaos.clients.libraries import DEFAULT, RUNTIMES, having
+from chaos.clients.protocol import Part
+from chaos.clients.traits import Ability, Traits
 from chaos.units import Release, Size
 
 
-class Session(Strict):
+class Session(Part):
     """A Flink session cluster for the jobs of an entry: a job manager and task managers, each in a process."""
 
     task_managers: int = Field(2, ge=1, le=9)
@@ -41,7 +41,7 @@ class Session(Strict):
         return self.slots or math.ceil(subtasks / max(1, self.task_managers - 1))
 
 
-class Client(Strict):
+class Client(Part):
     """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
 
     runtime: str = Field(DEFAULT, description=", ".join(RUNTIMES))
@@ -91,8 +91,8 @@ class Client(Strict):
             raise ValueError(f"heap: the runtime {self.runtime} has no heap that can be set")
         if self.heap is not None and self.heap < self.traits.least_heap:
             raise ValueError(f"heap: the runtime {self.runtime} needs {self.traits.least_heap // 2**20}MiB or more")
-        if self.session and (problem := self.missing("session clusters")):
-            raise ValueError(f"session: the runtime {self.runtime} has no session clusters: {problem}")
+        if self.session and (problem := self.refusal("session clusters")):
+            raise ValueError(f"session: {problem}")
         return self
 
     @property
@@ -103,6 +103,14 @@ class Client(Strict):
     def missing(self, ability: Ability) -> str:
         """Return why the client cannot do something; empty if it can."""
         return self.traits.missing(ability, self.release)
+
+    def refusal(self, ability: Ability) -> str:
+        """Return the message that the client lacks an ability, why, and which libraries have it; empty if it has it."""
+        if not (reason := self.missing(ability)):
+            return ""
+        others = [name for name in having(ability) if name != self.runtime]
+        more = f"; these have: {', '.join(others)}" if others else ""
+        return f"the runtime {self.describe()} has no {ability}: {reason}{more}"
 
     def missing_setting(self, name: str) -> str:
         """Return why the client has no setting with this common name; empty if it may have it."""

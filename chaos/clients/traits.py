@@ -1,14 +1,17 @@
-"""What a client runtime can do, and the values of settings that a scenario leaves to it."""
+"""What a client library can do, the values of settings that a scenario leaves to it, and errors that prove a refusal.
+
+A refusal proves that a send or a commit did not happen; every other error of a library is `unknown`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.kafka.settings import Config
+from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.settings import Source
-from chaos.setup.runtimes.refusals import Refusals
+from chaos.units import parse_duration
 
 Ability = Literal[
     "produce",
@@ -40,6 +43,7 @@ Ability = Literal[
     "cooperative",
     "KIP-848",
     "share groups",
+    "rack",
     "threads",
     "workers",
     "assign",
@@ -91,15 +95,67 @@ SENDING: tuple[Ability, ...] = (
 )
 """What a producer can do if the answer to each record reaches its program, not only the library as in Flink."""
 
-ELSEWHERE: Mapping[Ability, str] = {
-    "share groups": "only the Java client has KafkaShareConsumer; set client: java",
-    "timestamps of the application": "its programs leave them to the library; choose aiokafka, confluent, franz-go, "
-    "java, kafka-python or sarama",
-    "tokens": "its programs get none from an issuer; set client: confluent or java, or choose SCRAM-SHA-512",
+REASONS: Mapping[Ability, str] = {
+    "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
+    "automatic commit outcomes": "an automatic commit that fails reaches nobody",
+    "checkpoint interval": "its programs store offsets with each result",
+    "idempotent results": "its programs write a result for each record that they read",
+    "KIP-848": "it has only the classic group protocol",
+    "process": "it has no program that reads and writes",
+    "rack": "its consumers read from leaders",
+    "share groups": "only the Java client has KafkaShareConsumer",
+    "threads": "each client is a process",
+    "throttle times": "its programs do not report them, so the proof of the fault would be missing",
+    "timestamps of the application": "its programs leave them to the library",
+    "tokens": "its programs get none from an issuer; choose SCRAM-SHA-512",
+    "tombstones": "its programs do not write or read the header with their identity",
+    "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
 }
-"""What another runtime can do, by what it is."""
+"""Why a library usually lacks an ability; `Traits.lacks` has the reasons of one library."""
 
 Role = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error that proves a refusal, if all attempts have in common what it needs.
+
+    needs: attempt (there is only one), batch (each carries the same records), settings, limits (of the topic and the
+    brokers), rights, timestamps (within the limits of brokers). Nothing if any attempt proves it. why: what the proof
+    rests on.
+    """
+
+    needs: frozenset[str]
+    why: str
+
+
+Refusals = Mapping[str, Refusal]
+"""By the name of the error in the protocol (`org.apache.kafka.common.protocol.Errors`)."""
+
+
+def refusals(needs: Iterable[str], **why: str) -> dict[str, Refusal]:
+    """Return refusals with the same needs, by error."""
+    return {name: Refusal(frozenset(needs), text) for name, text in why.items()}
+
+
+COMMITS = refusals(
+    ("attempt",),
+    ILLEGAL_GENERATION="the group has moved on to another generation",
+    UNKNOWN_MEMBER_ID="the coordinator has removed this member",
+    REBALANCE_IN_PROGRESS="commits are refused until the member has joined again",
+    FENCED_INSTANCE_ID="another process has replaced this static member",
+    FENCED_MEMBER_EPOCH="the member's epoch was fenced (KIP-848)",
+    STALE_MEMBER_EPOCH="the member's epoch is not the current one (KIP-848)",
+    GROUP_AUTHORIZATION_FAILED="checked before anything is written",
+    TOPIC_AUTHORIZATION_FAILED="checked before anything is written",
+    OFFSET_METADATA_TOO_LARGE="checked before anything is written",
+    INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
+    INVALID_GROUP_ID="checked before anything is written",
+    NOT_COORDINATOR="only the coordinator writes offsets",
+    COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
+    UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
+)
+"""Refusals of commits, if it is the only attempt."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +223,7 @@ class Traits:
     def missing(self, ability: Ability, release: str | None) -> str:
         """Return why a release cannot do something; empty if it can."""
         if ability not in self.abilities:
-            return self.lacks.get(ability, ELSEWHERE.get(ability, f"{self.library} cannot do it"))
+            return self.lacks.get(ability, REASONS.get(ability, f"{self.library} cannot do it"))
         return self._too_old(self.abilities[ability], release)
 
     def missing_setting(self, name: str, release: str | None) -> str:
@@ -194,3 +250,24 @@ def in_all_releases(*abilities: Ability) -> dict[Ability, str]:
 def number(release: str) -> tuple[int, ...]:
     """Return a release as a tuple of integers, for comparisons."""
     return tuple(int(part) for part in release.split("."))
+
+
+def by_common_names(config: Config, names: Mapping[str, str], values: Mapping[str, Mapping[str, str]]) -> Config:
+    """Return settings by their common names and values; those without one as they are.
+
+    names: common names by those of the library. values: common values by those of the library in lower case, by common
+    name. A duration becomes milliseconds, as the common names have them.
+    """
+    return {names.get(name, name): _value(names.get(name, name), value, values) for name, value in config.items()}
+
+
+def _value(name: str, value: Scalar, values: Mapping[str, Mapping[str, str]]) -> Scalar:
+    text = as_text(value).lower()
+    if name in values:
+        return values[name].get(text, text)
+    if name.endswith(".ms") and isinstance(value, str):
+        try:
+            return round(parse_duration(value) * 1000)
+        except ValueError:
+            return value
+    return value

@@ -7,10 +7,10 @@ commit.interval.ms. A member is a stream thread; `threads` of them share a proce
 
 from __future__ import annotations
 
+from chaos.clients.java.traits import MISNAMED, NEWEST, OLDEST, PLUGINS
+from chaos.clients.traits import Traits, in_all_releases
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.java import MISNAMED, NEWEST, OLDEST, PLUGINS
-from chaos.setup.runtimes.traits import Traits, in_all_releases
 
 ASSIGNOR = "stream"
 """The assignor of Kafka Streams, by its name in the group protocol."""
@@ -51,13 +51,9 @@ TRAITS = Traits(
         "producer.transaction.timeout.ms in config",
         "batches of a size": "it commits each commit.interval.ms; leave records and hold out",
         "commits before outputs": "it commits after its outputs are acknowledged",
-        "assignment by the application": "the library looks up committed offsets itself; leave assign_by out",
         "KIP-848": "Kafka Streams has a group protocol of its own, which its programs do not try",
         "cooperative": "the assignor is that of Kafka Streams",
         "deleted topics": "an application ends when an input topic is deleted",
-        "tombstones": "its programs do not read the header with their identity",
-        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
-        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "fencing": "each process has another transactional.id, unless it finds the state directory of the earlier one",
     },
     settings={

@@ -10,6 +10,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
+from chaos.clients.flink.traits import CLUSTER_SETTINGS
+from chaos.clients.libraries import DEFAULT
 from chaos.clients.protocol import (
     AssignConsumerSpec,
     ClientSpec,
@@ -29,8 +31,6 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused
 from chaos.setup.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
-from chaos.setup.runtimes import DEFAULT
-from chaos.setup.runtimes.flink import CLUSTER_SETTINGS
 from chaos.setup.share import Share
 from chaos.setup.timestamps import formula
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chaos.clients.process import ClientProcess
 from chaos.errors import ClientError, WaitTimeout
+from chaos.fleet.process import ClientProcess
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.usage import UsageMeter
 from chaos.scenario.model import Scenario

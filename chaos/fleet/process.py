@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from chaos.clients.choice import Client
 from chaos.clients.protocol import ClientSpec
 from chaos.clients.runtime import Installed, prepare
-from chaos.clients.specs import write_spec
+from chaos.fleet.specs import write_spec
 from chaos.install.cache import silent
 from chaos.kafka.access import Access
 from chaos.processes import process
@@ -17,7 +18,6 @@ from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.scrub import Scrubber
 from chaos.processes.usage import UsageMeter
 from chaos.run.directory import Run
-from chaos.setup.runtimes.choice import Client
 
 LAST_LINES = 20
 MAX_EVENT = 1 << 20

@@ -6,9 +6,9 @@ listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
 
 from __future__ import annotations
 
+from chaos.clients.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "2.8.2", "4.3.1"
 PACKAGE = "org.apache.kafka.clients.consumer."
@@ -105,17 +105,12 @@ TRAITS = Traits(
         "checkpoint",
         "automatic commits in assign mode",
         "commit outcomes",
+        "rack",
         *OWN_POSITIONS,
     )
     | {"KIP-848": "3.7.0", "share groups": "4.2.0", "tokens": "3.4.0"},
     lacks={
-        "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
-        "checkpoint interval": "its programs store offsets with each result",
-        "idempotent results": "its programs write a result for each record that they read",
-        "tombstones": "its programs do not write or read the header with their identity",
-        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
-        "automatic commit outcomes": "an automatic commit that fails reaches nobody",
     },
     auto_commits=frozenset({"after_batch"}),
     settings={"producer": (Source("java-producer"),), "consumer": (Source("java-consumer"),)},

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from chaos.kafka.settings import Config
-from chaos.settings import Source
-from chaos.setup.runtimes.python import (
+from chaos.clients.python.traits import (
     COMMITS,
     LACKS,
     RESERVED,
@@ -23,7 +21,9 @@ from chaos.setup.runtimes.python import (
     misnamed,
     unknown_among,
 )
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.kafka.settings import Config
+from chaos.settings import Source
 
 OLDEST, NEWEST = "0.8.0", "0.14.0"
 
@@ -81,7 +81,7 @@ TRAITS = Traits(
         "encrypted keys",
         *OWN_POSITIONS,
     )
-    | {"static membership": "0.10.0"},
+    | {"static membership": "0.10.0", "rack": "0.14.0"},
     lacks={
         **LACKS,
         "cooperative": "its assignors are eager",

@@ -7,10 +7,10 @@ that of pyspark. The newest release of the Kafka source that can be resolved is 
 
 from __future__ import annotations
 
+from chaos.clients.java.traits import MISNAMED
+from chaos.clients.traits import Traits, in_all_releases
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.java import MISNAMED
-from chaos.setup.runtimes.traits import Traits, in_all_releases
 
 RELEASE = "4.0.2"
 SOURCE_RELEASE = "4.0.0"
@@ -67,12 +67,8 @@ TRAITS = Traits(
     abilities=in_all_releases("assign", "checkpoint", "checkpoint interval", "idempotent results", "encrypted keys"),
     lacks={
         "produce": "its program only reads",
-        "process": "its program only reads",
         "subscribe": "a query assigns partitions itself and joins no group; use mode: assign",
         "seek": "a running query cannot be sent to other offsets",
-        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
-        "throttle times": "its program does not report them, so the proof of the fault would be missing",
-        "tombstones": "its program does not read the header with their identity",
         "transaction markers": "its batches end after markers, which the audit cannot compare with what was processed",
         "deleted topics": "a query keeps the offsets of the deleted topic, and its program does not begin again",
         "assignment without group.id": "its consumers have generated ids",

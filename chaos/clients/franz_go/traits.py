@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import get_args
 
+from chaos.clients.traits import (
+    COMMITS,
+    OWN_POSITIONS,
+    SENDING,
+    Role,
+    Traits,
+    by_common_names,
+    in_all_releases,
+    refusals,
+)
 from chaos.kafka.settings import Config, as_text
 from chaos.settings import Source
-from chaos.setup.runtimes.common_names import by_common_names
-from chaos.setup.runtimes.refusals import COMMITS, refusals
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 OLDEST, NEWEST = "1.19.5", "1.22.2"
 SERVER_SIDE_SINCE = "1.22.0"
@@ -156,24 +163,18 @@ TRAITS = Traits(
         "asynchronous commits",
         "commit outcomes",
         "automatic commit outcomes",
+        "rack",
         *OWN_POSITIONS,
     )
     | {"KIP-848": SERVER_SIDE_SINCE},
     lacks={
-        "assignment by the application": "the library looks up committed offsets itself; leave assign_by out",
-        "checkpoint interval": "its programs store offsets with each result",
-        "idempotent results": "its programs write a result for each record that they read",
         "library partitioner": "the names are librdkafka's; set RecordPartitioner in config",
         "sticky partitioner": "set RecordPartitioner: sticky in config",
-        "tombstones": "its programs do not write or read the header with their identity",
-        "process": "it has no program that reads and writes",
         "poll interval": "a group keeps a member that processes slowly, until a rebalance takes too long "
         "(RebalanceTimeout)",
-        "threads": "each franz-go client is a process",
         "workers": "its group consumer processes in one goroutine",
         "assignment without group.id": "that is what every client with assigned partitions has; leave no_group_id out",
         "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
-        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "its programs do not end when a partition has no position",
         "automatic commits in assign mode": "franz-go commits by itself in groups only; use kind: sync",

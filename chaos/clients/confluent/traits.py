@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
+from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
 
 DEFAULTS: Config = {
     "acks": "all",
@@ -65,10 +65,10 @@ TRAITS = Traits(
         "automatic commits in assign mode",
         "commit outcomes",
         "automatic commit outcomes",
+        "rack",
         *OWN_POSITIONS,
     )
     | {"tokens": "1.9.0"},
-    lacks={"idempotent results": "its programs write a result for each record that they read"},
     settings={role: tuple(Source(f"librdkafka-{role}", p) for p in ("", "topic.")) for role in get_args(Role)},
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,

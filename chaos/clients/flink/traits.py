@@ -8,13 +8,12 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
+from chaos.clients.java.traits import MISNAMED, PLUGINS
+from chaos.clients.traits import OWN_POSITIONS, Role, Traits, in_all_releases, number
 from chaos.kafka.settings import Config
 from chaos.settings import Source
-from chaos.setup.runtimes.java import MISNAMED, PLUGINS
-from chaos.setup.runtimes.traits import OWN_POSITIONS, Ability, Role, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"
@@ -63,8 +62,6 @@ TRAITS = Traits(
         *OWN_POSITIONS,
     ),
     lacks={
-        "idempotent results": "its programs write a result for each record that they read",
-        "process": "its programs read or write",
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
         "resending": "a job continues at its last checkpoint, and sends what came after it again; leave resend out",
         "waiting for answers": "a complete checkpoint says that records are written; use mode: callback",
@@ -75,9 +72,6 @@ TRAITS = Traits(
         "ignore reports": "a job never sees the answers of the brokers; kill it without `unreported`",
         "subscribe": "a job assigns partitions to its subtasks itself; use mode: assign",
         "seek": "a running job cannot be sent to other offsets",
-        "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
-        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
-        "tombstones": "its programs do not read the header with their identity",
         "assignment without group.id": "its programs do not try it",
         "reset to none": "its job would fail; leave it out, or use start",
         "commits after processing": "a job commits on checkpoints: when: on_checkpoint, kind: async, or when: never",
@@ -100,18 +94,4 @@ TRAITS = Traits(
     defaults=defaults,
     heap=True,
     checkpoint_every=CHECKPOINT_EVERY_S,
-)
-_NEWER: frozenset[Ability] = frozenset(
-    {"produce", "transactions", "sticky partitioner", "checkpoints of a producer", "session clusters"}
-)
-LEGACY_TRAITS = replace(
-    TRAITS,
-    name="flink-legacy",
-    releases=(OLDEST, LEGACY_NEWEST),
-    abilities={ability: since for ability, since in TRAITS.abilities.items() if ability not in _NEWER},
-    lacks={
-        **TRAITS.lacks,
-        "produce": "its programs only read; KafkaSink is in the runtime flink",
-        "session clusters": "its jobs run in a mini cluster; those of the runtime flink also in a session cluster",
-    },
 )

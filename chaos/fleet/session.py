@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.clients.job_manager import JobManager
+from chaos.clients.flink.traits import CLUSTER_SETTINGS
 from chaos.clients.minicluster import HEAP
 from chaos.clients.runtime import Installed
 from chaos.errors import ClientError
+from chaos.fleet.job_manager import JobManager
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.run.directory import Run
 from chaos.setup.clients import Assign
-from chaos.setup.runtimes.flink import CLUSTER_SETTINGS
 from chaos.wait import wait_until
 
 MAX_REASON, MAX_CAUSES = 500, 3

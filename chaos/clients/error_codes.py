@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import AfterValidator
-
-from chaos.setup.hints import nearest
-
 ERROR_CODES = {
     **dict(enumerate(("OFFSET_OUT_OF_RANGE", "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION"), 1)),
     **dict(enumerate(("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"), 5)),
@@ -32,13 +26,3 @@ ERROR_CODES = {
     **{112: "UNSUPPORTED_ASSIGNOR", 113: "STALE_MEMBER_EPOCH", 120: "TRANSACTION_ABORTABLE"},
 }
 """Names of the error codes in the protocol (`org.apache.kafka.common.protocol.Errors`)."""
-
-
-def _known(name: str) -> str:
-    if name not in ERROR_CODES.values():
-        raise ValueError(f"{name!r} is no error of the protocol{nearest(name, sorted(ERROR_CODES.values()))}")
-    return name
-
-
-ErrorName = Annotated[str, AfterValidator(_known)]
-"""The name of an error in the protocol, such as NOT_LEADER_OR_FOLLOWER."""

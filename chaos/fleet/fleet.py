@@ -10,14 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.checkpoint import incarnations
-from chaos.clients.clocks import ClientClocks
 from chaos.clients.minicluster import remove_temporary
-from chaos.clients.process import Launcher
 from chaos.clients.protocol import lifecycle_row
-from chaos.clients.roster import ClientState, Roster
-from chaos.clients.session import SessionCluster
-from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ClientError
+from chaos.fleet.clocks import ClientClocks
+from chaos.fleet.process import Launcher
+from chaos.fleet.roster import ClientState, Roster
+from chaos.fleet.session import SessionCluster
+from chaos.fleet.specs import SpecBuilder, process_mates
 from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
 from chaos.preload.clock import Skew
