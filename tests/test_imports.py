@@ -13,6 +13,7 @@ ALLOWED_TO_CHECKS = {
     "clients.libraries",
     "clients.streams.traits",
     "errors",
+    "faults",
     "guarantees.contract",
     "install.locations",
     "kafka.access",

@@ -107,7 +107,7 @@ def _seconds(text: str) -> float:
 def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[str]]:
     """Return the run directory, the kind of the fault, and the texts NAME=VALUE."""
     from chaos.drive.single_fault import KINDS
-    from chaos.scenario.faults import SPECS
+    from chaos.faults import SPECS
     from chaos.setup.hints import nearest
 
     place, kind, values = None, "", list[str]()
@@ -204,8 +204,8 @@ def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
     import yaml
 
     from chaos.drive.single_fault import OF_RUNS
-    from chaos.scenario.faults import SPECS
-    from chaos.scenario.faults.base import FaultSpec
+    from chaos.faults import SPECS
+    from chaos.faults.base import FaultSpec
     from chaos.scenario.load import validated
     from chaos.scenario.mistakes import Source
     from chaos.setup.hints import nearest
@@ -236,7 +236,7 @@ def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
 
 def _check_possible(order: Order, saved: ClusterState | None) -> None:
     from chaos.drive.single_fault import possible, unprepared
-    from chaos.scenario.faults import SPECS
+    from chaos.faults import SPECS
 
     kind = order.fault["kind"]
     can = possible(saved, order.verbs)
@@ -264,7 +264,7 @@ def _check_possible(order: Order, saved: ClusterState | None) -> None:
 
 def _verbs_of(kind: str) -> list[str]:
     from chaos.cluster.verbs import CAPABILITY_NEEDS
-    from chaos.scenario.faults import SPECS
+    from chaos.faults import SPECS
 
     order = ("kill", "stop", "start", "pause", "resume")
     if not SPECS[kind].needs <= CAPABILITY_NEEDS.keys():
@@ -282,8 +282,8 @@ def _list(order: Order, saved: ClusterState | None) -> None:
     from chaos.cli.output import plain_table, print_line
     from chaos.cluster.attached.discovery import reach
     from chaos.drive.single_fault import KINDS, possible
+    from chaos.faults import SPECS
     from chaos.kafka.access import Access
-    from chaos.scenario.faults import SPECS
 
     if saved is not None:
         brokers = {node.id: node.address for node in saved.brokers}

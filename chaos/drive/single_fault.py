@@ -46,8 +46,8 @@ from chaos.errors import (
     FaultError,
     UsageError,
 )
-from chaos.faults import FAULTS
-from chaos.faults.base import World
+from chaos.faults import FAULTS, SPECS
+from chaos.faults.base import FaultSpec, World
 from chaos.faults.runner import FaultRun
 from chaos.faults.targets import BrokerFault, abbreviate
 from chaos.fleet.fleet import Fleet
@@ -62,8 +62,6 @@ from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_json
 from chaos.run.events import EventLog
-from chaos.scenario.faults import SPECS
-from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.model import Scenario
 from chaos.scenario.setting_rules import TOPIC
 from chaos.setup import model as setup

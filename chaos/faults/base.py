@@ -1,27 +1,293 @@
-"""The base of every fault, and the world that a fault acts on and observes."""
+"""The base of every fault: its specification, the fault itself, and the world that it acts on and observes."""
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
 
+from pydantic import Field, model_validator
+
+from chaos.clients.traits import Ability
 from chaos.cluster.api import Cluster
-from chaos.fleet.fleet import Fleet
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
-from chaos.observer import Observer
+from chaos.kafka.partition import TopicPartition
+from chaos.preload.clock import Skew
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.model import Scenario
+from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
+from chaos.setup.names import Spelled
+from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
+
+if TYPE_CHECKING:
+    from chaos.observer import Observer
+
+Name = Annotated[
+    str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$", "1 to 40 letters, digits, _ and -, a letter or digit first")
+]
+
+ONE_BROKER = frozenset(
+    {
+        *("leader_of", "follower_of", "coordinator_of", "share_coordinator_of", "transaction_coordinator_of"),
+        *("controller", "broker", "random_broker"),
+    }
+)
+BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers", "rack"}
+TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
+TOPIC_OR_PARTITION = TOPIC | {"partition"}
+BROKERS = "brokers"
+Direction = Annotated[
+    Literal["both", "in", "out"], Field(description="as the broker sees it; in: packets to the broker are lost")
+]
+
+
+class FaultSpec(Strict, defer_build=True):
+    """The fields that every fault has, and the rules for them.
+
+    A subclass adds its `kind`, its parameters and, in `problems`, its own rules. Its docstring says what the fault does
+    and how it is healed: the fault reference is generated from it. A base of several kinds has no `kind`.
+    """
+
+    targets: ClassVar[frozenset[str]] = ONE_BROKER
+    """The keys of `Target` that the fault takes."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
+    abilities: ClassVar[tuple[Ability, ...]] = ()
+    """What the client library of the targeted entry has to be able to do."""
+    limit: ClassVar[tuple[str, str] | None] = None
+    """The key of `cluster` without which there is nothing to use up, and its meaning."""
+    breaks_brokers: ClassVar[bool] = True
+    """False for a fault that targets a broker but leaves the broker itself alone."""
+    hits_controllers: ClassVar[bool] = False
+    """True for a fault that takes dedicated controllers as its target."""
+    once_per_target: ClassVar[bool] = False
+    """True for a fault that a scenario may contain only once for the same target."""
+    run_only: ClassVar[str] = ""
+    """What a fault needs that only a run has, so that `break` refuses it; empty if a cluster is enough."""
+    final: ClassVar[bool] = False
+    """True for a change of data that nothing undoes."""
+    example: ClassVar[str] = ""
+    """The parameters that a fault needs, as `break` takes them."""
+    no_promise: ClassVar[str] = ""
+    """Why no rule says what settings promise under the fault; empty if rules do."""
+    one_of: ClassVar[tuple[str, ...]] = ()
+    """Parameters of which exactly one is given."""
+
+    name: Name
+    target: Target
+    when: Trigger
+    heal: Heal | None = Field(None, description="if left out: healed before the drain")
+    kind: str
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        selector, _ = self.target.selector
+        if selector not in self.targets:
+            raise ValueError(f"target {selector} does not fit this fault; it takes {', '.join(sorted(self.targets))}")
+        if self.one_of:
+            check_one_of(self, *self.one_of)
+        return self
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """Return the `kind` of this class, such as `broker.kill`."""
+        name: str = get_args(cls.model_fields["kind"].annotation)[0]
+        return name
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The driver capabilities that the fault needs for its target."""
+        return self.needs
+
+    @property
+    def changed(self) -> frozenset[tuple[str, str]]:
+        """The settings that the fault changes and its heal puts back, each as its owner and its name.
+
+        The owner is a topic, a broker, or BROKERS: some of them, known when the fault is injected.
+        """
+        return frozenset()
+
+    @property
+    def hits_brokers(self) -> bool:
+        """Whether the fault breaks brokers, and not only clients, topics or groups of the run."""
+        return self.breaks_brokers and bool(
+            self.needed or self.target.selector[0] in BROKER_TARGETS | CONTROLLER_TARGETS
+        )
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
+        if self.limit and dict(setup.cluster)[self.limit[0]] is None:
+            yield f"{where}: {self.kind} needs cluster.{self.limit[0]}, {self.limit[1]}"
+
 
 S = TypeVar("S", bound=FaultSpec)
 
 NOTHING_TO_HEAL = "nothing to heal"
-FAULTS: dict[str, type[Fault[Any]]] = {}
-"""Every fault by the `kind` of its specification. `chaos.faults` imports all families, which fills it."""
+
+
+class Experiment(Setup, defer_build=True):
+    """A setup with faults and time-outs: what a fault knows of the scenario that it belongs to."""
+
+    faults: list[FaultSpec] = []
+    limits: Limits = Limits()
+
+    @property
+    def their_targets(self) -> list[Target]:
+        """The targets of faults by names of the user, on a cluster that exists."""
+        return [fault.target for fault in self.faults if self.is_theirs(fault.target)]
+
+    @property
+    def their_topics(self) -> frozenset[str]:
+        """The topics of the user that faults aim at. The run reads their leaders and nothing else, and judges none."""
+        values = [t.selector[1] for t in self.their_targets if t.selector[0] in PARTITION_TARGETS]
+        return frozenset(TopicPartition.parse(value).topic for value in values)
+
+
+class Client(Protocol):
+    """One incarnation of a client, as faults observe it (`chaos.fleet.roster.ClientState`)."""
+
+    client: str
+    incarnation: int
+    exit_code: int | None
+    errors: list[str]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process has not ended."""
+
+    def progress(self) -> dict[str, Any]:
+        """Return what it reported last; empty before the first."""
+
+    def count(self, name: str) -> int:
+        """Return a count that it reported last, such as `acked`; 0 before the first."""
+
+    def assigned(self) -> list[str]:
+        """Return its partitions as `topic/partition`."""
+
+    def positions(self) -> dict[str, int]:
+        """Return the next offset of each of its partitions."""
+
+    def task_managers(self) -> dict[str, str]:
+        """Return the task manager that reads each partition, of a job in a session cluster."""
+
+    def throttled(self) -> dict[str, tuple[int, int]]:
+        """Return the number of throttled responses, and the longest time in ms, by side: producer or consumer."""
+
+    def shown_us(self, timeout_s: float) -> int | None:
+        """Return what its clock shows, in microseconds since the epoch; None without an answer in time."""
+
+
+class Subtask(Protocol):
+    """A subtask of a job in a session cluster: its current attempt, with status and task manager."""
+
+    @property
+    def job(self) -> str:
+        """The client that runs the job."""
+
+    @property
+    def vertex(self) -> str:
+        """The vertex of the job's graph."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 0."""
+
+    @property
+    def status(self) -> str:
+        """The status, such as RUNNING."""
+
+    @property
+    def task_manager(self) -> str:
+        """The name of the task manager that runs it."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What all attempts of the subtask share."""
+
+    def describe(self) -> str:
+        """Return the subtask as text."""
+
+
+class JobManager(Protocol):
+    """The job manager of a session cluster. Its answers are None if it does not answer."""
+
+    def task_managers(self) -> list[str] | None:
+        """Return the names of the task managers that it lists."""
+
+    def subtasks(self) -> Sequence[Subtask] | None:
+        """Return the subtasks of all jobs that have not ended."""
+
+
+class Session(Protocol):
+    """A session cluster of clients (`chaos.fleet.session.SessionCluster`). Task managers have numbers from 1."""
+
+    @property
+    def job_manager(self) -> JobManager:
+        """Its job manager."""
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a task manager, which changes with each start."""
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of the task manager with this name; None if it is no current one."""
+
+    def start(self, number: int) -> bool:
+        """Start a task manager that does not run; return whether that was necessary."""
+
+    def kill(self, number: int) -> None:
+        """Kill a task manager with SIGKILL."""
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until all task managers are listed."""
+
+
+class Fleet(Protocol):
+    """The clients of a run, as faults act on them (`chaos.fleet.fleet.Fleet`). Raises `ClientError`."""
+
+    def present(self, entry: str) -> list[str]:
+        """Return the names of an entry's clients that were started."""
+
+    def state(self, client: str) -> Client:
+        """Return the current or last incarnation of a client."""
+
+    def total_acked(self) -> int:
+        """Return the number of records acknowledged to all producers."""
+
+    def session(self, entry: str) -> Session:
+        """Return the session cluster of an entry."""
+
+    def order(self, client: str, order: dict[str, Any]) -> None:
+        """Send a client an order of the protocol."""
+
+    def crash(self, client: str) -> None:
+        """Kill the process of a client with SIGKILL."""
+
+    def pause(self, client: str) -> None:
+        """Pause a client with SIGSTOP."""
+
+    def resume(self, client: str) -> None:
+        """Resume a client with SIGCONT."""
+
+    def leave(self, client: str, timeout_s: float) -> None:
+        """Order a client to stop, and wait for its exit."""
+
+    def join(self, client: str) -> None:
+        """Start a client that the scenario holds back."""
+
+    def restart(self, client: str) -> None:
+        """Start the next incarnation of a client that is gone."""
+
+    def take_over(self, client: str) -> None:
+        """Start the next incarnation of a running client, which fences that one."""
+
+    def set_clock(self, client: str, skew: Skew) -> None:
+        """Change the clock of a client."""
+
+    def clock_ahead_s(self, client: str) -> float:
+        """Return how many seconds the clock of a client is ahead, as it was set."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +298,7 @@ class World:
     for runs without them. `run` has the ledger, for faults that write records.
     """
 
-    scenario: Scenario
+    scenario: Experiment
     cluster: Cluster
     fleet: Fleet
     observer: Observer
@@ -53,12 +319,14 @@ class Fault(ABC, Generic[S]):
 
     lasting: ClassVar[str] = ""
     """For a fault that cannot be healed: what stays, such as `its partitions stay`."""
+    specification: ClassVar[type[FaultSpec]]
+    """The class of `spec`; a base of several faults has none."""
 
     def __init_subclass__(cls, spec: type[FaultSpec] | None = None) -> None:
-        """Register a fault under the kind of its specification; a base of several faults has none."""
+        """Take the specification of a fault, given as `class BrokerKill(BrokerFault[S], spec=S)`."""
         super().__init_subclass__()
         if spec is not None:
-            FAULTS[spec.kind_name()] = cls
+            cls.specification = spec
 
     def __init__(self, spec: S) -> None:
         self.spec = spec

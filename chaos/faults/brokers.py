@@ -1,4 +1,4 @@
-"""Faults of broker processes: kill, controlled stop, pause and restart."""
+"""Faults of broker processes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import contextlib
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
 
 from chaos.cluster.api import Kill, Pause, Start, Stop, able
 from chaos.errors import AftershockError
 from chaos.faults import targets
-from chaos.faults.base import Fault, World
+from chaos.faults.base import BROKER_TARGETS, ONE_BROKER, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault, abbreviate, led_by, start_down, stop_controlled
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.run.events import now_us
-from chaos.scenario.faults import brokers as specs
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.controllers import ControllerPause
-
-S = TypeVar("S", bound=FaultSpec)
+from chaos.setup.triggers import Strict
+from chaos.units import Duration
 
 MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
 """Minimum wait of a request to a broker with alternate pauses: a share of the pause, and in seconds."""
+
 IN_SYNC_TIMEOUT_S = 60.0
 
 
-class BrokerKill(BrokerFault[FaultSpec], spec=specs.BrokerKill):
+class BrokerKillSpec(FaultSpec):
+    """SIGKILL a broker, all followers of a partition, or a rack; healed by a start with the old disks."""
+
+    targets = ONE_BROKER | {"followers_of", "rack"}
+    needs = frozenset({"kill", "start"})
+    kind: Literal["broker.kill"]
+
+
+class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
     """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
     If the target led no partition, the proof is that it is no longer in the metadata.
@@ -76,39 +84,28 @@ class BrokerKill(BrokerFault[FaultSpec], spec=specs.BrokerKill):
         return "is" if len(self.brokers) == 1 else "are"
 
 
-class BrokerStop(BrokerKill, spec=specs.BrokerStop):
-    """Controlled shutdown. Proof: the broker's partitions had other leaders at its exit, before its session expired."""
+class Cycle(Strict):
+    """Alternate pauses and run times."""
 
-    damage = "stopped"
-
-    def _take_down(self, world: World) -> None:
-        for broker in self.brokers:
-            stop_controlled(broker, world)
+    paused: Duration = Field(gt=0, description="length of each pause")
+    running: Duration = Field(gt=0, description="time between two pauses")
 
 
-class CoordinatorKill(BrokerKill, spec=specs.CoordinatorKill):
-    """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
+class PauseSpec(FaultSpec):
+    """A pause of nodes, or many short ones."""
 
-    _refused = False
-
-    def _describe_role(self) -> str:
-        selector, group = self.spec.target.selector
-        return f"the {'share coordinator' if selector == 'share_coordinator_of' else 'coordinator'} of group {group}"
-
-    def _effect(self, world: World) -> str | None:
-        """Ask for the coordinator, as a client would."""
-        selector, group = self.spec.target.selector
-        shared = selector == "share_coordinator_of"
-        coordinator = targets.share_coordinator_of(group, world) if shared else world.kafka.coordinator(group)
-        if coordinator is None:
-            self._refused = True
-            return None
-        if coordinator != self.broker:
-            return f"{self._describe_role()} went from broker {self.broker} to {coordinator}"
-        return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
+    needs = frozenset({"pause"})
+    cycle: Cycle | None = Field(None, description="repeat short pauses until healed; one long pause if left out")
 
 
-class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.BrokerPause):
+class BrokerPauseSpec(PauseSpec):
+    """SIGSTOP a broker: connections stay open, requests get no answer; healed by SIGCONT."""
+
+    targets = BROKER_TARGETS
+    kind: Literal["broker.pause"]
+
+
+class BrokerPause(BrokerFault[PauseSpec], spec=BrokerPauseSpec):
     """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered.
 
     With alternate pauses, the broker answers in between: the proof is a request that waited for much of a pause.
@@ -130,7 +127,7 @@ class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.B
         self._thread.start()
         return f"stopped {self.resolved} for {cycle.paused:g} s, then again after every {cycle.running:g} s"
 
-    def _alternate(self, world: World, cycle: specs.Cycle) -> None:
+    def _alternate(self, world: World, cycle: Cycle) -> None:
         cluster = able(world.cluster, Pause)
         while not self._ended.wait(cycle.paused):
             self._for_each(cluster.resume_broker)
@@ -153,7 +150,7 @@ class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.B
             return None
         return f"{self.resolved} left a request unanswered for {targets.SILENCE_S:g} s {before}"
 
-    def _delay(self, world: World, cycle: specs.Cycle, before: str) -> str | None:
+    def _delay(self, world: World, cycle: Cycle, before: str) -> str | None:
         limit = max(MIN_WAIT_S, MIN_WAIT_SHARE * cycle.paused)
         waits = [
             (targets.waited_s(broker, cycle.paused + 5.0, world) or 0.0, max(limit, answer_s))
@@ -171,6 +168,68 @@ class BrokerPause(BrokerFault[specs.BrokerPause | ControllerPause], spec=specs.B
         return f"{self.resolved} runs again"
 
 
+class CoordinatorKillSpec(FaultSpec):
+    """SIGKILL the broker that coordinates a group, or keeps the state of a share group; healed by a start."""
+
+    targets = frozenset({"coordinator_of", "share_coordinator_of"})
+    needs = frozenset({"kill", "start"})
+    kind: Literal["coordinator.kill"]
+
+
+class CoordinatorKill(BrokerKill, spec=CoordinatorKillSpec):
+    """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
+
+    _refused = False
+
+    def _describe_role(self) -> str:
+        selector, group = self.spec.target.selector
+        return f"the {'share coordinator' if selector == 'share_coordinator_of' else 'coordinator'} of group {group}"
+
+    def _effect(self, world: World) -> str | None:
+        """Ask for the coordinator, as a client would."""
+        selector, group = self.spec.target.selector
+        shared = selector == "share_coordinator_of"
+        coordinator = targets.share_coordinator_of(group, world) if shared else world.kafka.coordinator(group)
+        if coordinator is None:
+            self._refused = True
+            return None
+        if coordinator != self.broker:
+            return f"{self._describe_role()} went from broker {self.broker} to {coordinator}"
+        return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
+
+
+class BrokerStopSpec(FaultSpec):
+    """Shut a broker down in a controlled way: it hands over its leaderships first; healed by a start."""
+
+    targets = ONE_BROKER | {"followers_of"}
+    needs = frozenset({"stop", "start"})
+    kind: Literal["broker.stop"]
+
+
+class BrokerStop(BrokerKill, spec=BrokerStopSpec):
+    """Controlled shutdown. Proof: the broker's partitions had other leaders at its exit, before its session expired."""
+
+    damage = "stopped"
+
+    def _take_down(self, world: World) -> None:
+        for broker in self.brokers:
+            stop_controlled(broker, world)
+
+
+class RollingRestartSpec(FaultSpec):
+    """Restart the brokers one by one, each after all replicas are in sync; healed by a start of those that are down.
+
+    Dedicated controllers are restarted before them, one by one, the active one last.
+    """
+
+    targets = frozenset({"all_brokers"})
+    needs = frozenset({"stop", "start"})
+    kind: Literal["cluster.rolling_restart"]
+
+
+S = TypeVar("S", bound=FaultSpec)
+
+
 class OneByOne(Fault[S]):
     """A restart of brokers one after another, each after all replicas are in sync."""
 
@@ -186,7 +245,7 @@ class OneByOne(Fault[S]):
         return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
 
-class RollingRestart(OneByOne[specs.RollingRestart], spec=specs.RollingRestart):
+class RollingRestart(OneByOne[RollingRestartSpec], spec=RollingRestartSpec):
     """Stop each broker, start it, wait for full ISRs, then continue with the next one. Controllers come first.
 
     Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again. With dedicated
@@ -253,3 +312,12 @@ def is_gone(broker: int, world: World) -> bool:
     """Return whether brokers answer and none of those that they list is this one."""
     metadata = world.kafka.metadata()
     return metadata is not None and bool(metadata.brokers) and broker not in metadata.brokers
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "broker.kill": BrokerKill,
+    "broker.pause": BrokerPause,
+    "coordinator.kill": CoordinatorKill,
+    "broker.stop": BrokerStop,
+    "cluster.rolling_restart": RollingRestart,
+}

@@ -1,29 +1,50 @@
-"""Faults of the network between brokers, and between brokers and clients. `wire` has those of single connections.
-
-A cut is silent, as with a broken switch: connections stay open and hang. Only `BrokerDisconnect` also takes the network
-interface away. Containers drop packets with iptables. Between processes there is a switch that holds the data
-(`chaos.cluster.process`); it arrives after the cut, as retransmitted TCP data would.
-"""
+"""Faults of the network between brokers, and between brokers and clients. `wire` has those of single connections."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
 
 from chaos.cluster.api import Disconnect, Isolate, able
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import World
+from chaos.faults.base import ONE_BROKER, Direction, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.relay.cuts import Cut
-from chaos.scenario.faults import network as specs
-from chaos.scenario.faults.base import FaultSpec
-
-S = TypeVar("S", bound=FaultSpec)
-C = TypeVar("C", bound=FaultSpec)
+from chaos.setup.model import Setup
+from chaos.setup.triggers import Target
 
 ONE_WAY = {"both": "", "in": ", one way: nothing comes in", "out": ", one way: nothing goes out"}
+
+
+class CutFaultSpec(FaultSpec):
+    """A fault that drops packets at a broker."""
+
+    needs = frozenset({"isolate"})
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the cluster runs without ZooKeeper, which every broker would still reach."""
+        if setup.cluster.metadata == "zookeeper":
+            yield f"{where}: {self.kind} needs a cluster without ZooKeeper, which every broker would still reach"
+
+
+class BrokerIsolateSpec(CutFaultSpec):
+    """Drop the packets between a broker or a rack and its peers, its clients, or both; healed by letting them pass.
+
+    The peers are all other nodes, also dedicated controllers. The brokers of a rack reach each other.
+    """
+
+    targets = ONE_BROKER | {"rack"}
+    kind: Literal["broker.isolate"]
+    cut: Literal["peers", "clients", "all"] = Field("peers", description="the connections that are cut")
+    direction: Direction = "both"
+
+
+S = TypeVar("S", bound=FaultSpec)
 
 
 class PeerFault(BrokerFault[S]):
@@ -60,6 +81,9 @@ class PeerFault(BrokerFault[S]):
         return None
 
 
+C = TypeVar("C", bound=FaultSpec)
+
+
 class CutFault(PeerFault[C]):
     """A fault that cuts the network."""
 
@@ -76,7 +100,7 @@ class CutFault(PeerFault[C]):
         return f"{self.resolved}: the network is whole again"
 
 
-class BrokerIsolate(CutFault[specs.BrokerIsolate], spec=specs.BrokerIsolate):
+class BrokerIsolate(CutFault[BrokerIsolateSpec], spec=BrokerIsolateSpec):
     """Cut a broker or a rack off from its peers, its clients, or both.
 
     Proof if peers are cut: a broker was fenced, or the ISR of a partition shrank, or a broker lost a leadership.
@@ -101,7 +125,24 @@ class BrokerIsolate(CutFault[specs.BrokerIsolate], spec=specs.BrokerIsolate):
         return f"{self.resolved} left a client's request unanswered for {targets.SILENCE_S:g} s" if silent else None
 
 
-class LinkCut(CutFault[specs.LinkCut], spec=specs.LinkCut):
+class LinkCutSpec(CutFaultSpec):
+    """Drop the packets between two brokers; healed by letting them pass."""
+
+    example = 'other={"broker":3}'
+    kind: Literal["link.cut"]
+    other: Target = Field(description="the broker at the other end")
+    direction: Direction = "both"
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check the other end of the link."""
+        yield from super().problems(setup, where)
+        yield from setup.target_problems(f"{where}.other", self.other)
+        selector, _ = self.other.selector
+        if selector not in ONE_BROKER:
+            yield f"{where}.other: {selector} does not name one broker; {', '.join(sorted(ONE_BROKER))} do"
+
+
+class LinkCut(CutFault[LinkCutSpec], spec=LinkCutSpec):
     """Cut two brokers from each other, while both reach all others.
 
     Proof: the ISR of a partition with both replicas shrank; or else the kernel or the switch counted packets between
@@ -124,7 +165,14 @@ class LinkCut(CutFault[specs.LinkCut], spec=specs.LinkCut):
         return f"{dropped} packets between {self.resolved} did not get through" if dropped else None
 
 
-class BrokerDisconnect(PeerFault[specs.BrokerDisconnect], spec=specs.BrokerDisconnect):
+class BrokerDisconnectSpec(FaultSpec):
+    """Disconnect a broker from the network; healed by reconnecting it."""
+
+    needs = frozenset({"disconnect"})
+    kind: Literal["broker.disconnect"]
+
+
+class BrokerDisconnect(PeerFault[BrokerDisconnectSpec], spec=BrokerDisconnectSpec):
     """Disconnect a broker from the network.
 
     Proof: the broker was fenced, or the ISR of a partition shrank, or the broker lost a leadership.
@@ -139,3 +187,10 @@ class BrokerDisconnect(PeerFault[specs.BrokerDisconnect], spec=specs.BrokerDisco
     def _undo(self, world: World) -> str:
         able(world.cluster, Disconnect).reconnect_broker(self.broker)
         return f"{self.resolved} is on the network again"
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "broker.isolate": BrokerIsolate,
+    "link.cut": LinkCut,
+    "broker.disconnect": BrokerDisconnect,
+}

@@ -1,23 +1,41 @@
-"""Faults of a broker's resources: CPU, memory, disk space, and the records on its disk."""
+"""Faults of the CPU, the memory, the disk and the records of a node.
+
+The faults of disks come first: they need no container.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
+from typing import Any, Literal
+
+from pydantic import Field
 
 from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LogTail, Stop, Throttle, Wipe, able
-from chaos.cluster.disks import LimitDisk
+from chaos.cluster.disks import LimitDisk, SlowDisk
+from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.cluster.settings import data_folders
-from chaos.errors import FaultError
+from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import World
+from chaos.faults.base import BROKER_TARGETS, Experiment, Fault, FaultSpec, World
 from chaos.faults.brokers import BrokerKill, is_gone
-from chaos.faults.targets import BrokerFault, start_down
+from chaos.faults.targets import BrokerFault, node_name, start_down
 from chaos.kafka.log_dirs import log_dirs
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import resources as specs
-from chaos.scenario.model import Scenario
+from chaos.kafka.probe import create_probe, probe, remove_probe
+from chaos.preload.disk import FAST, Delayed, Delays
+from chaos.preload.meter import Meter, Reading
+from chaos.setup.model import Setup
+from chaos.setup.triggers import CONTROLLER_TARGETS
+from chaos.units import Duration, Size, format_duration
 from chaos.wait import wait_until
+
+LEAST_DELAY_S, MOST_DELAY_S = 0.02, 5.0
+"""Least delay of a disk that a loaded machine does not look like, and the longest that can be proven in time."""
 
 FIRST_RECORD_S = 15.0
 """Time for a partition to get its first record: a producer without keys fills one partition after another."""
@@ -25,61 +43,34 @@ FIRST_RECORD_S = 15.0
 MIN_WAIT_S = 0.5
 """Minimum additional time that a throttled broker must have waited for the CPU."""
 
+_FLUSHES = ("flush.messages", "flush.ms")
 
-class BrokerThrottle(BrokerFault[specs.BrokerThrottle], spec=specs.BrokerThrottle):
-    """Limit a broker to a part of a CPU. Proof: the kernel counts the time that the broker waited for the CPU."""
+_BROKER_FLUSHES = ("log.flush.interval.messages", "log.flush.interval.ms")
 
-    _waited_s: float
+LEAST_SHARE, ENDED_SHARE = 0.8, 0.5
+"""Share of a delay by which the times of a node must have risen, as proof, and above which the delay has not ended."""
 
-    def _inject(self, world: World) -> str:
-        cluster = able(world.cluster, Throttle)
-        self._waited_s = cluster.throttled_s(self.broker)
-        self.begun = True
-        cluster.throttle_broker(self.broker, self.spec.cpus)
-        return f"limited {self.resolved} to {self.spec.cpus:g} of a CPU"
+LEAST_MEASURED, SERIES = 3, 3
+"""Minimum number of measurements for a mean, and number of means before the fault, of which the least counts."""
 
-    def _effect(self, world: World) -> str | None:
-        waited_s = able(world.cluster, Throttle).throttled_s(self.broker) - self._waited_s
-        return f"{self.resolved} waited {waited_s:.1f} s for the CPU" if waited_s >= MIN_WAIT_S else None
+NORMAL_TIMEOUT_S, FRESH_TIMEOUT_S, ENDED_TIMEOUT_S = 20.0, 5.0, 30.0
 
-    def _undo(self, world: World) -> str:
-        able(world.cluster, Throttle).unthrottle_broker(self.broker)
-        return f"{self.resolved} has its CPU back"
+ANSWER_S = 5.0
+"""Time for the answer to a request that writes, in addition to the delays of the disk."""
+
+FLUSHED_FILES = 4
+"""Maximum number of files in a flush: a segment of a log and its indexes."""
 
 
-class BrokerOom(BrokerKill, spec=specs.BrokerOom):
-    """Exhaust the memory of a broker. Proof: the kernel reports that it killed the broker for lack of memory."""
+class BrokerWipeSpec(FaultSpec):
+    """SIGKILL a broker and replace its disk with an empty, formatted one; healed by a start."""
 
-    def _take_down(self, world: World) -> None:
-        able(world.cluster, ExhaustMemory).exhaust_memory(self.broker)
-
-    def _effect(self, world: World) -> str | None:
-        """Ask the container engine, which has the exit reason from the kernel."""
-        killed = able(world.cluster, ExhaustMemory).killed_for_memory(self.broker)
-        return f"the kernel killed {self.resolved} for lack of memory" if killed else None
+    final = True
+    needs = frozenset({"kill", "start", "wipe"})
+    kind: Literal["broker.wipe"]
 
 
-class DiskFill(BrokerFault[specs.DiskFill], spec=specs.DiskFill):
-    """Fill a broker's disk. Proof: the broker ended at a failed append."""
-
-    def _inject(self, world: World) -> str:
-        cluster, self.begun = able(world.cluster, FillDisk), True
-        cluster.fill_disk(self.broker, self.spec.free)
-        return f"filled the disk of {self.resolved}; {cluster.disk_room(self.broker)} bytes are free"
-
-    def _effect(self, world: World) -> str | None:
-        """Check that the broker ended: Kafka exits when its last log directory has a write error."""
-        if world.cluster.broker_alive(self.broker):
-            return None
-        return f"{self.resolved} ended: it could not append to its log"
-
-    def _undo(self, world: World) -> str:
-        able(world.cluster, FillDisk).free_disk(self.broker)
-        start_down([self.broker], world)
-        return f"{self.resolved} has space again"
-
-
-class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
+class BrokerWipe(BrokerKill, spec=BrokerWipeSpec):
     """SIGKILL and an empty disk. Proof: as for any killed broker, and a disk without a replica.
 
     The broker may have led only partitions that have no other replica, such as those of `__consumer_offsets`. Then the
@@ -111,18 +102,28 @@ class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
         return f"{killed}; of {self._replicas} replicas on its disk none is left" if left == 0 else None
 
 
-_FLUSHES = ("flush.messages", "flush.ms")
-_BROKER_FLUSHES = ("log.flush.interval.messages", "log.flush.interval.ms")
-
-
-def _flushes(scenario: Scenario, topic: str) -> str:
+def _flushes(scenario: Experiment, topic: str) -> str:
     """Return a setting with which the brokers flush a topic before the system does; empty if there is none."""
     found = [name for name in _FLUSHES if name in scenario.topic(topic).config]
     found += [name for name in _BROKER_FLUSHES if name in scenario.cluster.config]
     return next(iter(found), "")
 
 
-class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
+class LogTruncateSpec(FaultSpec):
+    """Power loss: SIGKILL a broker and remove the unflushed end of the partition's log; healed by a start.
+
+    It removes whole batches and never goes below the recovery point: flushed records survive. It does not work with
+    flush.messages and flush.ms, as brokers write the recovery point once in a minute only.
+    """
+
+    final = True
+    targets = frozenset({"leader_of", "follower_of", "isr_of"})
+    needs = frozenset({"kill", "start", "cut_log"})
+    kind: Literal["log.truncate"]
+    records: int | None = Field(None, gt=0, description="minimum number of records to remove; all if left out")
+
+
+class LogTruncate(BrokerFault[LogTruncateSpec], spec=LogTruncateSpec):
     """Power loss: SIGKILL, and the unflushed end of the partition's log removed.
 
     Proof if the whole ISR lost it: the next leader reports that the former leader epoch ended before the offset that
@@ -182,7 +183,31 @@ class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):
         return f"{self.resolved} back with the records on disk"
 
 
-class DiskLimit(BrokerFault[specs.DiskLimit], spec=specs.DiskLimit):
+class DiskLimitSpec(FaultSpec):
+    """Limit the files of a broker to the size of a partition's log; healed by lifting it and, if down, a start.
+
+    A broker with several data folders (log.dirs in cluster.config) loses only the folder with the log, and lives on
+    without the replicas there (KIP-112); healed by the folder and a restart.
+    """
+
+    targets = frozenset({"leader_of", "follower_of"})
+    needs = frozenset({"limit_disk", "start"})
+    kind: Literal["disk.limit"]
+    free: Size = Field(0, description="bytes by which the log may still grow")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that a folder that is lost has no room."""
+        yield from super().problems(setup, where)
+        if self.free and data_folders(setup.cluster.config):
+            yield f"{where}.free: with several data folders the folder is lost as a whole; leave free out"
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """A broker that lives on without a folder is stopped to get it back."""
+        return self.needs | {"stop"}
+
+
+class DiskLimit(BrokerFault[DiskLimitSpec], spec=DiskLimitSpec):
     """A log that cannot grow. Proof: the broker ended at a failed append, and left the partition's ISR.
 
     Proof with several data folders: the broker itself reports that the folder failed, and left the partition's ISR. It
@@ -229,3 +254,306 @@ class DiskLimit(BrokerFault[specs.DiskLimit], spec=specs.DiskLimit):
         disk.unlimit_disk(self.broker)
         start_down([self.broker], world)
         return f"the files of {self.resolved} can grow again"
+
+
+class DiskSlowSpec(FaultSpec):
+    """Let the writes of nodes to their data take longer, or their flushes; healed by the former speed.
+
+    The thread that writes or flushes waits before the file changes. Each write counts, whatever its size. Reads, and
+    indexes that are mapped into memory, are as fast as ever.
+    """
+
+    targets = BROKER_TARGETS | CONTROLLER_TARGETS
+    hits_controllers = True
+    needs = frozenset({"slow_disk"})
+    kind: Literal["disk.slow"]
+    write: Duration | None = Field(None, description="additional time of each write, such as 50ms")
+    fsync: Duration | None = Field(None, description="additional time of each fsync and msync, such as 200ms")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the delays can be proven."""
+        yield from super().problems(setup, where)
+        given = {key: value for key, value in (("write", self.write), ("fsync", self.fsync)) if value is not None}
+        if not given:
+            yield f"{where}: a slow disk delays something; give write, fsync, or both, such as write: 50ms"
+        for key, value in given.items():
+            if value < LEAST_DELAY_S:
+                yield (
+                    f"{where}.{key}: {format_duration(value)} cannot be told from the delays of a loaded machine; "
+                    f"give {format_duration(LEAST_DELAY_S)} or more"
+                )
+            if value > MOST_DELAY_S:
+                yield (
+                    f"{where}.{key}: a disk that takes {format_duration(value)} hangs, and cannot be observed in time; "
+                    f"give {format_duration(MOST_DELAY_S)} or less, or use broker.pause"
+                )
+        if given and self.fsync is None and self.target.picks_controllers and setup.cluster.controllers:
+            yield (
+                f"{where}.write: a dedicated controller reports how long it flushes its log, not how long it writes; "
+                "give fsync too"
+            )
+
+
+@dataclass(frozen=True)
+class Began:
+    """What a node had measured, and what of its writes was delayed, directly before the injection."""
+
+    reading: Reading
+    delayed: Delayed
+
+
+class DiskSlow(BrokerFault[DiskSlowSpec], spec=DiskSlowSpec):
+    """Writes and flushes that take longer. Proof: the times that the node itself reports since the injection.
+
+    Its metrics are the times for Produce requests (LocalTimeMs), spent on the append, and for flushes of segments
+    (LogFlushRateAndTimeMs). Their means have to exceed those before the fault by most of the delays. So that there is
+    something to measure, the fault writes single records to a topic with its only replica at the broker. A dedicated
+    controller flushes its log anyway. The heal waits until the times have fallen.
+    """
+
+    _normal: dict[int, Reading]
+    """What each node measured before the fault."""
+    _start: dict[int, Began]
+    _refusal: str | None = None
+    """The last answer to a write of the fault; None if that is written."""
+    _after = ""
+    """The times of the nodes after the heal, once they have fallen."""
+
+    @property
+    def _delays(self) -> Delays:
+        return Delays(self.spec.write or 0.0, self.spec.fsync or 0.0)
+
+    def _inject(self, world: World) -> str:
+        disks = able(world.cluster, SlowDisk)
+        if slow := [node_name(node, world) for node in self.brokers if disks.disk_delays(node) != FAST]:
+            raise FaultError(
+                f"another fault has slowed the disk of {', '.join(slow)}; let this one begin after its heal"
+            )
+        self._normal = {node: self._measure_before(node, world) for node in self.brokers}
+        self._start = {node: Began(_answered(node, world), disks.delayed_writes(node)) for node in self.brokers}
+        self.begun = True
+        for node in self.brokers:
+            disks.slow_disk(node, self._delays)
+        delays = [f"each {key} takes {format_duration(value)} more" for key, value in self._given()]
+        before = "; ".join(f"{node_name(node, world)} took {_shown(self._normal[node])}" for node in self.brokers)
+        return f"slowed the disk of {self.resolved}: {', '.join(delays)} (before: {before})"
+
+    def _given(self) -> list[tuple[str, float]]:
+        return [(key, value) for key, value in (("write", self.spec.write), ("fsync", self.spec.fsync)) if value]
+
+    def _measure_before(self, node: int, world: World) -> Reading:
+        """Return the times of a node before the fault. Raises `FaultError` if it reports none."""
+        silent = f"{node_name(node, world)} reports no times of requests and flushes, so its disk cannot be observed"
+
+        def why() -> str:
+            return f"{silent}; it answers a write with: {self._refusal}" if self._refusal else silent
+
+        if _takes_records(node):
+            create_probe(world.kafka, _topic(node), node)
+        found = []
+        for _ in range(SERIES if _takes_records(node) else 1):  # the first requests to a new topic take longer
+            first = _answered(node, world)
+            found.append(targets.answer(partial(self._measure, node, first, world), why, NORMAL_TIMEOUT_S))
+        return min(found, key=lambda reading: sum(meter.mean_s for meter, _ in self._meters(node, reading)))
+
+    def _measure(self, node: int, since: Reading, world: World) -> Reading | None:
+        """Let a node write, and return what it has measured since a reading; None if that is too little for a mean."""
+        if _takes_records(node):
+            delays = self._delays
+            timeout_s = ANSWER_S + delays.write_s + FLUSHED_FILES * delays.sync_s
+            self._refusal = probe(world.kafka, _topic(node), node, timeout_s)
+        reading = _fresh(node, world)
+        if reading is None:
+            return None
+        measured = reading.since(since)
+        return measured if all(meter.count >= LEAST_MEASURED for meter, _ in self._meters(node, measured)) else None
+
+    def _meters(self, node: int, reading: Reading) -> list[tuple[Meter, float]]:
+        """Return each meter of a node that a delay raises, with this delay in seconds."""
+        found = [(reading.flush, self.spec.fsync or 0.0)]
+        if _takes_records(node):
+            found.append((reading.produce, self.spec.write or 0.0))
+        return [(meter, delay_s) for meter, delay_s in found if delay_s]
+
+    def _risen(self, node: int, measured: Reading) -> list[float]:
+        """Return by which share of each delay the times of a node exceed those before the fault."""
+        both = zip(self._meters(node, self._normal[node]), self._meters(node, measured), strict=True)
+        return [(now.mean_s - before.mean_s) / delay_s for (before, _), (now, delay_s) in both]
+
+    def _effect(self, world: World) -> str | None:
+        """Let each node write, and compare its times since the injection with those before it."""
+        texts = []
+        for node in self.brokers:
+            start = self._start[node]
+            measured = self._measure(node, start.reading, world)
+            now = able(world.cluster, SlowDisk).delayed_writes(node)
+            writes, syncs = now.writes - start.delayed.writes, now.syncs - start.delayed.syncs
+            if measured is None or (self.spec.write and not writes) or (self.spec.fsync and not syncs):
+                return None
+            if min(self._risen(node, measured)) < LEAST_SHARE:
+                return None
+            texts.append(f"{node_name(node, world)} took {_shown(measured)} ({writes} writes, {syncs} fsyncs delayed)")
+        return f"by their own metrics, {'; '.join(texts)}"
+
+    def _undo(self, world: World) -> str:
+        for node in self.brokers:
+            able(world.cluster, SlowDisk).slow_disk(node, FAST)
+        if not self._after:
+            self._after = "; ".join(self._ended(node, world) for node in self.brokers)
+            for node in filter(_takes_records, self.brokers):
+                remove_probe(world.kafka, _topic(node))
+        return f"the disk of {self.resolved} is as fast as before: {self._after}"
+
+    def _ended(self, node: int, world: World) -> str:
+        """Wait until the times of a node have fallen, and describe them. Raises `FaultError` if they stay."""
+        name, last = node_name(node, world), Reading(0, 0)
+
+        def fast() -> bool:
+            nonlocal last
+            since = _fresh(node, world)
+            if since is None:
+                return not world.cluster.broker_alive(node)
+            with contextlib.suppress(WaitTimeout):
+                last = wait_until(lambda: self._measure(node, since, world), FRESH_TIMEOUT_S, "", every_s=0.05) or last
+                return max(self._risen(node, last)) < ENDED_SHARE
+            return False
+
+        try:
+            wait_until(fast, ENDED_TIMEOUT_S, "", every_s=0.1)
+        except WaitTimeout:
+            if last.process:
+                raise FaultError(
+                    f"the disk of {name} is not slowed any more, but it still took {_shown(last)}"
+                ) from None
+        return f"{name} took {_shown(last)}" if last.process else f"{name} reports no times now"
+
+
+def _topic(node: int) -> str:
+    """Return the name of the topic to which the fault lets a broker write."""
+    return f"aftershock-disk-{node}"
+
+
+def _takes_records(node: int) -> bool:
+    """Return whether a node is a broker, and no dedicated controller."""
+    return node < FIRST_CONTROLLER
+
+
+def _fresh(node: int, world: World) -> Reading | None:
+    """Return times that a node has read after this call; None if it reports none, such as one that is down."""
+    disks = able(world.cluster, SlowDisk)
+    before = disks.meter(node)
+
+    def later() -> Reading | None:
+        now = disks.meter(node)  # the next one may have been read before this call, in part
+        started = before is None or now is None or now.process != before.process
+        return now if started or (now and before and now.number >= before.number + 2) else None
+
+    try:
+        return wait_until(later, FRESH_TIMEOUT_S, "", every_s=0.05)
+    except WaitTimeout:
+        return None
+
+
+def _answered(node: int, world: World) -> Reading:
+    """Return the times of a node before the fault. Raises `FaultError` if it reports none."""
+    reading = _fresh(node, world)
+    if reading is None:
+        raise FaultError(f"{node_name(node, world)} reports no times of its requests, so its disk cannot be observed")
+    return reading
+
+
+def _shown(reading: Reading) -> str:
+    """Return the mean times of a reading."""
+    meters = (("request to write", reading.produce), ("flush", reading.flush))
+    parts = [f"{1000 * m.mean_s:.1f} ms for a {name} (mean of {m.count})" for name, m in meters if m.count]
+    return " and ".join(parts) or "no time"
+
+
+class BrokerThrottleSpec(FaultSpec):
+    """Limit a broker to a part of a CPU; healed by its former limit."""
+
+    example = "cpus=0.1"
+    needs = frozenset({"throttle"})
+    kind: Literal["broker.throttle"]
+    cpus: float = Field(gt=0, description="CPUs that are left, such as 0.05")
+
+
+class BrokerThrottle(BrokerFault[BrokerThrottleSpec], spec=BrokerThrottleSpec):
+    """Limit a broker to a part of a CPU. Proof: the kernel counts the time that the broker waited for the CPU."""
+
+    _waited_s: float
+
+    def _inject(self, world: World) -> str:
+        cluster = able(world.cluster, Throttle)
+        self._waited_s = cluster.throttled_s(self.broker)
+        self.begun = True
+        cluster.throttle_broker(self.broker, self.spec.cpus)
+        return f"limited {self.resolved} to {self.spec.cpus:g} of a CPU"
+
+    def _effect(self, world: World) -> str | None:
+        waited_s = able(world.cluster, Throttle).throttled_s(self.broker) - self._waited_s
+        return f"{self.resolved} waited {waited_s:.1f} s for the CPU" if waited_s >= MIN_WAIT_S else None
+
+    def _undo(self, world: World) -> str:
+        able(world.cluster, Throttle).unthrottle_broker(self.broker)
+        return f"{self.resolved} has its CPU back"
+
+
+class BrokerOomSpec(FaultSpec):
+    """Use up a broker's memory until the kernel kills it (set cluster.memory); healed by a start."""
+
+    needs = frozenset({"exhaust_memory", "start"})
+    limit = ("memory", "the memory that is used up")
+    kind: Literal["broker.oom"]
+
+
+class BrokerOom(BrokerKill, spec=BrokerOomSpec):
+    """Exhaust the memory of a broker. Proof: the kernel reports that it killed the broker for lack of memory."""
+
+    def _take_down(self, world: World) -> None:
+        able(world.cluster, ExhaustMemory).exhaust_memory(self.broker)
+
+    def _effect(self, world: World) -> str | None:
+        """Ask the container engine, which has the exit reason from the kernel."""
+        killed = able(world.cluster, ExhaustMemory).killed_for_memory(self.broker)
+        return f"the kernel killed {self.resolved} for lack of memory" if killed else None
+
+
+class DiskFillSpec(FaultSpec):
+    """Fill a broker's disk (set cluster.disk); healed by freeing space, and by a start if the broker went down."""
+
+    needs = frozenset({"fill_disk", "start"})
+    limit = ("disk", "the size of the disk that is filled")
+    kind: Literal["disk.fill"]
+    free: Size = Field(0, description="bytes that are left")
+
+
+class DiskFill(BrokerFault[DiskFillSpec], spec=DiskFillSpec):
+    """Fill a broker's disk. Proof: the broker ended at a failed append."""
+
+    def _inject(self, world: World) -> str:
+        cluster, self.begun = able(world.cluster, FillDisk), True
+        cluster.fill_disk(self.broker, self.spec.free)
+        return f"filled the disk of {self.resolved}; {cluster.disk_room(self.broker)} bytes are free"
+
+    def _effect(self, world: World) -> str | None:
+        """Check that the broker ended: Kafka exits when its last log directory has a write error."""
+        if world.cluster.broker_alive(self.broker):
+            return None
+        return f"{self.resolved} ended: it could not append to its log"
+
+    def _undo(self, world: World) -> str:
+        able(world.cluster, FillDisk).free_disk(self.broker)
+        start_down([self.broker], world)
+        return f"{self.resolved} has space again"
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "broker.wipe": BrokerWipe,
+    "log.truncate": LogTruncate,
+    "disk.limit": DiskLimit,
+    "disk.slow": DiskSlow,
+    "broker.throttle": BrokerThrottle,
+    "broker.oom": BrokerOom,
+    "disk.fill": DiskFill,
+}

@@ -11,13 +11,12 @@ from typing import TypeVar
 from chaos.cluster.api import Cluster, Start, Stop, able
 from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
-from chaos.faults.base import Fault, World
+from chaos.faults.base import Fault, FaultSpec, World
 from chaos.kafka.access import Access
 from chaos.kafka.connection import connect, seconds_left
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import share_coordinator
-from chaos.scenario.faults.base import FaultSpec
 from chaos.setup.triggers import Target
 from chaos.wait import wait_until
 

@@ -1,4 +1,7 @@
-"""Changes of the brokers' release, one broker after another, and of the cluster's features."""
+"""Changes of the brokers' release, one broker after another, and of the cluster's features.
+
+The rules for their order and for pairs of releases are in `chaos.scenario.release_rules`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field
 
 from chaos.cluster.api import ChangeRelease, Kill, Start, able
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import targets
-from chaos.faults.base import World
+from chaos.faults.base import Fault, FaultSpec, World
 from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne, is_gone
 from chaos.faults.controllers import MIN_BEHIND
 from chaos.faults.targets import start_down, stop_controlled
@@ -20,14 +25,37 @@ from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.described_settings import broker_settings
 from chaos.kafka.features import METADATA_VERSION, Support
 from chaos.run.events import now_us
-from chaos.scenario.faults import upgrades as specs
-
-R = TypeVar("R", bound=specs.ReleaseChange)
+from chaos.units import Duration, Release
 
 PROTOCOL = "inter.broker.protocol.version"
+
 LOGGED_TIMEOUT_S = 30.0
+
 UNKNOWN_LEVEL = re.compile(r"MetadataVersion|metadata\.version|[Ff]eature|is not a valid version")
 """The reason in the log of a broker that does not know a level that is final."""
+
+
+class ReleaseChangeSpec(FaultSpec):
+    """Another release for the brokers."""
+
+    run_only = "the releases that a run installs"
+    targets = frozenset({"all_brokers", "broker"})
+    needs = frozenset({"stop", "kill", "start", "change_release"})
+    to: Release = Field(description="Apache Kafka release")
+    shutdown: Literal["controlled", "kill"] = Field("controlled", description="how each broker ends; kill: SIGKILL")
+    between: Duration = Field(0, ge=0, description="time with two releases in the cluster, before each next broker")
+
+
+class ClusterUpgradeSpec(ReleaseChangeSpec):
+    """Restart brokers one by one with a newer release, each after all replicas are in sync; they keep the release.
+
+    Healed by a start of a broker that is down, with its former release if it did not start with the new one.
+    """
+
+    kind: Literal["cluster.upgrade"]
+
+
+R = TypeVar("R", bound=ReleaseChangeSpec)
 
 
 class ReleaseChange(OneByOne[R]):
@@ -149,7 +177,7 @@ class ReleaseChange(OneByOne[R]):
         return ", ".join(dict.fromkeys(self._former[node] for node in nodes))
 
 
-class ClusterUpgrade(ReleaseChange[specs.ClusterUpgrade], spec=specs.ClusterUpgrade):
+class ClusterUpgrade(ReleaseChange[ClusterUpgradeSpec], spec=ClusterUpgradeSpec):
     """A newer release.
 
     Proof: since its last start, each broker logs the new release, and ApiVersions returns other versions than before,
@@ -157,7 +185,17 @@ class ClusterUpgrade(ReleaseChange[specs.ClusterUpgrade], spec=specs.ClusterUpgr
     """
 
 
-class ClusterDowngrade(ReleaseChange[specs.ClusterDowngrade], spec=specs.ClusterDowngrade):
+class ClusterDowngradeSpec(ReleaseChangeSpec):
+    """Restart brokers one by one with an older release, before its features are raised; they keep the release.
+
+    Healed as an upgrade. With `refused: true`, one broker tries the release, and has to fail; healed by its former one.
+    """
+
+    kind: Literal["cluster.downgrade"]
+    refused: bool = Field(False, description="the features are final, so the older release has to be refused")
+
+
+class ClusterDowngrade(ReleaseChange[ClusterDowngradeSpec], spec=ClusterDowngradeSpec):
     """An older release.
 
     Proof: as of an upgrade. With `refused: true`: the broker is down and not in the metadata, and its log names the
@@ -198,7 +236,22 @@ class ClusterDowngrade(ReleaseChange[specs.ClusterDowngrade], spec=specs.Cluster
         return f"broker {broker} did not start: {errors}" if UNKNOWN_LEVEL.search(errors) else None
 
 
-class ClusterFinalize(OneByOne[specs.ClusterFinalize], spec=specs.ClusterFinalize):
+class ClusterFinalizeSpec(FaultSpec):
+    """Raise the features to those of the brokers' release, as kafka-features.sh upgrade does; they stay.
+
+    With ZooKeeper: restart the brokers one by one with inter.broker.protocol.version of their release.
+    """
+
+    run_only = "the releases that a run installs"
+    targets = frozenset({"all_brokers"})
+    needs = frozenset({"stop", "start", "change_release"})
+    kind: Literal["cluster.finalize"]
+    features: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        {}, description="level by feature, such as group.version: 1; if left out: those of the release, see below"
+    )
+
+
+class ClusterFinalize(OneByOne[ClusterFinalizeSpec], spec=ClusterFinalizeSpec):
     """The features of the brokers' release.
 
     Proof: ApiVersions of every broker returns the new levels as final. With ZooKeeper: every broker describes the
@@ -308,3 +361,10 @@ def describe(steps: list[dict[str, object]]) -> str:
         f"{s['node']} stopped in {s['stop_s']} s, ready after {s['start_s']} s, in sync after {s['sync_s']} s"
         for s in steps
     )
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "cluster.upgrade": ClusterUpgrade,
+    "cluster.downgrade": ClusterDowngrade,
+    "cluster.finalize": ClusterFinalize,
+}

@@ -23,10 +23,10 @@ from chaos.clients.protocol import (
     Steady,
 )
 from chaos.clients.runtime import runtime
+from chaos.faults.settings import states_of
 from chaos.kafka.security import Security
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario.faults.admin import states_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import steadily_refused

@@ -10,14 +10,16 @@ from typing import get_args
 
 import yaml
 
+from chaos.faults.base import FaultSpec
+from chaos.faults.clients import ClientFaultSpec, TaskManagerKillSpec
+from chaos.faults.clocks import ClockFaultSpec
+from chaos.faults.consumers import ConsumerLeaveSpec
+from chaos.faults.groups import ResetOffsetsSpec, ResetShareOffsetsSpec
+from chaos.faults.replicas import ReassignSpec
+from chaos.faults.wire import FrameFaultSpec, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFaultSpec
 from chaos.guarantees.table import PREFIX, RULES
 from chaos.guarantees.values import Facts, Setting
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults.admin import Reassign, ResetOffsets, ResetShareOffsets
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ClientFault, ConsumerLeave, TaskManagerKill
-from chaos.scenario.faults.clocks import ClockFault
-from chaos.scenario.faults.wire import FrameFault, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFault
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Entry
 
@@ -58,7 +60,7 @@ def of_data(scenario: Scenario) -> list[FaultSpec]:
 
 def clocks_of_clients(faults: Iterable[FaultSpec]) -> list[FaultSpec]:
     """Return the faults that change the clock of a client."""
-    return [fault for fault in faults if isinstance(fault, ClockFault) and fault.client]
+    return [fault for fault in faults if isinstance(fault, ClockFaultSpec) and fault.client]
 
 
 def topic_of(fault: FaultSpec) -> str | None:
@@ -118,7 +120,7 @@ def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
 
 def replicas_after(scenario: Scenario, topic: str, replicas: int) -> int:
     """Return the smallest number of replicas that a partition of a topic has in the run."""
-    moves = [f.to for f in scenario.faults if isinstance(f, Reassign) and topic_of(f) == topic and f.to]
+    moves = [f.to for f in scenario.faults if isinstance(f, ReassignSpec) and topic_of(f) == topic and f.to]
     return min([replicas, *map(len, moves)])
 
 
@@ -129,8 +131,11 @@ def cuts(scenario: Scenario, names: Iterable[str], writes: bool, reads: bool, tr
     return [
         f
         for f in scenario.faults
-        if isinstance(f, WireFault)
-        and (not isinstance(f, FrameFault) or (f.api in apis and any(fnmatchcase(client, f.client) for client in ids)))
+        if isinstance(f, WireFaultSpec)
+        and (
+            not isinstance(f, FrameFaultSpec)
+            or (f.api in apis and any(fnmatchcase(client, f.client) for client in ids))
+        )
     ]
 
 
@@ -141,11 +146,11 @@ def client_faults(scenario: Scenario, entries: Iterable[Entry], group: str | Non
 
 
 def _targets(fault: FaultSpec, names: set[str], group: str | None) -> bool:
-    if isinstance(fault, TaskManagerKill):
+    if isinstance(fault, TaskManagerKillSpec):
         return str(fault.target.selector[1]).partition("/")[0] in names
-    if isinstance(fault, ClockFault):
+    if isinstance(fault, ClockFaultSpec):
         return fault.client in names
-    if not isinstance(fault, ClientFault):
+    if not isinstance(fault, ClientFaultSpec):
         return False
     if fault.target.random_member_of is not None:
         return fault.target.random_member_of == group
@@ -155,7 +160,7 @@ def _targets(fault: FaultSpec, names: set[str], group: str | None) -> bool:
 def group_facts(scenario: Scenario, group: str | None) -> Facts:
     """Return the facts about faults of the committed offsets of a group."""
     own = [f for f in scenario.faults if group is not None and f.target.group == group]
-    resets = [f for f in own if isinstance(f, ResetOffsets | ResetShareOffsets)]
+    resets = [f for f in own if isinstance(f, ResetOffsetsSpec | ResetShareOffsetsSpec)]
     facts = fact("resets", resets) | fact("sets_back", [f for f in resets if f.to != "latest"])
     facts |= fact("sets_forward", [f for f in resets if f.to != "earliest"])
     return facts | fact("forgets", of_class(own, "forgets"))
@@ -164,7 +169,7 @@ def group_facts(scenario: Scenario, group: str | None) -> Facts:
 def deserts(scenario: Scenario, entries: Iterable[Entry]) -> Iterator[FaultSpec]:
     """Yield the faults after which no member of some entries is left; none if one stays."""
     members = {f"{e.name}/{n}" for e in entries for n in range(1, getattr(e, "members", 1) + 1)}
-    leaving = [f for f in scenario.faults if isinstance(f, ConsumerLeave) and f.for_good]
+    leaving = [f for f in scenario.faults if isinstance(f, ConsumerLeaveSpec) and f.for_good]
     left = {str(f.target.member) for f in leaving if f.target.member is not None}
     unknown = [f for f in leaving if f.target.member is None]
     if members and len(members - left) <= len(unknown):

@@ -9,6 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.cluster.settings import line_of
+from chaos.faults.base import FaultSpec
+from chaos.faults.clocks import ClockFaultSpec
+from chaos.faults.producers import ProducerCrashSpec
+from chaos.faults.settings import states_of
 from chaos.guarantees import faults
 from chaos.guarantees.facts import ClientPart, ClusterPart, TopicPart, cluster_facts, common_settings, producer_facts
 from chaos.guarantees.table import judge, lines
@@ -16,10 +20,6 @@ from chaos.guarantees.values import Facts, Problems, Setting, Settings, setting
 from chaos.kafka.settings import Config, as_text
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.compaction import compacted_topics, delete_retention_ms
-from chaos.scenario.faults.admin import states_of
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ProducerCrash
-from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.members import EAGER
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import backdated
@@ -138,7 +138,7 @@ def _is_late(kind: str, cut: bool) -> bool:
 
 def _down_ms(fault: FaultSpec) -> int:
     """Return how long a client that crashes is down at least, in ms; 0 if that is not known."""
-    if not isinstance(fault, ProducerCrash) or fault.heal is None:
+    if not isinstance(fault, ProducerCrashSpec) or fault.heal is None:
         return 0
     if fault.heal.after is not None:
         return round(fault.heal.after * 1000)
@@ -195,7 +195,7 @@ def _misdating(scenario: Scenario, topic: str, run_ms: int) -> list[FaultSpec]:
     kept = scenario.kept(topic)
     if kept is None or kept.retention_ms + kept.check_ms > run_ms:
         return []
-    return [f for f in faults.of_data(scenario) if isinstance(f, ClockFault)]
+    return [f for f in faults.of_data(scenario) if isinstance(f, ClockFaultSpec)]
 
 
 def _stamps(scenario: Scenario, topic: str, run_ms: int) -> Facts:

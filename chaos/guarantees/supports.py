@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from pydantic import Field
 
+from chaos.faults import SPECS
 from chaos.guarantees.table import RULES, Condition, fill, match
 from chaos.guarantees.values import Facts, Setting
-from chaos.scenario.faults import SPECS
 from chaos.setup.triggers import Strict
 
 OTHER = "log"

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from chaos.kafka.access import Access
 from chaos.kafka.connection import connect, seconds_left
 
@@ -47,6 +44,9 @@ def short(serial: int) -> str:
 
 def presented(host: str, port: int, timeout_s: float) -> Presented:
     """Return the certificate that a listener presents, valid or not. Raises `OSError` without a handshake."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     deadline = time.monotonic() + timeout_s

@@ -10,12 +10,12 @@ from chaos.cluster.api import CAPABILITIES
 from chaos.cluster.drivers import DRIVERS, capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.faults import FAULTS
+from chaos.faults.base import FaultSpec
+from chaos.faults.brokers import Cycle
+from chaos.faults.wire import WireFaultSpec
 from chaos.reference.fields import group_of, models, rows
 from chaos.reference.markdown import anchor, code, sentence, table
 from chaos.reference.scenarios import link, scenarios
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.brokers import Cycle
-from chaos.scenario.faults.wire import WireFault
 from chaos.setup.triggers import Acked, Delivered, Heal, Target, Trigger
 
 ATTACHED = "attached"
@@ -132,7 +132,7 @@ def _needs(model: type[FaultSpec]) -> str:
     text = f"the driver {' or '.join(code([d]) for d in drivers)}" if len(drivers) < len(DRIVERS) else "any driver"
     if ATTACHED in drivers and model.needs:
         text += f" (`{ATTACHED}`: commands {code(sorted({v for n in model.needs for v in CAPABILITY_NEEDS[n]}))})"
-    elif issubclass(model, WireFault):
+    elif issubclass(model, WireFaultSpec):
         text += "; clients then reach the brokers through the wire proxy, which does not support TLS"
     if "isolate" in model.needs:
         text += ", without ZooKeeper"

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
+from chaos.faults import SPECS
+from chaos.faults.base import FaultSpec
 from chaos.reference.markdown import anchor, code, table
 from chaos.scenario.expect import Bound, Duplicates, Expect, GroupBound, TimeBound
-from chaos.scenario.faults import SPECS
-from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.load import models_of
 from chaos.scenario.model import Scenario
 from chaos.units import Duration, Rate, Size, format_duration, format_size

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from chaos.faults.base import FaultSpec
+from chaos.faults.clocks import ClockFaultSpec
+from chaos.faults.settings import states_of
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.admin import states_of
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clocks import ClockFault
 from chaos.setup.model import Setup
 from chaos.setup.timestamps import APPEND_TIME, ahead_s
 
@@ -16,9 +16,9 @@ MEMORY_MS = {"producer.id.expiration.ms": 86_400_000, "transactional.id.expirati
 OFFSETS_MINUTES = ("offsets.retention.minutes", 10_080)
 
 
-def clock_faults(faults: Sequence[FaultSpec]) -> list[ClockFault]:
+def clock_faults(faults: Sequence[FaultSpec]) -> list[ClockFaultSpec]:
     """Return the faults that change clocks of nodes or clients."""
-    return [fault for fault in faults if isinstance(fault, ClockFault)]
+    return [fault for fault in faults if isinstance(fault, ClockFaultSpec)]
 
 
 def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], list[str]]:
@@ -51,7 +51,7 @@ def clock_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect, ru
     for i, fault in enumerate(faults):
         if (
             expect.promised
-            and isinstance(fault, ClockFault)
+            and isinstance(fault, ClockFaultSpec)
             and not fault.client
             and fault.furthest_s(run_s)[1] + run_s >= memory_s
         ):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from chaos.faults.base import FaultSpec
+from chaos.faults.settings import states_of
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.admin import states_of
-from chaos.scenario.faults.base import FaultSpec
 from chaos.setup.model import Setup
 
 OFFSETS_TOPIC = "__consumer_offsets"

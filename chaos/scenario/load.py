@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.scenario.faults import SPECS
+from chaos.faults import SPECS
 from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant

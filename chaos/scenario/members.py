@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chaos.clients.traits import number
+from chaos.faults.base import FaultSpec
+from chaos.faults.consumers import ConsumerCrashSpec, ConsumerJoinSpec, ConsumerLeaveSpec, ConsumerPauseSpec
 from chaos.kafka.settings import Scalar
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerCrash, ConsumerJoin, ConsumerLeave, ConsumerPause
 from chaos.setup.clients import Processor, Subscribe, assignors_of, reads_committed, uses_kip_848
 from chaos.setup.model import Setup
 from chaos.setup.share import Share
@@ -64,7 +64,7 @@ def slow_removals(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[tuple[s
     """
     entries = {e.name: e for e in setup.consumers if isinstance(e, Subscribe | Share)}
     for fault in faults:
-        if not isinstance(fault, ConsumerCrash | ConsumerPause):
+        if not isinstance(fault, ConsumerCrashSpec | ConsumerPauseSpec):
             continue
         selector, value = fault.target.selector
         names = setup.groups.get(value, []) if selector == "random_member_of" else [str(value).partition("/")[0]]
@@ -128,8 +128,8 @@ def _at_one_time(
     Entries change by faults: all members of one join later, and all of another leave for good. Entries that change may
     have their members in the group one after the other, so each needs an assignor in common with the next one only.
     """
-    joining = {str(f.target.member) for f in faults if isinstance(f, ConsumerJoin)}
-    leaving = {str(f.target.member) for f in faults if isinstance(f, ConsumerLeave) and f.for_good}
+    joining = {str(f.target.member) for f in faults if isinstance(f, ConsumerJoinSpec)}
+    leaving = {str(f.target.member) for f in faults if isinstance(f, ConsumerLeaveSpec) and f.for_good}
 
     def without(members: set[str]) -> list[Subscribe]:
         return [e for e in entries if any(f"{e.name}/{n}" not in members for n in range(1, e.members + 1))]

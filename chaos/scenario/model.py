@@ -8,26 +8,26 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from chaos.anomalies import ANOMALIES
-from chaos.kafka.partition import TopicPartition
+from chaos.faults import AnySpec
+from chaos.faults.base import Experiment
+from chaos.faults.clocks import ClockFaultSpec
+from chaos.faults.consumers import ConsumerJoinSpec, ConsumerPauseSpec
+from chaos.faults.producers import ProducerJoinSpec
+from chaos.faults.raw import WireProduceSpec
+from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
+from chaos.faults.upgrades import ReleaseChangeSpec
+from chaos.faults.wire import FrameFaultSpec, WireFaultSpec
 from chaos.kafka.settings import Config
 from chaos.scenario import compaction, retention, rules
 from chaos.scenario.bug import AFFECTED, FIXED, Bug
 from chaos.scenario.clock_rules import clock_problems
 from chaos.scenario.expect import Expect, Expected
-from chaos.scenario.faults import Fault
-from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
-from chaos.scenario.faults.clients import ConsumerJoin, ConsumerPause, ProducerJoin
-from chaos.scenario.faults.clocks import ClockFault
-from chaos.scenario.faults.raw import WireProduce
-from chaos.scenario.faults.upgrades import ReleaseChange
-from chaos.scenario.faults.wire import FrameFault, WireFault
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined
 from chaos.setup.hints import nearest
-from chaos.setup.model import PARTITION_TARGETS, Setup, Topic
+from chaos.setup.model import Limits, Topic
 from chaos.setup.names import Spelled
-from chaos.setup.triggers import Strict, Target
-from chaos.units import Duration
+from chaos.setup.triggers import Strict
 
 
 def _check_anomaly(name: str) -> str:
@@ -40,19 +40,6 @@ def _check_anomaly(name: str) -> str:
 
 AnomalyName = Annotated[str, AfterValidator(_check_anomaly)]
 """An anomaly, or a part of it that is counted separately, such as `duplicate_delivery.legal`."""
-
-
-class Limits(Strict):
-    """Time-outs. A run that exceeds one is inconclusive or shows an anomaly; it never hangs."""
-
-    drive: Duration = Field(180.0, description="for producers to send everything and faults to be healed")
-    drain: Duration = Field(60.0, description="for consumers to reach the end of every partition")
-    proof: Duration = Field(
-        30.0,
-        description="for a fault to show its effect; if left out and brokers remove a silent member later, 15 s after "
-        "its session time-out",
-    )
-    clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
 
 
 AFTER_SESSION_S = 15.0
@@ -75,10 +62,10 @@ class Variant(Strict):
     promised_differs: Differences = Field({}, description="as in the scenario, for this side; added to those")
 
 
-class Scenario(Setup):
+class Scenario(Experiment):
     """A whole scenario. `resolved.json` and `python -m chaos show` contain every default."""
 
-    faults: list[Fault] = []
+    faults: list[AnySpec] = []
     expect: Expected = Field(
         Expect(promised=True),
         description="the contract; `promised`, or nothing, derives it from the settings and the faults",
@@ -86,7 +73,6 @@ class Scenario(Setup):
     promised_differs: Differences = Field(
         {}, description="by anomaly: why `expect` differs from what the settings promise"
     )
-    limits: Limits = Limits()
     variants: dict[VariantName, Variant] = Field(
         {}, description="A/B: each is a run with the same seed and timeline; the report compares them"
     )
@@ -138,7 +124,7 @@ class Scenario(Setup):
         for name, session_s, setting in slow_removals(self, self.faults):
             fault = next(fault for fault in self.faults if fault.name == name)
             heal_s = fault.heal.after if fault.heal else None
-            if isinstance(fault, ConsumerPause) and heal_s is not None and heal_s <= session_s:
+            if isinstance(fault, ConsumerPauseSpec) and heal_s is not None and heal_s <= session_s:
                 yield (
                     f"faults[{self.faults.index(fault)}].heal: {name} ends after {heal_s:g} s, before the session "
                     f"time-out of {session_s:g} s ({setting}), so no broker would notice it; heal it later, or shorten "
@@ -167,9 +153,9 @@ class Scenario(Setup):
             yield f"bug: needs the variants {' and '.join(sorted(needed))}, and no other"
 
     @property
-    def raw_writes(self) -> list[WireProduce]:
+    def raw_writes(self) -> list[WireProduceSpec]:
         """The faults that write records."""
-        return [fault for fault in self.faults if isinstance(fault, WireProduce)]
+        return [fault for fault in self.faults if isinstance(fault, WireProduceSpec)]
 
     @property
     def transactional(self) -> bool:
@@ -203,12 +189,12 @@ class Scenario(Setup):
     def proxied(self) -> bool:
         """Whether clients reach the brokers only through the wire proxy."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
-        return self.cluster.proxy or racks or any(isinstance(fault, WireFault) for fault in self.faults)
+        return self.cluster.proxy or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property
     def reads_sessions(self) -> bool:
         """Whether the proxy has to know the partitions of Fetch requests, which name only what changes."""
-        sets = [frames for f in self.faults if isinstance(f, FrameFault) for frames in f.sets]
+        sets = [frames for f in self.faults if isinstance(f, FrameFaultSpec) for frames in f.sets]
         return any(frames.api == "Fetch" and frames.names != (None, None) for frames in sets)
 
     @property
@@ -219,12 +205,12 @@ class Scenario(Setup):
     @property
     def skewed(self) -> bool:
         """Whether a fault changes clocks of nodes, which they need to be started for."""
-        return any(isinstance(fault, ClockFault) and not fault.client for fault in self.faults)
+        return any(isinstance(fault, ClockFaultSpec) and not fault.client for fault in self.faults)
 
     @property
     def skewed_clients(self) -> frozenset[str]:
         """The client entries of which a fault changes the clock of a client; all their processes are started for it."""
-        return frozenset(f.client for f in self.faults if isinstance(f, ClockFault) and f.client)
+        return frozenset(f.client for f in self.faults if isinstance(f, ClockFaultSpec) and f.client)
 
     @property
     def slowed(self) -> bool:
@@ -235,40 +221,31 @@ class Scenario(Setup):
         """Return the number of partitions that each topic has after all faults, at least."""
         partitions = {t.name: t.partitions for t in self.topics}
         for fault in self.faults:
-            if isinstance(fault, AddPartitions):
+            if isinstance(fault, AddPartitionsSpec):
                 topic = str(fault.target.topic)
                 partitions[topic] = max(partitions[topic], fault.to)
-            if isinstance(fault, RecreateTopic) and fault.partitions:
+            if isinstance(fault, RecreateTopicSpec) and fault.partitions:
                 partitions[str(fault.target.topic)] = fault.partitions
         return {topic: 0 if topic in self.absent_topics else count for topic, count in partitions.items()}
 
     @property
     def later_releases(self) -> list[str]:
         """The releases of brokers that faults change to, each once."""
-        return list(dict.fromkeys(f.to for f in self.faults if isinstance(f, ReleaseChange)))
+        return list(dict.fromkeys(f.to for f in self.faults if isinstance(f, ReleaseChangeSpec)))
 
     @property
     def deleted_topics(self) -> frozenset[str]:
         """The topics that a fault deletes, whether they are created again or not."""
-        return frozenset(str(f.target.topic) for f in self.faults if isinstance(f, DeleteTopic | RecreateTopic))
+        return frozenset(str(f.target.topic) for f in self.faults if isinstance(f, DeleteTopicSpec | RecreateTopicSpec))
 
     @property
     def absent_topics(self) -> frozenset[str]:
         """The topics that may not exist at the end: a fault deletes them, and only a client may create them again."""
-        deleted = (f for f in self.faults if isinstance(f, DeleteTopic) and not f.create_again)
+        deleted = (f for f in self.faults if isinstance(f, DeleteTopicSpec) and not f.create_again)
         return frozenset(str(f.target.topic) for f in deleted)
-
-    @property
-    def their_targets(self) -> list[Target]:
-        """The targets of faults by names of the user, on a cluster that exists."""
-        return [fault.target for fault in self.faults if self.is_theirs(fault.target)]
-
-    @property
-    def their_topics(self) -> frozenset[str]:
-        """The topics of the user that faults aim at. The run reads their leaders and nothing else, and judges none."""
-        values = [t.selector[1] for t in self.their_targets if t.selector[0] in PARTITION_TARGETS]
-        return frozenset(TopicPartition.parse(value).topic for value in values)
 
     def held_back(self) -> set[str]:
         """Return the clients, such as billing/3, that a fault consumer.join or producer.join starts later."""
-        return {str(fault.target.member) for fault in self.faults if isinstance(fault, ConsumerJoin | ProducerJoin)}
+        return {
+            str(fault.target.member) for fault in self.faults if isinstance(fault, ConsumerJoinSpec | ProducerJoinSpec)
+        }

@@ -13,8 +13,8 @@ from chaos.cluster.settings import (
     ZOOKEEPER_BEFORE,
     line_of,
 )
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.upgrades import ClusterDowngrade, ClusterFinalize, ClusterUpgrade, ReleaseChange
+from chaos.faults.base import FaultSpec
+from chaos.faults.upgrades import ClusterDowngradeSpec, ClusterFinalizeSpec, ClusterUpgradeSpec, ReleaseChangeSpec
 from chaos.setup.hints import nearest
 from chaos.setup.model import Setup
 
@@ -50,7 +50,7 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
     former: FaultSpec | None = None
     for i, fault in enumerate(faults):
         where = f"faults[{i}]"
-        if not isinstance(fault, ReleaseChange | ClusterFinalize):
+        if not isinstance(fault, ReleaseChangeSpec | ClusterFinalizeSpec):
             continue
         if former is not None and former.name not in _awaited(fault, faults):
             yield (
@@ -58,12 +58,12 @@ def release_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
                 f"let it begin afterwards, such as after: {former.name}.proven"
             )
         former = fault
-        if isinstance(fault, ClusterFinalize):
+        if isinstance(fault, ClusterFinalizeSpec):
             yield from _finalize_problems(setup, where, fault, now)
             continue
         yield from _pair_problems(setup, where, fault, now)
         yield from _cut_problems(where, fault, now, faults)
-        if not (isinstance(fault, ClusterDowngrade) and fault.refused):
+        if not (isinstance(fault, ClusterDowngradeSpec) and fault.refused):
             now.releases |= dict.fromkeys(now.target(fault), fault.to)
 
 
@@ -76,16 +76,16 @@ def _awaited(fault: FaultSpec, faults: Sequence[FaultSpec]) -> set[str]:
     return found
 
 
-def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline) -> Iterator[str]:
+def _pair_problems(setup: Setup, where: str, fault: ReleaseChangeSpec, now: Timeline) -> Iterator[str]:
     """Yield what is wrong with the release that brokers change to."""
     to, line, present = fault.to, line_of(fault.to), [now.releases[b] for b in now.target(fault)]
     if line not in LINES:
         yield f"{where}.to: Kafka {to} is not known; choose a release of {_text(LINES[0])} to {_text(LINES[-1])}"
     elif set(present) == {to}:
         yield f"{where}.to: the brokers run {to} already; choose another release"
-    elif isinstance(fault, ClusterUpgrade) and any(_numbers(to) < _numbers(p) for p in present):
+    elif isinstance(fault, ClusterUpgradeSpec) and any(_numbers(to) < _numbers(p) for p in present):
         yield f"{where}.to: {to} is older than {max(present, key=_numbers)}, which brokers run; use cluster.downgrade"
-    elif isinstance(fault, ClusterDowngrade) and any(_numbers(to) > _numbers(p) for p in present):
+    elif isinstance(fault, ClusterDowngradeSpec) and any(_numbers(to) > _numbers(p) for p in present):
         yield f"{where}.to: {to} is newer than {min(present, key=_numbers)}, which brokers run; use cluster.upgrade"
     elif now.zookeeper and line >= ZOOKEEPER_BEFORE:
         yield (
@@ -93,11 +93,11 @@ def _pair_problems(setup: Setup, where: str, fault: ReleaseChange, now: Timeline
             f"choose a release before {_text(ZOOKEEPER_BEFORE)}, or a cluster with metadata: kraft from "
             f"{_text(KRAFT_SINCE)} on"
         )
-    elif isinstance(fault, ClusterDowngrade):
+    elif isinstance(fault, ClusterDowngradeSpec):
         yield from _downgrade_problems(setup, where, fault, now)
 
 
-def _downgrade_problems(setup: Setup, where: str, fault: ClusterDowngrade, now: Timeline) -> Iterator[str]:
+def _downgrade_problems(setup: Setup, where: str, fault: ClusterDowngradeSpec, now: Timeline) -> Iterator[str]:
     final, refused = _text(now.final), line_of(fault.to) < now.final
     if refused and not fault.refused:
         yield (
@@ -113,7 +113,7 @@ def _downgrade_problems(setup: Setup, where: str, fault: ClusterDowngrade, now: 
         )
 
 
-def _cut_problems(where: str, fault: ReleaseChange, now: Timeline, faults: Sequence[FaultSpec]) -> Iterator[str]:
+def _cut_problems(where: str, fault: ReleaseChangeSpec, now: Timeline, faults: Sequence[FaultSpec]) -> Iterator[str]:
     lines = [*(line_of(now.releases[b]) for b in now.target(fault)), line_of(fault.to)]
     crosses = min(lines) < ADVERTISED_CONTROLLERS_SINCE <= max(lines)
     if crosses and any("isolate" in f.needs for f in faults):
@@ -123,7 +123,7 @@ def _cut_problems(where: str, fault: ReleaseChange, now: Timeline, faults: Seque
         )
 
 
-def _finalize_problems(setup: Setup, where: str, fault: ClusterFinalize, now: Timeline) -> Iterator[str]:
+def _finalize_problems(setup: Setup, where: str, fault: ClusterFinalizeSpec, now: Timeline) -> Iterator[str]:
     """Yield what is wrong with features, and note what is final afterwards."""
     releases = list(dict.fromkeys(now.releases.values()))
     lines = {line_of(release) for release in releases}

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.clients.traits import number
+from chaos.faults.base import FaultSpec
+from chaos.faults.clocks import ClockDriftSpec, ClockFaultSpec, ClockJumpSpec
+from chaos.faults.raw import WireProduceSpec
+from chaos.faults.settings import refused, states_of
+from chaos.faults.upgrades import ReleaseChangeSpec
 from chaos.kafka.settings import Scalar
 from chaos.ledger.record import HEADER_BYTES
-from chaos.scenario.faults.admin import states_of
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clocks import ClockDrift, ClockFault, ClockJump
-from chaos.scenario.faults.raw import WireProduce
-from chaos.scenario.faults.upgrades import ReleaseChange
 from chaos.setup.clients import Producer
 from chaos.setup.model import Setup
 from chaos.setup.timestamps import ahead_s, appended, limits_s
@@ -110,20 +110,11 @@ def shifts_s(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_s: float
         p.name for p in setup.processors if p.to == topic
     }
     for fault in faults:
-        if isinstance(fault, ClockFault) and fault.client in writers:
+        if isinstance(fault, ClockFaultSpec) and fault.client in writers:
             behind, ahead = fault.furthest_s(run_s)
             least, most = found.get(str(fault.client), (0.0, 0.0))
             found[str(fault.client)] = min(least, -behind), max(most, ahead)
     return found
-
-
-def refused(setup: Setup, faults: Sequence[FaultSpec], topic: str, ahead: float) -> bool:
-    """Return whether brokers refuse records with timestamps so many seconds ahead of the time, behind if negative."""
-    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
-    if setup.attached or appended(broker, iter(states)):
-        return False
-    limits = [limits_s(setup.cluster.kafka, broker, state) for state in states]
-    return all(not -before <= ahead <= after for before, after in limits)
 
 
 def refused_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str]:
@@ -143,17 +134,17 @@ def steadily_refused(setup: Setup, faults: Sequence[FaultSpec], client: str, top
     is so far from the times of the client that no retry crosses it. Faults must not change limits, nor clocks of
     brokers.
     """
-    own = [f for f in faults if isinstance(f, ClockFault) and f.client == client]
+    own = [f for f in faults if isinstance(f, ClockFaultSpec) and f.client == client]
     changes = states_of(setup.topic(topic), faults)[1:]
-    moved = any(isinstance(f, ReleaseChange) or (isinstance(f, ClockFault) and not f.client) for f in faults)
-    if setup.attached or changes or moved or any(isinstance(f, ClockDrift) for f in own):
+    moved = any(isinstance(f, ReleaseChangeSpec) or (isinstance(f, ClockFaultSpec) and not f.client) for f in faults)
+    if setup.attached or changes or moved or any(isinstance(f, ClockDriftSpec) for f in own):
         return False
     try:
         before_s, _ = limits_s(setup.cluster.kafka, setup.cluster.config, setup.topic(topic).config)
     except ValueError:
         return False
     shifts = [ahead_s(next((p.timestamps for p in setup.producers if p.name == client), None))]
-    shifts += [f.by for f in own if isinstance(f, ClockJump)]
+    shifts += [f.by for f in own if isinstance(f, ClockJumpSpec)]
     return all(-shift > before_s or -shift + _RETRIES_S < before_s for shift in shifts)
 
 
@@ -212,7 +203,7 @@ def _deletes(broker: Config, topic: Config, age_ms: float) -> bool:
 
 def _record_bytes(setup: Setup, faults: Sequence[FaultSpec], topic: str, states: Sequence[Config]) -> int:
     """Return the least bytes of a record in the log of a topic."""
-    others = any(p.to == topic for p in setup.processors) or any(isinstance(f, WireProduce) for f in faults)
+    others = any(p.to == topic for p in setup.processors) or any(isinstance(f, WireProduceSpec) for f in faults)
     types = {str(s.get("compression.type", setup.cluster.config.get("compression.type", "producer"))) for s in states}
     writers = [p for p in setup.producers if topic in p.written]
     if others or not types <= {"producer", "uncompressed"} or any(map(_compresses, writers)):

@@ -13,12 +13,13 @@ from typing import Any, get_args
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.settings import dynamic_problem
 from chaos.cluster.verbs import CAPABILITY_NEEDS
+from chaos.faults.base import FaultSpec
+from chaos.faults.controllers import voter_problems
+from chaos.faults.settings import overlap_problems
+from chaos.faults.topics import CreateTopicSpec
 from chaos.kafka.settings import Config
 from chaos.scenario import compaction
 from chaos.scenario.expect import ANY, Expect
-from chaos.scenario.faults.admin import CreateTopic, overlap_problems
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.quorum import voter_problems
 from chaos.scenario.members import group_problems
 from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
@@ -128,7 +129,7 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
 
 def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     brokers = setup.cluster.brokers
-    created = {f.target.topic for f in faults if isinstance(f, CreateTopic)}
+    created = {f.target.topic for f in faults if isinstance(f, CreateTopicSpec)}
     for i, topic in enumerate(setup.topics):
         if topic.replication_factor > brokers and not setup.attached:
             yield f"topics[{i}].replication_factor: {topic.replication_factor} replicas do not fit on {brokers} brokers"

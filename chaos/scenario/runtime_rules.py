@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from chaos.clients.traits import Ability
+from chaos.faults.base import FaultSpec
+from chaos.faults.consumers import ConsumerCrashSpec, ConsumerPauseSpec, ConsumerSeekSpec
+from chaos.faults.raw import WireProduceSpec
+from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerCrash, ConsumerPause, ConsumerSeek
-from chaos.scenario.faults.raw import WireProduce
 from chaos.scenario.setting_rules import client_setting_problems
 from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.model import Setup
@@ -55,15 +55,15 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
     ended = {topic for p in setup.producers if p.transactions for topic in p.written} | {
         p.to for p in setup.processors if p.transactions
     }
-    raw = [f for f in faults if isinstance(f, WireProduce) and f.in_transaction]
+    raw = [f for f in faults if isinstance(f, WireProduceSpec) and f.in_transaction]
     ended |= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
     asked: list[tuple[set[str], Ability]] = [
         ({t for p in setup.producers if p.tombstone_every for t in p.written}, "tombstones"),
         (ended, "transaction markers"),
-        ({str(f.target.topic) for f in faults if isinstance(f, DeleteTopic | RecreateTopic)}, "deleted topics"),
+        ({str(f.target.topic) for f in faults if isinstance(f, DeleteTopicSpec | RecreateTopicSpec)}, "deleted topics"),
     ]
     if isinstance(entry, Assign) and entry.discover is None:
-        asked.append(({str(f.target.topic) for f in faults if isinstance(f, AddPartitions)}, "fixed partitions"))
+        asked.append(({str(f.target.topic) for f in faults if isinstance(f, AddPartitionsSpec)}, "fixed partitions"))
     for topics, ability in asked:
         if topics.intersection(entry.topics) if isinstance(entry, Processor) else entry.topics_among(topics):
             yield ability
@@ -118,7 +118,7 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
     selector, value = fault.target.selector
     name = str(value).partition("/")[0]
     targets = setup.groups.get(name, []) if selector == "random_member_of" else [name]
-    if isinstance(fault, ConsumerCrash | ConsumerPause):
+    if isinstance(fault, ConsumerCrashSpec | ConsumerPauseSpec):
         for target in [e for e in setup.entries if e.name in targets and e.client.session]:
             yield (
                 f"{where}: the records of {target.name} are processed in its session cluster, not in the process of "
@@ -128,5 +128,5 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
     if entry is None:
         return
     yield from _refusals(entry, asked(fault, where))
-    if isinstance(fault, ConsumerSeek) and fault.lookup_first is not None and not isinstance(entry, Assign):
+    if isinstance(fault, ConsumerSeekSpec) and fault.lookup_first is not None and not isinstance(entry, Assign):
         yield f"{where}.lookup_first: {entry.name} subscribes; it goes with mode: assign"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pydantic import ValidationError
 
 from chaos.cluster.settings import SCRAM_SINCE, line_of
+from chaos.faults.base import FaultSpec
+from chaos.faults.wire import WireFaultSpec
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.wire import WireFault
 from chaos.setup.model import Setup
 from chaos.units import format_duration
 
@@ -26,7 +26,7 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
     """Yield what is wrong with `cluster.security`."""
     security = setup.cluster.security
     yield from _given(setup) if setup.attached else _made(setup)
-    users = [f.kind for f in faults if isinstance(f, WireFault)] or ["cluster.proxy"] * setup.cluster.proxy
+    users = [f.kind for f in faults if isinstance(f, WireFaultSpec)] or ["cluster.proxy"] * setup.cluster.proxy
     if users and security.tls:
         yield (
             f"{WHERE}: {users[0]} needs the wire proxy, which cannot read {security.protocol}; "

@@ -14,10 +14,10 @@ from chaos.clients.choice import Client
 from chaos.clients.java.traits import NEWEST
 from chaos.clients.traits import Role, number
 from chaos.cluster.settings import ClusterSpec
+from chaos.faults.base import FaultSpec
+from chaos.faults.settings import BrokerConfigSpec, TopicConfigSpec
 from chaos.kafka.settings import GROUP_RANGES, LOCK, Config, as_text, limit_names
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults.admin import BrokerConfig, TopicConfig
-from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.members import session_timeout
 from chaos.settings import Source, setting_problem
 from chaos.setup.clients import Entry, Processor, Producer, Subscribe, uses_kip_848
@@ -60,9 +60,9 @@ def cluster_setting_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Itera
     for i, topic in enumerate(setup.topics):
         yield from topic_setting_problems(setup, f"topics[{i}].config", topic.config)
     for i, fault in enumerate(faults):
-        if isinstance(fault, TopicConfig):
+        if isinstance(fault, TopicConfigSpec):
             yield from topic_setting_problems(setup, f"faults[{i}].settings", fault.settings)
-        elif isinstance(fault, BrokerConfig):
+        elif isinstance(fault, BrokerConfigSpec):
             release = None if setup.attached else cluster.kafka
             for name, value in sorted(fault.settings.items()):  # the fault itself checks the names
                 if problem := setting_problem(BROKER, release, "a broker", name, value, passed=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chaos.scenario.faults.admin import DeleteTopic, RecreateTopic, ResetShareOffsets
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerResume, ConsumerSeek
+from chaos.faults.base import FaultSpec
+from chaos.faults.consumers import ConsumerResumeSpec, ConsumerSeekSpec
+from chaos.faults.groups import ResetShareOffsetsSpec
+from chaos.faults.topics import DeleteTopicSpec, RecreateTopicSpec
 from chaos.setup.model import Setup
 from chaos.setup.share import LIMIT, RESET, Share
 
@@ -78,12 +79,14 @@ def _setting_problems(where: str, entry: Share) -> Iterator[str]:
 
 def _fault_problems(setup: Setup, where: str, fault: FaultSpec, groups: dict[str, Share]) -> Iterator[str]:
     selector, value = fault.target.selector
-    if isinstance(fault, DeleteTopic | RecreateTopic):
+    if isinstance(fault, DeleteTopicSpec | RecreateTopicSpec):
         readers = sorted(entry.name for entry in groups.values() if value in entry.topics)
         if readers:
             yield f"{where}: {readers[0]} is a share group and reads {value}; deleted topics are not judged for one"
-    if selector == "group" and value in groups and not isinstance(fault, ResetShareOffsets):
+    if selector == "group" and value in groups and not isinstance(fault, ResetShareOffsetsSpec):
         yield f"{where}.target.group: {value} is a share group, which has no committed offsets"
     shares = {entry.name for entry in setup.shares}
-    if isinstance(fault, ConsumerSeek | ConsumerResume) and (str(value).partition("/")[0] in shares or value in groups):
+    if isinstance(fault, ConsumerSeekSpec | ConsumerResumeSpec) and (
+        str(value).partition("/")[0] in shares or value in groups
+    ):
         yield f"{where}: members of a share group have no positions"

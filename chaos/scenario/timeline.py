@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.scenario.faults.base import FaultSpec
+from chaos.faults.base import FaultSpec
 from chaos.setup.triggers import PHASES, Acked, After, Phase, Trigger
 from chaos.units import format_duration
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerSeek
+from chaos.faults.base import FaultSpec
+from chaos.faults.consumers import ConsumerSeekSpec
 from chaos.scenario.timeline import steps
 from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.model import Setup, unknown
@@ -50,7 +50,7 @@ def _delivered_problems(
     entries = [str(delivered.consumer)] if delivered.group is None else setup.groups.get(delivered.group, [])
     # with a seek or in a share group, records may be delivered repeatedly, and any number is possible
     repeated = any(isinstance(readers.get(name), Share) for name in entries)
-    if problems or repeated or any(isinstance(fault, ConsumerSeek) for fault in faults):
+    if problems or repeated or any(isinstance(fault, ConsumerSeekSpec) for fault in faults):
         return
     alone = sum(c.members for c in map(readers.__getitem__, entries) if isinstance(c, Assign))
     together = any(isinstance(readers[name], Subscribe) for name in entries)

@@ -26,7 +26,7 @@ from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Produ
 from chaos.setup.names import RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
-from chaos.units import Release, Size
+from chaos.units import Duration, Release, Size
 
 Features = dict[str, Annotated[int, Field(ge=0)]]
 """Levels of features by their names, such as share.version."""
@@ -164,6 +164,19 @@ class Clients(Strict):
         description="release of confluent-kafka, and so of librdkafka, of entries without a `client`; the installed "
         "one if left out",
     )
+
+
+class Limits(Strict):
+    """Time-outs. A run that exceeds one is inconclusive or shows an anomaly; it never hangs."""
+
+    drive: Duration = Field(180.0, description="for producers to send everything and faults to be healed")
+    drain: Duration = Field(60.0, description="for consumers to reach the end of every partition")
+    proof: Duration = Field(
+        30.0,
+        description="for a fault to show its effect; if left out and brokers remove a silent member later, 15 s after "
+        "its session time-out",
+    )
+    clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
 
 
 class Setup(Strict):

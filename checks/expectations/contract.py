@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
+from chaos.faults.producers import ProducerLeaveSpec
+from chaos.faults.raw import RECORDS
 from chaos.guarantees.contract import contract, unpromised
 from chaos.scenario.expect import Bound
-from chaos.scenario.faults.clients import ProducerLeave
-from chaos.scenario.faults.raw import RECORDS
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
@@ -78,7 +78,7 @@ def planned_sends(s: Scenario) -> int:
 
     A producer that leaves for good may have sent none.
     """
-    gone = Counter(f.client_name() for f in s.faults if isinstance(f, ProducerLeave) and f.for_good)
+    gone = Counter(f.client_name() for f in s.faults if isinstance(f, ProducerLeaveSpec) and f.for_good)
     sent = sum(max(0, p.count - gone[p.name]) * p.records for p in s.producers)
     return sent + sum(RECORDS[f.sends] for f in s.raw_writes)
 

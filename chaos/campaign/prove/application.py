@@ -9,13 +9,13 @@ from pathlib import Path
 from chaos.campaign.prove import entries
 from chaos.campaign.prove.entries import Notes, Raw
 from chaos.errors import ScenarioError, UsageError
+from chaos.faults.controllers import MIN_SUCCESSION
 from chaos.guarantees.application import AppFile, Options, Parts, Topic, Traffic
 from chaos.guarantees.facts import ClientPart, ClusterPart, TopicPart
 from chaos.guarantees.names import LABELS, common_name
 from chaos.guarantees.promises import Promises, answers, facts_of, read_application
 from chaos.guarantees.values import Facts, Problems, Setting, setting
 from chaos.kafka.settings import Config, Scalar
-from chaos.scenario.faults.controllers import MIN_SUCCESSION
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.setup.model import DEFAULT_KAFKA

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.faults.clients import ClientFaultSpec
+from chaos.faults.clocks import ClockFaultSpec
 from chaos.scenario import retention
 from chaos.scenario.clock_rules import clock_faults
-from chaos.scenario.faults.clients import ClientFault
-from chaos.scenario.faults.clocks import ClockFault
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import Kept
 from checks.audit.arrays import Ints, Mask
@@ -138,11 +138,11 @@ def _quiet(scenario: Scenario, faults: Sequence[Row], begin_us: int) -> tuple[in
     specs = {fault.name: fault for fault in scenario.faults}
     quiet_us, unsure = begin_us, False
     for name, spec in specs.items():
-        if isinstance(spec, ClientFault) or (isinstance(spec, ClockFault) and spec.client):
+        if isinstance(spec, ClientFaultSpec) or (isinstance(spec, ClockFaultSpec) and spec.client):
             continue
         times = [row["at_us"] for row in faults if row["fault"] == name]
         quiet_us = max([quiet_us, *times])
-        unsure |= isinstance(spec, ClockFault) and bool(times) and not _times(faults, name, "healed")
+        unsure |= isinstance(spec, ClockFaultSpec) and bool(times) and not _times(faults, name, "healed")
     return quiet_us, unsure
 
 

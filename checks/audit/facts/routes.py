@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.faults.admin import AddPartitions
+from chaos.faults.topics import AddPartitionsSpec
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Producer
 from checks.audit.arrays import NEVER_US, Ints, Mask
@@ -64,7 +64,7 @@ def routes(
         if (by := _promise(p)) and p.topic is not None:  # several topics may have other numbers of partitions
             counts = {scenario.topic(p.topic).partitions: 0}
             for fault in scenario.faults:
-                if isinstance(fault, AddPartitions) and fault.target.topic == p.topic and fault.name in begun:
+                if isinstance(fault, AddPartitionsSpec) and fault.target.topic == p.topic and fault.name in begun:
                     counts.setdefault(fault.to, 0 if wrong_clock else begun[fault.name])
             counts.setdefault((partitions or {}).get(p.topic) or scenario.topic(p.topic).partitions, 0)
             found[p.name] = Route(by, counts)

@@ -11,8 +11,8 @@ from chaos.cli import breaking
 from chaos.cluster.verbs import Verbs
 from chaos.drive.single_fault import KINDS, LeaderWatch, possible
 from chaos.errors import ScenarioError, UsageError
+from chaos.faults import SPECS
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import SPECS
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

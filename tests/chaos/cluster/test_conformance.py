@@ -34,7 +34,7 @@ from chaos.cluster.disks import LimitDisk
 from chaos.cluster.drivers import capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.faults import FAULTS, targets
+from chaos.faults import FAULTS, SPECS, targets
 from chaos.faults.base import World
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
@@ -44,7 +44,6 @@ from chaos.preload.clock import RIGHT, Skew
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
-from chaos.scenario.faults import SPECS
 from chaos.wait import wait_until
 from tests.support import secured
 from tests.support.engines import needs_engine

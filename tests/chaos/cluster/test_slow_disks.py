@@ -10,12 +10,11 @@ import pytest
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.faults import FAULTS
+from chaos.faults import FAULTS, SPECS
 from chaos.faults.base import World
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.scenario.faults import SPECS
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka

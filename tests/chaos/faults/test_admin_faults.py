@@ -161,7 +161,7 @@ def test_a_partition_moves_and_its_preferred_replica_is_elected(world: World) ->
 
 
 def test_an_unclean_election_needs_a_partition_without_leader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.admin.LEADERLESS_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("chaos.faults.replicas.LEADERLESS_TIMEOUT_S", 1.0)
     with pytest.raises(FaultError, match="nothing to elect"):
         build(world, "force").inject(world)
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS
+from chaos.faults import FAULTS, replicas, resources
+from chaos.faults import brokers as specs
 from chaos.faults.base import World
+from chaos.faults.settings import BrokerConfigSpec
 from chaos.kafka.log_dirs import LogDir
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import admin, resources
-from chaos.scenario.faults import brokers as specs
 from chaos.setup.triggers import Target, Trigger
 from chaos.wait import wait_until
 
@@ -80,7 +80,7 @@ def build(spec):
 
 def test_a_heal_starts_the_brokers_that_a_partial_injection_killed():
     cluster = Cluster(refuses={("kill", 3)})
-    spec = specs.BrokerKill(name="k", kind="broker.kill", target=Target(followers_of="orders/0"), when=AT)
+    spec = specs.BrokerKillSpec(name="k", kind="broker.kill", target=Target(followers_of="orders/0"), when=AT)
     fault = build(spec)
     with pytest.raises(ClusterError):
         fault.inject(world_of(cluster))
@@ -94,7 +94,7 @@ def test_a_heal_starts_the_brokers_that_a_partial_injection_killed():
 def test_a_stop_without_handover_is_no_controlled_shutdown(monkeypatch):
     monkeypatch.setattr("chaos.faults.targets.HANDOVER_TIMEOUT_S", 0.1)
     cluster = Cluster()
-    fault = build(specs.BrokerStop(name="s", kind="broker.stop", target=Target(leader_of="orders/0"), when=AT))
+    fault = build(specs.BrokerStopSpec(name="s", kind="broker.stop", target=Target(leader_of="orders/0"), when=AT))
     with pytest.raises(FaultError, match="still leads orders/0"):
         fault.inject(world_of(cluster))
     fault.heal(world_of(cluster))
@@ -104,7 +104,7 @@ def test_a_stop_without_handover_is_no_controlled_shutdown(monkeypatch):
 def test_alternate_pauses_end_with_the_heal(monkeypatch):
     monkeypatch.setattr("chaos.faults.targets.answered", lambda broker, world: 0.001)
     cycle = specs.Cycle(paused=0.02, running=0.02)
-    spec = specs.BrokerPause(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
+    spec = specs.BrokerPauseSpec(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
     cluster, fault = Cluster(), build(spec)
     world = world_of(cluster)
     fault.inject(world)
@@ -121,7 +121,7 @@ def test_a_short_pause_is_proven_by_a_delayed_request(monkeypatch, wait_s, prove
     monkeypatch.setattr("chaos.faults.targets.answered", lambda broker, world: 0.001)
     monkeypatch.setattr("chaos.faults.targets.waited_s", lambda broker, timeout_s, world: wait_s)
     cycle = specs.Cycle(paused=2.0, running=60.0)
-    spec = specs.BrokerPause(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
+    spec = specs.BrokerPauseSpec(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
     fault, world = build(spec), world_of(Cluster())
     fault.inject(world)
     assert bool(fault.proof(world)) == proven
@@ -132,7 +132,7 @@ def test_a_wipe_of_unreplicated_partitions_is_proven_by_the_list_of_brokers():
     cluster = Cluster()
     cluster.replicas_on_disk = lambda broker: 0 if broker in cluster.down else 21
     cluster.wipe_disk = lambda broker: None
-    spec = resources.BrokerWipe(name="w", kind="broker.wipe", target=Target(broker=1), when=AT)
+    spec = resources.BrokerWipeSpec(name="w", kind="broker.wipe", target=Target(broker=1), when=AT)
     fault, world = build(spec), world_of(cluster)
     fault.inject(world)
     assert fault.proof(world) is None, "the others still list it"
@@ -146,7 +146,7 @@ def test_a_wipe_of_unreplicated_partitions_is_proven_by_the_list_of_brokers():
 
 @pytest.mark.parametrize(("topic", "cluster"), [({"flush.messages": 1}, {}), ({}, {"log.flush.interval.ms": 10})])
 def test_a_power_loss_refuses_a_topic_that_brokers_flush_as_the_disk_does_not_show_what_is_flushed(topic, cluster):
-    spec = resources.LogTruncate(name="power", kind="log.truncate", target=Target(isr_of="orders/0"), when=AT)
+    spec = resources.LogTruncateSpec(name="power", kind="log.truncate", target=Target(isr_of="orders/0"), when=AT)
     scenario = SimpleNamespace(
         topic=lambda name: SimpleNamespace(config=topic), cluster=SimpleNamespace(config=cluster)
     )
@@ -161,9 +161,9 @@ class Settings:
 
     def __init__(self, monkeypatch, cluster, **own):
         self.cluster, self.own, self.late, self.refuses = cluster, {1: dict(own), 2: {}, 3: {}}, False, set()
-        monkeypatch.setattr("chaos.faults.admin.broker_settings.dynamic_of_broker", self.read)
-        monkeypatch.setattr("chaos.faults.admin.broker_settings.set_of_broker", self.change)
-        monkeypatch.setattr("chaos.faults.admin.BACK_S", 0.05)
+        monkeypatch.setattr("chaos.faults.settings.broker_settings.dynamic_of_broker", self.read)
+        monkeypatch.setattr("chaos.faults.settings.broker_settings.set_of_broker", self.change)
+        monkeypatch.setattr("chaos.faults.settings.BACK_S", 0.05)
 
     def read(self, kafka, broker, names):
         return None if broker in self.cluster.down else {k: v for k, v in self.own[broker].items() if k in names}
@@ -177,9 +177,7 @@ class Settings:
 
 def settings_fault(**target):
     settings = {"max.connections": 20, "log.cleaner.min.cleanable.ratio": 1}
-    return build(
-        admin.BrokerConfig(name="f", kind="broker.config", settings=settings, target=Target(**target), when=AT)
-    )
+    return build(BrokerConfigSpec(name="f", kind="broker.config", settings=settings, target=Target(**target), when=AT))
 
 
 def test_settings_of_a_broker_are_proven_by_its_own_report_and_healed_to_the_former_ones(monkeypatch):
@@ -249,7 +247,7 @@ def lost_folder(monkeypatch, cluster, error="KafkaStorageError", isr=(2, 3), lea
     """A world after the loss of a folder of broker 1, as the cluster reports it."""
     world = world_of(cluster)
     world.scenario.cluster = SimpleNamespace(config={"log.dirs": "d1,d2"})
-    fault = build(resources.DiskLimit(name="d", kind="disk.limit", target=Target(leader_of="orders/0"), when=AT))
+    fault = build(resources.DiskLimitSpec(name="d", kind="disk.limit", target=Target(leader_of="orders/0"), when=AT))
     monkeypatch.setattr("chaos.faults.resources.able", lambda cluster, to: cluster)
     monkeypatch.setattr("chaos.faults.targets.able", lambda cluster, to: cluster)
     found = [LogDir("/x/data/d2", "", {}), LogDir("/x/data/d1", error, {})]
@@ -309,21 +307,21 @@ class Move:
         state = PartitionState(1, 3, (1, 2), (1, 2))
         states = {TopicPartition("orders", 0): state}
         self.world.kafka.metadata = lambda: Metadata({b: ("h", b) for b in (1, 2, 3)}, states)
-        monkeypatch.setattr("chaos.faults.admin.admin.reassign", lambda *_: None)
-        monkeypatch.setattr("chaos.faults.admin.admin.settings", lambda *_: {})
+        monkeypatch.setattr("chaos.faults.replicas.admin.reassign", lambda *_: None)
+        monkeypatch.setattr("chaos.faults.replicas.admin.settings", lambda *_: {})
         monkeypatch.setattr(
-            "chaos.faults.admin.admin.set_settings", lambda kafka, topic, values: self.topic.append(values)
+            "chaos.faults.replicas.admin.set_settings", lambda kafka, topic, values: self.topic.append(values)
         )
-        monkeypatch.setattr("chaos.faults.admin.admin.added_by_reassignment", lambda *_: self.added)
-        monkeypatch.setattr("chaos.faults.admin.admin.cancel_reassignment", self.cancel)
-        monkeypatch.setattr("chaos.faults.admin.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("chaos.faults.replicas.admin.added_by_reassignment", lambda *_: self.added)
+        monkeypatch.setattr("chaos.faults.replicas.admin.cancel_reassignment", self.cancel)
+        monkeypatch.setattr("chaos.faults.replicas.time.monotonic", lambda: self.now)
         sizes = {1: lambda: size, 3: lambda: self.copied}
         monkeypatch.setattr(
-            "chaos.faults.admin.log_dirs",
+            "chaos.faults.replicas.log_dirs",
             lambda kafka, broker: [LogDir("/d", "", {TopicPartition("orders", 0): sizes[broker]()})],
         )
         fields = {"name": "m", "kind": "partition.reassign", "to": [1, 3], "throttle": 100_000} | spec
-        self.fault = build(admin.Reassign(target=Target(partition="orders/0"), when=AT, **fields))
+        self.fault = build(replicas.ReassignSpec(target=Target(partition="orders/0"), when=AT, **fields))
 
     def cancel(self, *_):
         self.cancelled, self.added = True, frozenset()

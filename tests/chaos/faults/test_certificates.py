@@ -16,7 +16,7 @@ from chaos.cluster.secured.certificates import common_name
 from chaos.cluster.secured.settings import CA, STORE
 from chaos.cluster.state import ClusterState, NodeState
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, certificates
+from chaos.faults import FAULTS, security
 from chaos.kafka import broker_settings
 from chaos.kafka.certificates import Presented, short
 from chaos.kafka.security import ClusterSecurity
@@ -70,10 +70,10 @@ class Brokers:
         scenario = parse(SCENARIO.replace("FAULT", fault), "t.yaml")
         self.world: Any = SimpleNamespace(scenario=scenario, cluster=cluster, kafka=None, rng=None)
         self.fault: Any = FAULTS[scenario.faults[0].kind](scenario.faults[0])
-        monkeypatch.setattr(certificates, "Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
-        monkeypatch.setattr(certificates, "presented", self._presented)
-        monkeypatch.setattr(certificates, "refusal", self._refusal)
-        monkeypatch.setattr(certificates, "HEAL_S", 0.3)
+        monkeypatch.setattr(security, "Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(security, "presented", self._presented)
+        monkeypatch.setattr(security, "refusal", self._refusal)
+        monkeypatch.setattr(security, "LOADED_S", 0.3)
         monkeypatch.setattr(broker_settings, "set_of_broker", self._set)
         monkeypatch.setattr(broker_settings, "dynamic_of_broker", self._dynamic)
 

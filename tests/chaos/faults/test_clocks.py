@@ -18,11 +18,10 @@ import pytest
 
 from chaos.cluster.brokers.clock_reading import ClockReading, read_clock
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, clocks
+from chaos.faults import FAULTS, SPECS, clocks
 from chaos.faults.base import World
-from chaos.faults.clock_targets import ClientClock, NodeClock, Stamp
+from chaos.faults.clocks import ClientClock, NodeClock, Stamp
 from chaos.preload.clock import RIGHT, Skew
-from chaos.scenario.faults import SPECS
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.setup.triggers import Target, Trigger

@@ -11,7 +11,6 @@ import pytest
 from chaos.faults import FAULTS, brokers, controllers
 from chaos.faults.base import World
 from chaos.kafka.quorum import Quorum
-from chaos.scenario.faults import controllers as specs
 from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
 
@@ -42,7 +41,7 @@ def world_of(dedicated: tuple[int, ...] = DEDICATED) -> Any:
 
 
 def kill_of(**target: Any) -> Any:
-    spec = specs.ControllerKill(name="k", kind="controller.kill", target=Target(**target), when=Trigger(at=0))
+    spec = controllers.ControllerKillSpec(name="k", kind="controller.kill", target=Target(**target), when=Trigger(at=0))
     return FAULTS[spec.kind](spec)
 
 
@@ -131,7 +130,7 @@ def test_without_a_majority_it_is_proven_that_no_change_is_possible(monkeypatch:
 
 def restart_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a rolling restart of which the steps for brokers succeed."""
-    spec = brokers.specs.RollingRestart(
+    spec = brokers.RollingRestartSpec(
         name="r", kind="cluster.rolling_restart", target=Target(all_brokers=True), when=Trigger(at=0)
     )
     monkeypatch.setattr(brokers, "stop_controlled", lambda broker, world: [broker])

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.faults.admin import DeleteOffsets, ResetOffsets, topics_of
+from chaos.faults import groups as specs
+from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import admin as specs
 from chaos.scenario.model import Scenario
 from chaos.setup.triggers import Target, Trigger
 
@@ -51,8 +51,8 @@ def test_the_evidence_contains_the_offsets_after_the_fault(monkeypatch):
     observer = SimpleNamespace(partitions=lambda topics: [TopicPartition(topic, 0) for topic in sorted(topics)])
     world = SimpleNamespace(scenario=SCENARIO, kafka=kafka, observer=observer)
     common = {"name": "move", "target": Target(group="named"), "when": Trigger(at=0)}
-    reset = ResetOffsets(specs.ResetOffsets(kind="group.reset_offsets", to="earliest", **common))
-    delete = DeleteOffsets(specs.DeleteOffsets(kind="group.delete_offsets", **common))
+    reset = ResetOffsets(specs.ResetOffsetsSpec(kind="group.reset_offsets", to="earliest", **common))
+    delete = DeleteOffsets(specs.DeleteOffsetsSpec(kind="group.delete_offsets", **common))
     for fault, offset in ((reset, 2), (delete, None)):
         fault.inject(world)
         assert fault.evidence == {"offsets": {"out/0": offset, "refunds/0": offset}}

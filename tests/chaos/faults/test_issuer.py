@@ -10,7 +10,7 @@ import pytest
 
 from chaos.cluster.secured import issuer_process
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, issuer
+from chaos.faults import FAULTS, security
 from chaos.kafka import tokens
 from chaos.kafka.security import Security
 from chaos.run.directory import Run
@@ -40,7 +40,7 @@ class Issuer:
         monkeypatch.setattr(tokens, "fetch", self._fetch)
         monkeypatch.setattr(issuer_process, "stop", self._stop)
         monkeypatch.setattr(issuer_process, "start", self._start)
-        monkeypatch.setattr(issuer, "HEAL_S", 0.3)
+        monkeypatch.setattr(security, "HEAL_S", 0.3)
         self.broken = False
 
     def _fetch(self, endpoint: str, client: str, secret: str, timeout_s: float) -> str:

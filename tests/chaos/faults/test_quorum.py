@@ -10,10 +10,9 @@ from uuid import UUID
 import pytest
 
 from chaos.errors import FaultError
-from chaos.faults import FAULTS, quorum
+from chaos.faults import FAULTS, SPECS, controllers
 from chaos.faults.base import World
 from chaos.kafka.voters import Members, Replica
-from chaos.scenario.faults.base import SPECS
 from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
 
@@ -52,8 +51,8 @@ class Quorum:
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> Quorum:
     found = Quorum()
-    monkeypatch.setattr(quorum, "voters", found)
-    monkeypatch.setattr(quorum, "CHANGE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(controllers, "voters", found)
+    monkeypatch.setattr(controllers, "CHANGE_TIMEOUT_S", 0.3)
     return found
 
 
@@ -103,7 +102,7 @@ def test_a_request_without_an_effect_proves_nothing(four: Quorum) -> None:
 @pytest.mark.parametrize(("behind", "refused"), [((), False), ((103,), True), ((101,), False)])
 def test_a_removal_that_leaves_no_majority_is_not_tried(four: Quorum, behind: tuple[int, ...], refused: bool) -> None:
     four.leader = 102
-    four.ends |= dict.fromkeys(behind, END - quorum.MIN_BEHIND)
+    four.ends |= dict.fromkeys(behind, END - controllers.MIN_BEHIND)
     fault, world = fault_of("quorum.remove_voter", controller=True), world_of(four)
     four.voters = {node: four.disks[node] for node in ((102, 103) if 101 in behind else (101, 102, 103))}
     if refused:
@@ -116,7 +115,7 @@ def test_a_removal_that_leaves_no_majority_is_not_tried(four: Quorum, behind: tu
 
 
 def test_a_controller_that_does_not_follow_is_not_made_a_voter(four: Quorum) -> None:
-    four.ends[104] = END - quorum.MIN_BEHIND
+    four.ends[104] = END - controllers.MIN_BEHIND
     fault, world = fault_of("quorum.add_voter", controller_observer=True), world_of(four)
     with pytest.raises(FaultError, match="controller 104 does not read the metadata log as an observer"):
         fault.inject(world)
@@ -157,7 +156,7 @@ def test_a_replaced_voter_is_proven_by_its_new_directory(four: Quorum, monkeypat
     node = fault.broker
     assert [what for what, _ in world.cluster.operations] == ["kill", "wipe", "start"]
     assert f"the directory of controller {node} went from" in str(fault.proof(world))
-    four.ends[node] = END - quorum.MIN_BEHIND
+    four.ends[node] = END - controllers.MIN_BEHIND
     assert fault.proof(world) is None, "it is listed, but does not follow"
     four.ends[node] = END
     assert fault.heal(world) == f"controller {node} is a voter already"

@@ -151,5 +151,5 @@ def test_what_does_not_fit_is_refused_at_load(change, problem):
 
 
 def test_only_records_of_transactions_make_a_scenario_transactional():
-    found = {sends: scenario(sends, name="a-name-of-18-chars").transactional for sends in raw.specs.RECORDS}
+    found = {sends: scenario(sends, name="a-name-of-18-chars").transactional for sends in raw.RECORDS}
     assert found == {"after_abort": True, "old_epoch": True, "sequence_gap": False}

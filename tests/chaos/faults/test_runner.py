@@ -10,12 +10,12 @@ import pytest
 
 from chaos.errors import FaultError
 from chaos.faults.base import Fault
+from chaos.faults.brokers import BrokerKillSpec
 from chaos.faults.runner import FaultRun
-from chaos.scenario.faults.brokers import BrokerKill
 from chaos.setup.triggers import Target, Trigger
 from chaos.wait import wait_until
 
-SPEC = BrokerKill(name="kill", kind="broker.kill", target=Target(leader_of="orders/0"), when=Trigger(at=0))
+SPEC = BrokerKillSpec(name="kill", kind="broker.kill", target=Target(leader_of="orders/0"), when=Trigger(at=0))
 
 
 class Scripted(Fault):

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from chaos.errors import FaultError
-from chaos.faults import FAULTS, slow_disks
+from chaos.faults import FAULTS, SPECS, resources
 from chaos.faults.base import World
 from chaos.preload.disk import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
-from chaos.scenario.faults import SPECS
 from chaos.setup.triggers import Target, Trigger
 
 WRITE = {"write": "50ms"}
@@ -83,11 +82,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
         cluster.write(node)
         return None
 
-    monkeypatch.setattr(slow_disks, "create_probe", lambda kafka, topic, node: topics.append(topic))
-    monkeypatch.setattr(slow_disks, "probe", probe)
-    monkeypatch.setattr(slow_disks, "remove_probe", lambda kafka, topic: topics.remove(topic))
+    monkeypatch.setattr(resources, "create_probe", lambda kafka, topic, node: topics.append(topic))
+    monkeypatch.setattr(resources, "probe", probe)
+    monkeypatch.setattr(resources, "remove_probe", lambda kafka, topic: topics.remove(topic))
     for name in ("NORMAL_TIMEOUT_S", "FRESH_TIMEOUT_S", "ENDED_TIMEOUT_S"):
-        monkeypatch.setattr(slow_disks, name, 0.5)
+        monkeypatch.setattr(resources, name, 0.5)
     kafka = SimpleNamespace(controller=lambda: (101, 1), topics=topics)
     return World(SimpleNamespace(), cluster, None, None, kafka, random.Random(1))  # type: ignore[arg-type]
 
@@ -196,7 +195,7 @@ def test_a_second_fault_of_a_slow_disk_is_refused_and_changes_nothing(world: Any
 
 
 def test_a_node_that_refuses_writes_is_an_error_that_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_disks, "probe", lambda *args: "NotLeaderForPartitionError")
+    monkeypatch.setattr(resources, "probe", lambda *args: "NotLeaderForPartitionError")
     with pytest.raises(FaultError, match=r"reports no times .*; it answers a write with: NotLeaderForPartitionError"):
         fault_of(WRITE).inject(world)
     assert not world.cluster.delays[2].write_s

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, upgrades
+from chaos.faults import FAULTS, SPECS, upgrades
 from chaos.faults.base import World
 from chaos.kafka import features
 from chaos.kafka.features import Support
-from chaos.scenario.faults import SPECS
 from tests.chaos.faults import test_brokers
 
 LEVEL = {"3.9.1": 21, "3.9.2": 21, "4.0.2": 25}

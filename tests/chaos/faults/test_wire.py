@@ -11,9 +11,9 @@ from chaos.clients.confluent.outcomes import COMMITS, SENDS
 from chaos.clients.libraries import RUNTIMES
 from chaos.errors import ClusterError, FaultError, ScenarioError
 from chaos.faults import FAULTS
+from chaos.faults.wire import CODES, ERRORS, OPEN
 from chaos.relay.control import Hits
 from chaos.relay.rules import Frames, Rule
-from chaos.scenario.faults.wire_errors import CODES, ERRORS, OPEN
 from chaos.scenario.load import parse
 
 SCENARIO = """

@@ -11,10 +11,10 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.campaign.subject import raw_of
 from chaos.errors import ScenarioError
+from chaos.faults import SPECS
 from chaos.guarantees.contract import contract, differences, unpromised
 from chaos.guarantees.faults import classes
 from chaos.guarantees.table import FAMILIES, lines
-from chaos.scenario.faults import SPECS
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped

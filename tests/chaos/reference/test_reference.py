@@ -13,12 +13,12 @@ from chaos.cli import app
 from chaos.cli.scenarios import PageName, reference
 from chaos.errors import UsageError
 from chaos.faults import FAULTS
+from chaos.faults.consumers import ConsumerChurnSpec
+from chaos.faults.resources import DiskFillSpec
 from chaos.reference import PAGES, Page, faults
 from chaos.reference.fields import models, rows
 from chaos.reference.markdown import anchor, table
 from chaos.reference.scenarios import scenarios, shows
-from chaos.scenario.faults.clients import ConsumerChurn
-from chaos.scenario.faults.resources import DiskFill
 from chaos.scenario.load import parse
 
 ROOT = Path(__file__).parents[3]
@@ -58,11 +58,11 @@ def test_a_check_names_the_scenarios_and_sides_that_must_show_it():
 
 
 def test_settings_have_unit_default_and_bounds():
-    assert rows(ConsumerChurn)[-2:] == [
+    assert rows(ConsumerChurnSpec)[-2:] == [
         ("`times`", "a whole number, 1 to 100", "`5`", "how often it leaves"),
         ("`every`", "a duration, such as `5s`", "`1s`", "time that it stays away, and then in the group"),
     ]
-    assert rows(DiskFill)[-1] == ("`free`", "a size, such as `64MiB`", "`0B`", "bytes that are left")
+    assert rows(DiskFillSpec)[-1] == ("`free`", "a size, such as `64MiB`", "`0B`", "bytes that are left")
 
 
 def test_every_part_of_a_scenario_has_a_section():

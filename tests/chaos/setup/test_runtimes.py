@@ -10,7 +10,7 @@ from chaos.clients.choice import Client
 from chaos.clients.libraries import RUNTIMES
 from chaos.clients.traits import Ability
 from chaos.errors import ScenarioError
-from chaos.scenario.faults import SPECS
+from chaos.faults import SPECS
 from chaos.scenario.load import all_overrides, models_of, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import resolve

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from chaos.anomalies import ANOMALIES
+from chaos.faults import SPECS
 from chaos.guarantees import supports
 from chaos.guarantees.supports import LEFT_OUT, OTHER, outcome_of
-from chaos.scenario.faults import SPECS
 from tests.chaos.campaign.prove.apps import APPS, STRONG, TOPIC, outcome, planned, read, sets
 
 

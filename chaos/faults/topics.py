@@ -1,0 +1,279 @@
+"""Faults of topics and their records, by an administrator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
+
+from chaos.errors import FaultError, WaitTimeout
+from chaos.faults import targets
+from chaos.faults.base import TOPIC, TOPIC_OR_PARTITION, Fault, FaultSpec, World
+from chaos.kafka import admin
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.settings import as_text
+from chaos.run.events import now_us
+from chaos.setup.model import Setup
+from chaos.wait import wait_until
+
+CHANGE_TIMEOUT_S = 30.0
+
+LISTED_TIMEOUT_S = 10.0
+
+
+class AddPartitionsSpec(FaultSpec):
+    """Add partitions to a topic; they stay."""
+
+    final = True
+    example = "to=6"
+    targets = TOPIC
+    kind: Literal["topic.add_partitions"]
+    to: int = Field(gt=1, le=1000, description="number of partitions afterwards")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the number grows."""
+        topic = next((t for t in setup.topics if t.name == self.target.topic), None)
+        if topic and self.to <= topic.partitions:
+            yield f"{where}.to: {topic.name} has {topic.partitions} partitions already"
+
+
+class AddPartitions(Fault[AddPartitionsSpec], spec=AddPartitionsSpec):
+    """More partitions. Proof: the metadata lists all of them, each with a leader."""
+
+    lasting = "its partitions stay"
+
+    def _inject(self, world: World) -> str:
+        before = len(targets.led_partitions(self.resolved, world))
+        admin.add_partitions(world.kafka, self.resolved, self.spec.to)
+        self.begun = True
+        return f"{self.resolved} goes from {before} to {self.spec.to} partitions"
+
+    def _effect(self, world: World) -> str | None:
+        count = len(targets.led_partitions(self.resolved, world))
+        return f"{self.resolved} has {count} partitions, all with a leader" if count == self.spec.to else None
+
+
+class CreateTopicSpec(FaultSpec):
+    """Create a topic that `topics` describes and marks `later: true`; it stays."""
+
+    run_only = "the topics of a run"
+    targets = TOPIC
+    kind: Literal["topic.create"]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the topic does not exist from the start."""
+        if self.target.topic in {t.name for t in setup.topics if not t.later}:
+            yield f"{where}.target.topic: {self.target.topic} exists from the start; mark it later: true in topics"
+
+
+class CreateTopic(Fault[CreateTopicSpec], spec=CreateTopicSpec):
+    """A topic created while clients run. Proof: the metadata lists its partitions, each with a leader."""
+
+    lasting = "the topic stays"
+
+    def _inject(self, world: World) -> str:
+        if targets.led_partitions(self.resolved, world):
+            raise FaultError(f"{self.resolved} exists already")
+        create(self.resolved, world)
+        self.begun = True
+        return f"created {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        count = len(targets.led_partitions(self.resolved, world))
+        expected = world.scenario.topic(self.resolved).partitions
+        return f"{self.resolved} exists with {count} partitions" if count == expected else None
+
+
+class DeleteTopicSpec(FaultSpec):
+    """Delete a topic with all its records; healed by creating it again, empty, with another topic id."""
+
+    final = True
+    targets = TOPIC
+    kind: Literal["topic.delete"]
+    create_again: bool = Field(True, description="false: the heal leaves it deleted; a client may create it again")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that a heal that does nothing has no moment."""
+        if not self.create_again and self.heal is not None:
+            yield f"{where}.heal: with create_again: false nothing is healed; leave heal out"
+
+
+S = TypeVar("S", bound=FaultSpec)
+
+
+class Deletion(Fault[S]):
+    """A fault that deletes a topic.
+
+    evidence: `former_id` and `topic_id`, and when the requests were sent and answered (`delete_us`, `create_us`);
+    `everywhere_us` is the time when every live broker listed the new id, missing if one did not.
+    """
+
+    def _delete(self, world: World) -> None:
+        self.evidence["former_id"] = topic_id(self.resolved, world)
+        self.begun = True
+        asked_us = now_us()
+        admin.delete_topics([self.resolved]).apply(world.kafka)
+        self.evidence["delete_us"] = [asked_us, now_us()]
+
+    def _create_again(self, partitions: int | None, world: World) -> None:
+        """Create the topic once no broker lists it, and wait for its leaders.
+
+        Before it is gone, a request to create it would be refused as that of a topic that exists. Raises `FaultError`.
+        """
+        name, former = self.resolved, self.evidence["former_id"]
+
+        def gone() -> bool:
+            return not targets.led_partitions(name, world) or topic_id(name, world) != former
+
+        _wait(gone, f"{name} is still listed after it was deleted")
+        asked_us = now_us()
+        create(name, world, partitions)
+        self.evidence["create_us"] = [asked_us, now_us()]
+        count = partitions or world.scenario.topic(name).partitions
+        _wait(lambda: len(targets.led_partitions(name, world)) >= count, f"not all partitions of {name} have a leader")
+        self.evidence["topic_id"] = now = topic_id(name, world)
+        if now and _listed_everywhere(name, now, world):
+            self.evidence["everywhere_us"] = now_us()
+
+
+class DeleteTopic(Deletion[DeleteTopicSpec], spec=DeleteTopicSpec):
+    """A topic deleted while clients run. Proof: the metadata no longer lists the topic id that it had."""
+
+    def _inject(self, world: World) -> str:
+        self._delete(world)
+        return f"deleted {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        if world.observer.metadata is None:
+            return None
+        if not targets.led_partitions(self.resolved, world):
+            return f"{self.resolved} is gone from the metadata"
+        former, now = self.evidence["former_id"], topic_id(self.resolved, world)
+        return f"{self.resolved} had the id {former} and has {now}" if former and now and former != now else None
+
+    def _undo(self, world: World) -> str:
+        if not self.spec.create_again:
+            return f"{self.resolved} stays deleted" + (
+                "; a client created it again" if targets.led_partitions(self.resolved, world) else ""
+            )
+        if "create_us" not in self.evidence:
+            self._create_again(None, world)
+        return f"{self.resolved} exists again, empty"
+
+
+class RecreateTopicSpec(FaultSpec):
+    """Delete a topic and create it again at once, empty and with another topic id (KIP-516); it stays."""
+
+    final = True
+    targets = TOPIC
+    kind: Literal["topic.recreate"]
+    partitions: int | None = Field(
+        None, ge=1, le=1000, description="number of partitions afterwards; the same if left out"
+    )
+
+
+class RecreateTopic(Deletion[RecreateTopicSpec], spec=RecreateTopicSpec):
+    """A topic deleted and created again while clients run. Proof: the metadata lists it with another topic id."""
+
+    lasting = "the new topic stays"
+
+    def _inject(self, world: World) -> str:
+        self._delete(world)
+        self._create_again(self.spec.partitions, world)
+        return f"deleted {self.resolved} and created it again"
+
+    def _undo(self, world: World) -> str:
+        if "create_us" not in self.evidence and not targets.led_partitions(self.resolved, world):
+            self._create_again(self.spec.partitions, world)
+        return super()._undo(world)
+
+    def _effect(self, world: World) -> str | None:
+        former, now = self.evidence["former_id"], topic_id(self.resolved, world)
+        led = targets.led_partitions(self.resolved, world)
+        expected = self.spec.partitions or world.scenario.topic(self.resolved).partitions
+        if not former or not now or former == now or len(led) != expected:
+            return None
+        return f"{self.resolved} had the id {former} and has {now}, with {len(led)} partitions"
+
+
+def create(name: str, world: World, partitions: int | None = None) -> None:
+    """Create a topic as the scenario describes it, or with another number of partitions."""
+    topic = world.scenario.topic(name)
+    config = {key: as_text(value) for key, value in topic.config.items()}
+    admin.create_topic(world.kafka, name, partitions or topic.partitions, topic.replication_factor, config)
+
+
+def topic_id(name: str, world: World) -> str | None:
+    """Return the id of a topic; None if it does not exist, or the brokers give none."""
+    metadata = world.kafka.metadata()
+    return metadata.topic_ids.get(name) if metadata else None
+
+
+def _listed_everywhere(name: str, topic_id: str, world: World) -> bool:
+    """Wait until every live broker lists a topic under this id; returns False if one does not in time."""
+    live = [broker for broker in world.cluster.broker_ids if world.cluster.broker_alive(broker)]
+    try:
+        return wait_until(lambda: all(world.kafka.topic_id_at(b, name) == topic_id for b in live), LISTED_TIMEOUT_S, "")
+    except WaitTimeout:
+        return False
+
+
+def _wait(condition: Callable[[], bool], why: str) -> None:
+    try:
+        wait_until(condition, CHANGE_TIMEOUT_S, why)
+    except WaitTimeout as e:
+        raise FaultError(str(e)) from None
+
+
+class DeleteRecordsSpec(FaultSpec):
+    """Move the log start of partitions forward, as retention does; the records stay deleted."""
+
+    final = True
+    example = "leave=100"
+    targets = TOPIC_OR_PARTITION
+    one_of = ("before", "leave")
+    kind: Literal["topic.delete_records"]
+    before: int | None = Field(None, gt=0, description="delete the records below this offset")
+    leave: int | None = Field(None, ge=0, description="or all but this many offsets at the end of each partition")
+
+
+class DeleteRecords(Fault[DeleteRecordsSpec], spec=DeleteRecordsSpec):
+    """Records deleted from the start of logs. Proof: leaders report a log start at or above the requested offset."""
+
+    lasting = "the records stay deleted"
+    _starts: dict[TopicPartition, int]
+    """The requested log start by partition."""
+
+    def _inject(self, world: World) -> str:
+        names = targets.partitions(self.spec.target, world)
+        ends, starts = world.kafka.end_offsets(names), world.kafka.start_offsets(names)
+        self.resolved = ", ".join(map(str, names))
+        if set(ends) != set(names) or set(starts) != set(names):
+            raise FaultError(f"not all of {self.resolved} report where their logs start and end")
+        requested = {
+            name: min(end, self.spec.before) if self.spec.before is not None else end - (self.spec.leave or 0)
+            for name, end in ends.items()
+        }
+        self._starts = {name: offset for name, offset in requested.items() if offset > starts[name]}
+        if not self._starts:
+            raise FaultError(f"{self.resolved} have no record below the offset to delete to")
+        self.begun = True
+        admin.delete_records(world.kafka, self._starts)
+        return "; ".join(f"deleted {starts[name]} to {offset - 1} of {name}" for name, offset in self._starts.items())
+
+    def _effect(self, world: World) -> str | None:
+        starts = world.kafka.start_offsets(self._starts)
+        if any(starts.get(name, -1) < offset for name, offset in self._starts.items()):
+            return None
+        self.evidence["log_starts"] = {str(name): offset for name, offset in self._starts.items()}
+        return "; ".join(f"{name} begins at offset {start}" for name, start in starts.items())
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "topic.add_partitions": AddPartitions,
+    "topic.create": CreateTopic,
+    "topic.delete": DeleteTopic,
+    "topic.recreate": RecreateTopic,
+    "topic.delete_records": DeleteRecords,
+}
