@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
 from chaos.guarantees.situations import Situation, governing, reading, sharing, writing
-from chaos.guarantees.table import FAMILIES, LineRules, Outcome, State, judge, lines
+from chaos.guarantees.table import Anomaly, Family, Judged, State, anomalies, judge
 from chaos.scenario.expect import ANY, ZERO, Bound
 from chaos.scenario.model import Scenario
 
@@ -80,13 +80,13 @@ def contract(scenario: Scenario) -> Contract:
 
 def derive(scenario: Scenario) -> list[Line]:
     """Return what the settings of a scenario promise under its faults."""
-    situations = {
+    situations: dict[Family, list[Situation]] = {
         "write": list(writing(scenario)),
         "read": list(reading(scenario)),
         "share": list(sharing(scenario)),
         "quorum": list(governing(scenario)),
     }
-    found = {key: _line(key, line, situations[family]) for family in FAMILIES for key, line in lines(family).items()}
+    found = {key: _line(key, rules, situations[rules.of]) for key, rules in anomalies().items()}
     return [
         found.get((kind, split)) or Line(kind, split, "not decided", ZERO, NO_RULE)
         for kind, anomaly in ANOMALIES.items()
@@ -139,8 +139,8 @@ def _not_promised(line: Line) -> str:
     return f"held here, but {by} not promise it: {'; '.join(line.whys)}{remedy}"
 
 
-def _line(key: tuple[str, str], line: LineRules, situations: Iterable[Situation]) -> Line:
-    outcomes = [(s.who, outcome) for s in situations if (outcome := judge(line, s.facts)) is not None]
+def _line(key: tuple[str, str], rules: Anomaly, situations: Iterable[Situation]) -> Line:
+    outcomes = [(s.who, outcome) for s in situations if (outcome := judge(rules, s.facts)) is not None]
     if not outcomes:
         return Line(*key, "forbidden", ZERO, "nothing in the scenario can show it")
     state = next(state for state in _ORDER if any(o.state == state for _, o in outcomes))
@@ -150,9 +150,9 @@ def _line(key: tuple[str, str], line: LineRules, situations: Iterable[Situation]
     return Line(*key, state, ANY if state == "allowed" else ZERO, _reason(found), settings, whys)
 
 
-def _reason(outcomes: list[tuple[str, Outcome]]) -> str:
+def _reason(outcomes: list[tuple[str, Judged]]) -> str:
     """Return the reasons of outcomes in one state, each once, with the clients, settings and faults behind them."""
-    grouped: dict[str, list[tuple[str, Outcome]]] = {}
+    grouped: dict[str, list[tuple[str, Judged]]] = {}
     for who, outcome in outcomes:
         grouped.setdefault(outcome.why, []).append((who, outcome))
     texts = []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import get_args
 
-import yaml
-
+from chaos.faults import SPECS
 from chaos.faults.base import FaultSpec
 from chaos.faults.clients import ClientFaultSpec, TaskManagerKillSpec
 from chaos.faults.clocks import ClockFaultSpec
@@ -17,7 +16,7 @@ from chaos.faults.consumers import ConsumerLeaveSpec
 from chaos.faults.groups import ResetOffsetsSpec, ResetShareOffsetsSpec
 from chaos.faults.replicas import ReassignSpec
 from chaos.faults.wire import FrameFaultSpec, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFaultSpec
-from chaos.guarantees.table import PREFIX, RULES
+from chaos.guarantees.table import FAULT_FACTS, PREFIX, read_rules
 from chaos.guarantees.values import Facts, Setting
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
@@ -28,27 +27,41 @@ _READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *ge
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
 _ONE_BY_ONE = (*("cluster.rolling_restart", "cluster.upgrade", "cluster.downgrade", "cluster.finalize", "clock.skew"),)
-_CLASSES_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
+_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
 
 
 @cache
-def classes() -> dict[str, frozenset[str]]:
-    """Return the kinds of faults by what they do."""
-    raw = yaml.safe_load((RULES / "contracts" / "faults.yaml").read_text(encoding="utf-8"))
-    return {name: frozenset(kinds) for name, kinds in raw.items()}
+def kinds_by_effect() -> dict[str, frozenset[str]]:
+    """Return the kinds of faults by what they do. Raises `ValueError` if the kinds are not those that exist."""
+    found = {name: frozenset(kinds) for name, kinds in read_rules("faults")["effects"].items()}
+    check_kinds("effects", frozenset().union(*found.values()))
+    return found
+
+
+def check_kinds(section: str, kinds: Set[str]) -> None:
+    """Raise `ValueError` unless a section of `faults.yaml` names each kind of fault that exists, and no other."""
+    if kinds != SPECS.keys():
+        unknown, left = sorted(kinds - SPECS.keys()), sorted(SPECS.keys() - kinds)
+        raise ValueError(f"faults.yaml, {section}: no such kinds: {unknown}; kinds without a rule: {left}")
+
+
+def _kinds(*effects: str) -> frozenset[str]:
+    """Return the kinds of faults that have one of these effects."""
+    return frozenset[str]().union(*(kinds_by_effect()[effect] for effect in effects))
 
 
 def fact(name: str, faults: Iterable[FaultSpec]) -> Facts:
-    """Return whether there is a fault of a class, as one fact; its origin names the faults."""
+    """Return whether there are faults with an effect, as one fact; its origin names them."""
+    if name not in FAULT_FACTS:
+        raise ValueError(f"no rule knows the effect {name}; add it to FAULT_FACTS")
     found = list(faults)
     origin = ", ".join(f"{f.name} ({f.kind})" for f in found)
     return {f"{PREFIX}{name}": Setting(name, "true" if found else "false", origin, bool(found))}
 
 
-def of_class(faults: Iterable[FaultSpec], *names: str) -> list[FaultSpec]:
-    """Return the faults that do one of these things."""
-    kinds = frozenset[str]().union(*(classes()[name] for name in names))
-    return [fault for fault in faults if fault.kind in kinds]
+def having(faults: Iterable[FaultSpec], *effects: str) -> list[FaultSpec]:
+    """Return the faults that have one of these effects."""
+    return [fault for fault in faults if fault.kind in _kinds(*effects)]
 
 
 def of_data(scenario: Scenario) -> list[FaultSpec]:
@@ -81,19 +94,19 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
     faults = of_data(scenario)
     own = [f for f in faults if topic_of(f) == topic]
     facts: Facts = {}
-    for name in _CLASSES_OF_BROKERS:
-        facts |= fact(name, of_class(faults, name))
-    power = [] if flushes else of_class(own, "power")
-    outages = of_class(faults, "outage")
+    for name in _OF_BROKERS:
+        facts |= fact(name, having(faults, name))
+    power = [] if flushes else having(own, "power")
+    outages = having(faults, "outage")
     facts |= fact("any", faults)
-    facts |= fact("moves", [f for f in of_class(faults, "outage", "moves") if _concerns(f, topic)])
-    facts |= fact("reassigns", of_class(own, "reassigns"))
-    facts |= fact("unclean", of_class(own, "unclean"))
-    facts |= fact("disk", [*of_class(faults, "wipes"), *power])
+    facts |= fact("moves", [f for f in having(faults, "outage", "moves") if _concerns(f, topic)])
+    facts |= fact("reassigns", having(own, "reassigns"))
+    facts |= fact("unclean", having(own, "unclean"))
+    facts |= fact("disk", [*having(faults, "wipes"), *power])
     facts |= fact("everywhere", [f for f in power if f.target.isr_of is not None])
     for name in ("recreates", "deletes", "adds"):
-        facts |= fact(name, of_class(own, name))
-    racks = len(scenario.cluster.racks) if not of_class(faults, "reassigns") else 1
+        facts |= fact(name, having(own, name))
+    racks = len(scenario.cluster.racks) if not having(faults, "reassigns") else 1
     hits = sum(_hits(f, replicas, racks) for f in outages)
     names = facts[f"{PREFIX}outage"].origin
     return facts | {f"{PREFIX}hits": Setting("hits", str(hits), names, bool(hits))}
@@ -101,7 +114,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
     """Return whether a fault may change leaders of a topic: elections and moves only those of one topic."""
-    return fault.kind in classes()["outage"] or topic_of(fault) == topic
+    return fault.kind in _kinds("outage") or topic_of(fault) == topic
 
 
 def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
@@ -163,7 +176,7 @@ def group_facts(scenario: Scenario, group: str | None) -> Facts:
     resets = [f for f in own if isinstance(f, ResetOffsetsSpec | ResetShareOffsetsSpec)]
     facts = fact("resets", resets) | fact("sets_back", [f for f in resets if f.to != "latest"])
     facts |= fact("sets_forward", [f for f in resets if f.to != "earliest"])
-    return facts | fact("forgets", of_class(own, "forgets"))
+    return facts | fact("forgets", having(own, "forgets"))
 
 
 def deserts(scenario: Scenario, entries: Iterable[Entry]) -> Iterator[FaultSpec]:

@@ -11,11 +11,12 @@ from chaos.guarantees.facts import READ, ClientPart, ClusterPart, cluster_facts,
 from chaos.guarantees.names import common_name, known
 from chaos.guarantees.table import (
     ASPECTS,
-    Condition,
+    Conditions,
+    PromiseRule,
     Question,
-    Row,
     Source,
     contradictions,
+    decide,
     facts_in,
     fill,
     match,
@@ -121,16 +122,14 @@ def answer_all(facts: Facts, roles: Collection[str]) -> list[Answer]:
 
 
 def _answer(aspect: str, question: Question, facts: Facts) -> Answer:
-    """Return the first row that holds. Where it depends on missing facts which one that is, the answer is unknown."""
+    """Return the answer of the first rule that holds, or `unknown` if missing facts decide which rule holds."""
     clients = any(fact.startswith(("producer.", "consumer.")) for fact in facts)
     missing = match(question.when, facts).missing if clients else ()
-    for row in () if missing else question.rows:
-        found = match(row.when, facts)
-        if found.holds:
-            return _filled(aspect, question, row, facts)
-        if found.holds is None:
-            missing = found.missing
-            break
+    if not missing:
+        found = decide(question.rules, facts)
+        if found.rule is not None and not found.missing:
+            return _filled(aspect, question, found.rule, facts)
+        missing = found.missing
     return Answer(
         aspect=aspect,
         id=question.id,
@@ -146,20 +145,20 @@ def _needed(missing: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(texts)) or "more settings"
 
 
-def _filled(aspect: str, question: Question, row: Row, facts: Facts) -> Answer:
+def _filled(aspect: str, question: Question, rule: PromiseRule, facts: Facts) -> Answer:
     return Answer(
         aspect=aspect,
         id=question.id,
-        row=row.id,
+        row=rule.id,
         title=question.title,
-        level=row.level,
-        promise=fill(row.promise, facts),
-        until=fill(row.until, facts),
-        lift=fill(row.lift, facts),
-        lifts=row.lifts,
-        by=_used([*facts_in(row.when), *row.by], facts),
-        sources=[source(short) for short in row.sources],
-        shown=row.shown,
+        level=rule.then,
+        promise=fill(rule.because, facts),
+        until=fill(rule.until, facts),
+        lift=fill(rule.lift, facts),
+        lifts=rule.lifts,
+        by=_used([*facts_in(rule.when), *rule.by], facts),
+        sources=[source(short) for short in rule.sources],
+        shown=rule.shown,
     )
 
 
@@ -179,7 +178,8 @@ def find_contradictions(facts: Facts, problems: Problems) -> None:
     for rule in contradictions():
         if match(rule.when, facts).holds:
             where = ", ".join(f"{s.name}={s.value} ({s.origin})" for s in _used(facts_in(rule.when), facts))
-            (problems.refused if rule.refused else problems.notes).append(f"{fill(rule.text, facts)}: {where}")
+            found = problems.refused if rule.then == "refused" else problems.notes
+            found.append(f"{fill(rule.because, facts)}: {where}")
 
 
 def reliable(facts: Facts) -> Reliable:
@@ -190,13 +190,13 @@ def reliable(facts: Facts) -> Reliable:
             continue
         found = match(part.when, facts)
         if found.holds is False:
-            missing.append(f"{part.wanted}: {part.why} (now {_now(part.when, facts)})")
+            missing.append(f"{part.then}: {part.because} (now {_now(part.when, facts)})")
         elif found.holds is None:
-            unknown.append(part.wanted)
+            unknown.append(part.then)
     return Reliable(holds=False if missing else None if unknown else True, missing=missing, unknown=unknown)
 
 
-def _now(conditions: dict[str, Condition], facts: Facts) -> str:
+def _now(conditions: Conditions, facts: Facts) -> str:
     used = _used(facts_in(conditions), facts)
     return ", ".join(f"{s.name}={s.value}, {s.origin}" for s in used)
 

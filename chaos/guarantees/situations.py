@@ -15,7 +15,7 @@ from chaos.faults.producers import ProducerCrashSpec
 from chaos.faults.settings import states_of
 from chaos.guarantees import faults
 from chaos.guarantees.facts import ClientPart, ClusterPart, TopicPart, cluster_facts, common_settings, producer_facts
-from chaos.guarantees.table import judge, lines
+from chaos.guarantees.table import anomalies, judge
 from chaos.guarantees.values import Facts, Problems, Setting, Settings, setting
 from chaos.kafka.settings import Config, as_text
 from chaos.scenario.clock_rules import clock_faults
@@ -96,10 +96,11 @@ def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
         part.settings["transactional.id"] = setting("transactional.id", entry.name, entry.name)
     found = _settings_of(part)
     own = faults.client_faults(scenario, [entry], getattr(entry, "group", None))
-    crashes = faults.of_class(own, "crashes")
+    crashes = faults.having(own, "crashes")
     count = entry.count if isinstance(entry, Producer) else entry.members
     ids = [f"{entry.name}/{n}" for n in range(1, count + 1)]
     cut = faults.cuts(scenario, ids, writes=True, reads=False, transactions=entry.transactions is not None)
+    late = [f for f in faults.having(faults.of_data(scenario), "late") if f in cut or not faults.having([f], "wire")]
     producer = entry if isinstance(entry, Producer) else None
     flink = producer is not None and client.runtime in FLINK
     facts: Facts = {
@@ -111,7 +112,7 @@ def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
         "writes.tombstones": truth("tombstone_every", producer is not None and producer.tombstone_every is not None),
         **faults.fact("crashes", crashes),
         **faults.fact("cut", cut),
-        **faults.fact("late", [f for f in faults.of_data(scenario) if _is_late(f.kind, f in cut)]),
+        **faults.fact("late", late),
     }
     if entry.transactions:
         timeout_ms = round(entry.transactions.timeout * 1000)
@@ -130,10 +131,6 @@ def _settings_of(part: ClientPart) -> Facts:
         return producer_facts(part, problems)
     found = {f"producer.{name}": value for name, value in common_settings(part, problems).items()}
     return found | {"producer.client": Setting("client", part.client.runtime, "given")}
-
-
-def _is_late(kind: str, cut: bool) -> bool:
-    return kind in faults.classes()["late"] and (cut or kind not in faults.classes()["wire"])
 
 
 def _down_ms(fault: FaultSpec) -> int:
@@ -304,10 +301,10 @@ def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entr
     cut = faults.cuts(scenario, ids, writes=False, reads=True, transactions=False)
     facts: Facts = {}
     for name in ("ends", "hands_over", "seeks"):
-        facts |= faults.fact(name, faults.of_class(of_group, name))
+        facts |= faults.fact(name, faults.having(of_group, name))
     for name in ("restarts", "crashes"):
-        facts |= faults.fact(name, faults.of_class(of_own, name))
-    outage = faults.of_class(faults.of_data(scenario), "outage")
+        facts |= faults.fact(name, faults.having(of_own, name))
+    outage = faults.having(faults.of_data(scenario), "outage")
     return facts | faults.fact("cut", cut) | faults.fact("disturbs", [*outage, *cut])
 
 
@@ -340,7 +337,7 @@ def _processor_facts(scenario: Scenario, entry: Processor) -> Facts:
 
 def _worst(kind: str, situations: Sequence[Situation]) -> str:
     """Return what a line is in the situation that promises least."""
-    states = {found.state for s in situations if (found := judge(lines("write")[kind, ""], s.facts)) is not None}
+    states = {found.state for s in situations if (found := judge(anomalies()[kind, ""], s.facts)) is not None}
     return next((state for state in ("allowed", "not decided") if state in states), "forbidden")
 
 
@@ -431,4 +428,4 @@ def governing(scenario: Scenario) -> Iterator[Situation]:
         return
     resigns = "true" if line_of(cluster.kafka) >= RESIGNS_SINCE else "false"
     facts = {"quorum.resigns": setting("resigns", resigns, f"Kafka {cluster.kafka}", given=False)}
-    yield Situation("the controllers", facts | faults.fact("isolates", faults.of_class(scenario.faults, "isolates")))
+    yield Situation("the controllers", facts | faults.fact("isolates", faults.having(scenario.faults, "isolates")))

@@ -8,94 +8,16 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-import yaml
 from pydantic import Field
 
-from chaos.faults import SPECS
-from chaos.guarantees.table import RULES, Condition, fill, match
+from chaos.guarantees.faults import check_kinds
+from chaos.guarantees.table import Conditions, Element, SupportRule, fill, match, read_rules, supported
 from chaos.guarantees.values import Facts, Setting
 from chaos.setup.triggers import Strict
 
 OTHER = "log"
 """The promise of anomalies that no other promise of the application has."""
 Raw = dict[str, Any]
-LEFT_OUT = {
-    "broker.throttle": "only containers have a limited CPU",
-    "broker.oom": "only containers have a limited memory",
-    "broker.disconnect": "only containers can be detached from a network; leader-isolated is its like",
-    "disk.fill": "only containers have a limited disk; leader-disk-full is its like",
-    "disk.slow": "changes times; leader-gray is its like",
-    "link.cut": "one link of those that leader-isolated cuts",
-    "wire.drop": "as lost-answer, but each run waits for the time-out of a request",
-    "wire.hold": "an order of requests that one bug needs; slow-link is its like",
-    "wire.produce": "a request that no client of an application sends",
-    "wire.error": "an error without a reason is no fault of a broker that the promises are about",
-    "acl.withdraw": "needs a cluster with ACLs; a refused record is one that was never written",
-    **dict.fromkeys(
-        ["certificate.rotate", "certificate.expire", "credential.change", "issuer.stop"],
-        "needs a secured cluster; lost-answer cuts connections, too",
-    ),
-    "client.quota": "a quota changes times, and no promise about records",
-    "taskmanager.kill": "of Flink",
-    **dict.fromkeys(
-        ["clock.skew", "clock.jump", "clock.drift"],
-        "the promises are about brokers with the right time",
-    ),
-    **dict.fromkeys(
-        ["cluster.upgrade", "cluster.downgrade", "cluster.finalize"],
-        "needs a second release of Kafka; rolling-restart is its like",
-    ),
-    "consumer.churn": "several consumer-leave, one after another",
-    "consumer.fence": "needs static membership",
-    **dict.fromkeys(
-        ["consumer.join", "producer.join", "producer.leave"], "a planned change; consumer-leave has a rebalance, too"
-    ),
-    **dict.fromkeys(["consumer.seek", "consumer.resume"], "an act of the application"),
-    **dict.fromkeys(
-        [
-            *("topic.add_partitions", "topic.create", "topic.delete", "topic.recreate", "topic.delete_records"),
-            *(
-                "broker.config",
-                "topic.config",
-                "group.delete_offsets",
-                "group.reset_offsets",
-                "group.delete",
-                "share.reset_offsets",
-            ),
-            *("election.preferred", "election.unclean"),
-            *("quorum.remove_voter", "quorum.replace_voter", "quorum.add_voter"),
-        ],
-        "an act of an administrator",
-    ),
-}
-"""Kinds of faults that no class has, and why."""
-
-
-class Need(Strict):
-    """An element that a support needs. when: the settings with which it does."""
-
-    element: str
-    when: dict[str, Condition] = {}
-
-
-class SupportRule(Strict):
-    """A support, or one for each further replica. each: the fact with their number."""
-
-    what: str
-    when: dict[str, Condition] = {}
-    each: str = ""
-    needs: list[Need]
-
-
-class OutcomeRule(Strict):
-    """A promise. answers: its questions in `promise`, as aspect/id. shows: the anomalies with which it breaks."""
-
-    title: str
-    breaks: str
-    when: dict[str, Condition]
-    answers: list[str]
-    shows: list[str]
-    supports: list[SupportRule]
 
 
 @dataclass(frozen=True)
@@ -131,13 +53,6 @@ class Outcome:
         return len(self.left(patterns)) < len(self.supports)
 
 
-@cache
-def rules() -> dict[str, OutcomeRule]:
-    """Return the rules of all promises by their id."""
-    raw = yaml.safe_load((RULES / "proofs" / "supports.yaml").read_text(encoding="utf-8"))
-    return {name: OutcomeRule.model_validate(rule) for name, rule in raw.items()}
-
-
 def outcomes(facts: Facts) -> list[Outcome]:
     """Return the promises of an application with their supports."""
     return [
@@ -149,7 +64,7 @@ def outcomes(facts: Facts) -> list[Outcome]:
             tuple(rule.shows),
             tuple(_supports(rule.supports, facts)),
         )
-        for name, rule in rules().items()
+        for name, rule in supported().items()
         if match(rule.when, facts).holds
     ]
 
@@ -171,7 +86,8 @@ def _supports(found: Iterable[SupportRule], facts: Facts) -> Iterator[Support]:
 
 def _support(rule: SupportRule, facts: Facts) -> Support:
     """Return a support with the elements that it needs. An element of which that is not known is needed."""
-    needed = [need.element for need in rule.needs if match(need.when, facts).holds is not False]
+    needs = [Element(element=need) if isinstance(need, str) else need for need in rule.needs]
+    needed = [need.element for need in needs if match(need.when, facts).holds is not False]
     return Support(fill(rule.what, facts), frozenset(fill(element, facts) for element in needed))
 
 
@@ -181,12 +97,12 @@ def outcome_of(anomaly: str, found: Iterable[Outcome]) -> str:
     return next((outcome.id for outcome in found if {anomaly, kind} & set(outcome.shows)), OTHER)
 
 
-class FaultRule(Strict):
-    """A fault class; see the head of the table."""
+class Attack(Strict):
+    """A fault that a proof injects; see the head of the section in `faults.yaml`."""
 
     title: str
     fault: dict[str, Any]
-    when: dict[str, Condition] = {}
+    when: Conditions = {}
     after: str = Field("acked", pattern="^(acked|delivered)$")
     cuts: list[str]
     stays: str = ""
@@ -203,24 +119,18 @@ class FaultClass:
     title: str
     cuts: tuple[str, ...]
     spec: Mapping[str, Any]
-    rule: FaultRule
-
-    @property
-    def kind(self) -> str:
-        """The kind of the fault, such as `broker.kill`."""
-        return str(self.spec["kind"])
-
-    @property
-    def cuts_links(self) -> bool:
-        """Whether the brokers need a switch between them, so that the fault needs another cluster than most."""
-        return "isolate" in SPECS[self.kind].needs
+    rule: Attack
 
 
 @cache
-def fault_rules() -> dict[str, FaultRule]:
-    """Return the fault_rules of all fault classes by their id."""
-    raw = yaml.safe_load((RULES / "proofs" / "faults.yaml").read_text(encoding="utf-8"))
-    return {name: FaultRule.model_validate(rule) for name, rule in raw.items()}
+def attacks() -> dict[str, Attack]:
+    """Return the faults that a proof injects, by their id. Raises `ValueError` for kinds that do not exist."""
+    raw = read_rules("faults")
+    found = {name: Attack.model_validate(attack) for name, attack in raw["attacks"].items()}
+    check_kinds(
+        "attacks and left_out", {attack.fault["kind"] for attack in found.values()}.union(*raw["left_out"].values())
+    )
+    return found
 
 
 def fault_classes(facts: Facts, names: Mapping[str, str]) -> list[FaultClass]:
@@ -234,7 +144,7 @@ def fault_classes(facts: Facts, names: Mapping[str, str]) -> list[FaultClass]:
             _named(rule.fault, names),
             rule,
         )
-        for name, rule in fault_rules().items()
+        for name, rule in attacks().items()
         if match(rule.when, facts).holds
     ]
 

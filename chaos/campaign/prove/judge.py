@@ -20,7 +20,8 @@ from chaos.campaign.prove.plan import FaultSet, FaultSets, FollowUp, Task, by_se
 from chaos.campaign.score import this_machine
 from chaos.errors import RunDirError, UsageError
 from chaos.guarantees.contract import Contract, contract
-from chaos.guarantees.supports import OTHER, Outcome, outcome_of, rules
+from chaos.guarantees.supports import OTHER, Outcome, outcome_of
+from chaos.guarantees.table import supported
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import FoundAnomaly, ProofRun, RunState
 from chaos.run.directory import read_model
@@ -310,7 +311,7 @@ def _break(follow_up: FollowUp, name: str, shown: list[tuple[ProofRun, FoundAnom
     mended = [run for run in runs if run.purpose == "mended"]
     return Break(
         promise=promise,
-        breaks=rules()[promise].breaks,
+        breaks=supported()[promise].breaks,
         promised=PROMISED[state],
         set=smallest,
         title=follow_up.sets[smallest].title,

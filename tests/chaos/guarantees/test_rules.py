@@ -1,4 +1,7 @@
-"""The table of rules: each row by settings that it is for, by settings that just miss it, and by a shipped scenario."""
+"""The table of guarantees: each answer by settings that it is for, by settings that just miss it, and by a scenario.
+
+Also its evaluator, and the links between its sections.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,27 @@ from typing import Any
 
 import pytest
 
+from chaos.faults import SPECS
+from chaos.guarantees import faults, table
 from chaos.guarantees.promises import facts_of
+from chaos.guarantees.supports import attacks
 from chaos.guarantees.table import (
     ASPECTS,
+    Anomaly,
+    AnomalyRule,
+    PromiseRule,
     Question,
-    Row,
+    anomalies,
     contradictions,
+    decide,
     facts_in,
     match,
     questions,
     requirements,
     source,
+    supported,
 )
-from chaos.guarantees.values import Problems
+from chaos.guarantees.values import Problems, Setting
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 from tests.support.promised import parts_of, rows_of
@@ -29,7 +40,7 @@ ROWS = [
     (f"{aspect}/{question.id}", question, row)
     for aspect in ASPECTS
     for question in questions(aspect)
-    for row in question.rows
+    for row in question.rules
 ]
 """Every row of the table, with its question and the name of the question."""
 
@@ -387,21 +398,21 @@ SHOWN = [(name, question, row, shown) for name, question, row in ROWS for shown 
     [(question, row, shown) for _, question, row, shown in SHOWN],
     ids=[f"{name}/{row.id}={shown}" for name, _, row, shown in SHOWN],
 )
-def test_each_scenario_of_a_row_has_the_settings_of_the_row(question: Question, row: Row, shown: str) -> None:
+def test_each_scenario_of_a_row_has_the_settings_of_the_row(question: Question, row: PromiseRule, shown: str) -> None:
     def answered(facts: dict[str, Any]) -> str:
-        return next((r.id for r in question.rows if match(r.when, facts).holds), "")
+        return next((r.id for r in question.rules if match(r.when, facts).holds), "")
 
     assert row.id in {answered(facts) for facts in facts_of_scenario(shown) if match(question.when, facts).holds}
 
 
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, _, row in ROWS], ids=lambda value: str(value)[:40])
-def test_a_row_is_shown_by_a_scenario_or_says_why_not(name: str, row: Row) -> None:
+def test_a_row_is_shown_by_a_scenario_or_says_why_not(name: str, row: PromiseRule) -> None:
     assert bool(row.shown) != bool(row.mute)
 
 
 def test_every_source_has_a_name_and_every_rule_a_source() -> None:
     shorts = {short for _, _, row in ROWS for short in row.sources}
-    shorts |= {short for rule in (*contradictions(), *requirements()) for short in rule.sources}
+    shorts |= {short for rule in (*contradictions(), *requirements(), *anomalies().values()) for short in rule.sources}
     assert all(source(short).name for short in shorts)
     assert [short for short in shorts if not source(short).url] == ["page:limits"]
     with pytest.raises(ValueError, match="is no source"):
@@ -415,3 +426,80 @@ def test_every_fact_of_the_table_is_one_that_some_settings_have() -> None:
         fact for name in ("leader-kill", "java-leader-kill") for facts in facts_of_scenario(name) for fact in facts
     }
     assert asked - known == {"cluster.offsets.uncreated", "cluster.transactions.uncreated"}  # with too few brokers
+
+
+KNOWN: dict[str, Setting] = {"known": Setting("known", "1", "test")}
+
+
+def rule(then: str, **when: int) -> AnomalyRule:
+    return AnomalyRule.model_validate({"when": when, "then": then, "because": then})
+
+
+@pytest.mark.parametrize(
+    ("rules", "then", "missing"),
+    [
+        ([], None, ()),
+        ([rule("allowed", known=2)], None, ()),
+        ([rule("allowed", known=1), rule("forbidden", known=1)], "allowed", ()),
+        ([rule("forbidden", known=1), rule("allowed", known=1)], "forbidden", ()),
+        ([rule("allowed", other=1)], "allowed", ("other",)),
+        ([rule("allowed", other=1, known=2)], None, ()),  # one that does not hold decides
+        ([rule("not decided", other=1), rule("forbidden", known=1)], "not decided", ("other",)),
+        ([rule("not decided", other=1), rule("allowed", known=1)], "allowed", ()),  # certain in any case
+        ([rule("forbidden", other=1), rule("allowed", known=1)], "allowed", ()),
+        ([rule("forbidden", other=1)], None, ()),
+        ([rule("allowed", first=1), rule("not decided", second=1)], "allowed", ("first",)),
+    ],
+)
+def test_a_rule_decides_if_it_holds_and_none_before_it_is_unknown(
+    rules: list[AnomalyRule], then: str | None, missing: tuple[str, ...]
+) -> None:
+    found = decide(rules, KNOWN)
+    assert (found.rule and found.rule.then, found.missing) == (then, missing)
+
+
+def test_a_rule_with_an_effect_that_no_fault_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = {"of": "write", "promised": "p", "sources": ["producer:acks"]}
+    rule = {"when": {"fault": ["moves", "mooves"]}, "then": "allowed", "because": "b"}
+    near = {"lost_write": {**raw, "rules": [rule]}}
+    monkeypatch.setattr(table, "_aspect", lambda aspect: {"anomalies": near if aspect == "durability" else {}})
+    anomalies.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=r"durability\.yaml: lost_write: no fault has the effect fault\.mooves"):
+            anomalies()
+    finally:
+        anomalies.cache_clear()
+
+
+def test_a_kind_of_fault_that_no_rule_knows_is_an_error_and_never_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faults.check_kinds("effects", SPECS.keys())
+    with pytest.raises(ValueError, match=r"no such kinds: \['broker\.kil'\]; kinds without a rule: \['broker\.kill'\]"):
+        faults.check_kinds("effects", SPECS.keys() - {"broker.kill"} | {"broker.kil"})
+    monkeypatch.setitem(SPECS, "broker.melt", SPECS["broker.kill"])
+    faults.kinds_by_effect.cache_clear()
+    attacks.cache_clear()
+    try:
+        for read in (faults.kinds_by_effect, attacks):
+            with pytest.raises(ValueError, match=r"kinds without a rule: \['broker\.melt'\]"):
+                read()
+    finally:
+        faults.kinds_by_effect.cache_clear()
+        attacks.cache_clear()
+    with pytest.raises(ValueError, match="no rule knows the effect melts"):
+        faults.fact("melts", [])
+
+
+def test_every_section_names_only_what_the_other_sections_have() -> None:
+    asked = {f"{aspect}/{question.id}" for aspect in ASPECTS for question in questions(aspect)}
+    shown = {name for kind, split in anomalies() for name in (kind, f"{kind}.{split}" if split else kind)}
+    for promise in supported().values():
+        assert set(promise.answers) <= asked
+        assert set(promise.shows) <= shown
+
+
+def test_one_of_several_effects_is_one_rule_for_each_in_their_order() -> None:
+    found: Anomaly = anomalies()["duplicate_write", ""]
+    effects = [[fact for fact in rule.when if fact.startswith("fault.")] for rule in found.rules]
+    assert effects[4:7] == [["fault.moves"], ["fault.cut"], ["fault.recreates"]]
