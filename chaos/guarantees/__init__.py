@@ -5,12 +5,12 @@
 2. `facts` brings them under common names, such as `producer.acks`, and adds what a client or a broker uses where they
    say nothing: the defaults of the release (`traits` of a library, `defaults.yaml`), and what a client changes by
    itself. `names` finds settings that are unknown, or of another client.
-3. `table` has the rules (`rules/`) and compares them with facts.
+3. `table` has the rules (`rules/`) and the one evaluator that compares them with facts: true, false or unknown.
 
 The table answers two questions:
 
 - **What do these settings promise?** `promises`, for `python -m chaos promise`: each question about an aspect has
-  rows, and the first row that matches is the answer. If a fact is missing, the answer is `unknown` and names it. A
+  rules, and the first rule that holds is the answer. If a fact is missing, the answer is `unknown` and names it. A
   client or a broker that refuses its settings promises nothing: that is an error.
 - **What is left of it under these faults?** `contract`, for `expect: promised`: `situations` makes one situation of
   each client and each topic of a scenario, `faults` adds what the faults do there, and each line is allowed, not

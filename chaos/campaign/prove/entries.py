@@ -139,7 +139,7 @@ def _why_left_out(name: str, given: Setting, allowed: frozenset[str] | None) -> 
 
 def shorten(config: Config, given: Iterable[str], notes: Notes) -> Config:
     """Return the settings of a member of a group with shorter times. given: the names that its library has."""
-    for name in set(SHORT_MS) & set(given):
+    for name in [name for name in SHORT_MS if name in given]:
         before = config.get(name)
         if not isinstance(before, int) or before > SHORT_MS[name]:
             config[name] = SHORT_MS[name]
