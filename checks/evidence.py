@@ -7,6 +7,7 @@ the ledger (sends, deliveries, commits, log).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
         if row["stat"] == "max" and row["value_us"] is not None:
             key = row["metric"], row["fault"].partition(":")[0]  # the longest after any of its steps
             longest[key] = max(longest.get(key, 0), row["value_us"])
+    counts: Counter[str] = Counter()
+    for row in audit_rows(run, "counts"):
+        counts[row["name"]] += row["value"] if row["name"] in ("acked", "sent") else 0
     outcomes = []
     for fault in resolved.scenario.faults:
         outcome = FaultOutcome(
@@ -95,6 +99,8 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
         for row in rows:
             if row["fault"] == fault.name:
                 _enter(outcome, row)
+        if fault.when.acked is not None and counts["acked"] < counts["sent"]:
+            outcome.sends = f"{counts['acked']:,} of {counts['sent']:,} records sent were acknowledged"
         outcome.produce_unavailability_us = longest.get(("produce_unavailability", fault.name))
         outcome.consume_unavailability_us = longest.get(("consume_unavailability", fault.name))
         outcomes.append(outcome)
@@ -137,9 +143,10 @@ def shortcoming(fault: FaultOutcome) -> str:
     if fault.drive_broke_off and fault.proven_us is None:
         return f"fault {fault.name} was injected, but the drive ended before an effect was seen from outside; run again"
     if fault.injected_us is None:
+        why, advice = (f": {fault.sends}", "mend the sends, or ") if fault.sends else ("", "")
         return (
-            f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come; "
-            "set it earlier or raise limits.drive"
+            f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come{why}; "
+            f"{advice}set it earlier or raise limits.drive"
         )
     if fault.proven_us is None:
         hit = f" on {fault.resolved}" if fault.resolved else ""

@@ -107,6 +107,7 @@ class FaultOutcome(BaseModel):
 
     error: why the injection failed. heal_error: why the first heal failed; with `healed_us`, a later one succeeded.
     left_out: what it follows from that the fault has no proof, if that is no matter of the fault.
+    sends: how many sends were acknowledged, if its trigger counts them and some were not.
     begun_us: when its injection began. drive_broke_off: whether the drive failed or was killed.
     """
 
@@ -123,6 +124,7 @@ class FaultOutcome(BaseModel):
     error: str = ""
     heal_error: str = ""
     left_out: str = ""
+    sends: str = ""
     drive_broke_off: bool = False
     produce_unavailability_us: int | None = None
     consume_unavailability_us: int | None = None

@@ -26,7 +26,7 @@ from checks.evidence import (
     shortcoming,
 )
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
-from checks.expectations.judge import Observation, listed
+from checks.expectations.judge import NOTHING_ACKED, Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
@@ -295,7 +295,7 @@ class Conditions:
         topics = sorted({topic for p in self._scenario.producers for topic in p.written})
         none = [t for t in topics if not acked.get(t)]
         reported = self._reported([p.name for p in self._scenario.producers if set(p.written) & set(none)])
-        reason = f"nothing was acknowledged in {listed(none)}; "
+        reason = f"{NOTHING_ACKED}; " if none == topics else f"nothing was acknowledged in {listed(none)}; "
         if not reported and (failed := last_send_error(self._run, none)):
             reported = f"{failed[0]}{REPORTED}{failed[1]} (its last send)"
         reason += reported or "see the producers' files in logs/ for their errors"

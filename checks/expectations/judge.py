@@ -12,8 +12,12 @@ from checks.expectations.contract import Term
 LIVED, COMPLETED = "clients_lived", "drive_completed"
 PLATFORM = (COMPLETED, "something_happened", "rack_fetches", "fault_proof", "ledger_complete")
 """Conditions that a client's death may leave unmet."""
-FOLLOWS = "follows from the death of "
-"""How the reason of an expectation begins that is not decided because clients died."""
+FOLLOWS = "follows from "
+"""How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
+NOTHING_ACKED = "no record was acknowledged"
+SAW_NOTHING = "the check saw nothing"
+NEVER_INJECTED = "was never injected: its trigger (at "
+"""How reasons begin, or what they contain, that may follow from the failure of all sends."""
 _APART = {("log_read_back", ""), ("ledger_complete", "rows"), ("ledger_complete", "incarnations")}
 """Conditions with causes apart from a client's death."""
 
@@ -98,10 +102,13 @@ def death(expectations: Iterable[Expectation]) -> str:
 
 
 def _fold(expectations: list[Expectation]) -> list[Expectation]:
-    """Replace the reasons, and the advice in them, that only follow from the death of clients that ended the drive."""
+    """Replace the reasons, and the advice in them, that only follow from one cause.
+
+    That is the death of clients that ended the drive, else the failure of all sends.
+    """
     if not (died := death(expectations)):
-        return expectations
-    follows = f"{FOLLOWS}{died.partition(' died:')[0]}"
+        return _fold_unsent(expectations)
+    follows = f"{FOLLOWS}the death of {died.partition(' died:')[0]}"
     undecided = [e for e in expectations if e.verdict == "inconclusive"]
     sound = not any((e.check, e.split) in _APART or "clock" in e.why for e in undecided)
     for e in undecided:
@@ -109,6 +116,17 @@ def _fold(expectations: list[Expectation]) -> list[Expectation]:
         own_cause = e.seen == "failed" and " died" not in e.why  # a fault that could not be injected
         if e.check != LIVED and (e.check, e.split) not in _APART and (platform or sound) and not own_cause:
             e.why = follows
+    return expectations
+
+
+def _fold_unsent(expectations: list[Expectation]) -> list[Expectation]:
+    """Replace the reasons that only follow from the failure of all sends: nothing to examine, to read and to await."""
+    undecided = [e for e in expectations if e.verdict == "inconclusive"]
+    if any(e.why.startswith(NOTHING_ACKED) for e in undecided):
+        for e in undecided:
+            unread = (e.check, e.split) == ("something_happened", "delivered")
+            if unread or e.why.startswith(SAW_NOTHING) or (NEVER_INJECTED in e.why and " acknowledged " in e.why):
+                e.why = f"{FOLLOWS}the failure of all sends"
     return expectations
 
 

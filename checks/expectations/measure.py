@@ -18,7 +18,7 @@ from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
-from checks.expectations.judge import Observation, listed
+from checks.expectations.judge import SAW_NOTHING, Observation, listed
 from checks.expectations.rebalances import count_rebalances
 from checks.expectations.sends import failures, lowest_success
 
@@ -132,13 +132,13 @@ class Measure:
             return Observation.nothing(reason)
         text = f"0 of 0 {PHRASES[term.check, term.split].examined}"
         if left_out := self._left_out(term.check):
-            unknown = f"the check saw nothing: it left out {left_out}{self._undecided(COMMITS)}"
+            unknown = f"{SAW_NOTHING}: it left out {left_out}{self._undecided(COMMITS)}"
             return Observation.missing(f"{text}, {left_out} left out", unknown)
         if emptied := self._conditions.emptied():
-            return Observation.missing(text, f"the check saw nothing: {emptied}")
+            return Observation.missing(text, f"{SAW_NOTHING}: {emptied}")
         return Observation.missing(
             text,
-            f"the check saw nothing: {reason or 'what it examines did not happen'}; "
+            f"{SAW_NOTHING}: {reason or 'what it examines did not happen'}; "
             "change the scenario so that it does, or leave this out of `expect`",
         )
 

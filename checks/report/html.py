@@ -16,6 +16,7 @@ from chaos.run.directory import Run, write_atomically
 from chaos.run.events import list_stages, now_us, read_events
 from chaos.run.result import Expectation, Result, applicable, count_held
 from chaos.scenario.resolve import Resolved
+from checks.expectations.judge import FOLLOWS
 from checks.report.mechanisms import Mechanism, mechanisms
 from checks.report.pages import render_page
 from checks.report.settings import settings_that_mattered
@@ -40,6 +41,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
     undecided = [e for e in result.expectations if e.verdict == "inconclusive"]
     mentioned = {e.why for e in undecided}
     counting, left_out = applicable(result.expectations)
+    following = list(dict.fromkeys(e.why for e in undecided if e.why.startswith(FOLLOWS)))
     return render_page(
         "report.html.j2",
         Clock(result.began_us),
@@ -59,7 +61,8 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         times=_times(result),
         stage_texts={s.name: s.text for s in list_stages(read_events(run), now_us())},
         link=lambda e: _evidence_link(e, result, groups, picture),
-        undecided=undecided,
+        undecided=[e for e in undecided if e.why not in following],
+        following=following,
         gaps=[*(p for p in result.problems if p not in mentioned), *tables.missing],
         missing=tables.missing,
         docs=_data_docs(run),

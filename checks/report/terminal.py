@@ -5,6 +5,8 @@ Colour is never the only sign, foreign text is never interpreted as markup, and 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +14,7 @@ from rich.text import Text
 from chaos.run.result import NOT_APPLICABLE, Counts, Expectation, FaultOutcome, Result, Verdict, applicable, count_held
 from checks.evidence import proof_text, shortcoming
 from checks.expectations.contract import duration
+from checks.expectations.judge import FOLLOWS
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
@@ -87,16 +90,20 @@ def table(*columns: str) -> Table:
 
 
 def _expectations(page: Page, expectations: list[Expectation]) -> Table:
-    """Return the expectations, the worst first; passed bounds of zero share one row."""
+    """Return the expectations, the worst first; passed bounds of zero share one row, and so does what follows."""
     rows = table("verdict", "expectation", "expected", "observed")
     counting, _ = applicable(expectations)
     quiet = [e for e in counting if e.verdict == "pass" and e.expected == "0" and not e.why]
-    for e in (e for e in counting if e not in quiet):
+    following = [e for e in counting if e.why.startswith(FOLLOWS)]
+    for e in (e for e in counting if e not in quiet and e not in following):
         assert e.verdict != NOT_APPLICABLE
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))
         rows.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
+    for why, number in Counter(e.why for e in following).items():
+        what = page.text(f"{number} expectation{'s' * (number > 1)}").append_text(page.text(f"\n{why}", "dim"))
+        rows.add_row(page.verdict("inconclusive"), what, "", "not decided")
     if quiet:
         rows.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
     return rows

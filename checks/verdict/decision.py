@@ -33,7 +33,7 @@ from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
 from checks.expectations.conditions import REPORTED
 from checks.expectations.contract import readers
-from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, PLATFORM, listed
+from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, NOTHING_ACKED, PLATFORM, listed
 from checks.verdict.load import measure_load
 from checks.verdict.sentence import NOTHING, longest_outages, sentence, tolerated
 
@@ -65,15 +65,15 @@ def decide(
 
     A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
     a problem (a failed stage) make it inconclusive. So does the absence of expectations about records that apply.
-    Of the reasons, the last words of clients with a death that ended the drive come first, and what follows from it
-    comes last, in one line; a drive that broke off otherwise, and readers without a record that reported an error, come
-    before faults that were not injected or not healed for that.
+    Of the reasons, one from which others follow comes first: the last words of clients with a death that ended the
+    drive, or why all sends failed. What follows from it comes last, in one line. A drive that broke off otherwise, and
+    readers without a record that reported an error, come before faults that were not injected or not healed for that.
     """
     unmet = [e for e in expectations if e.verdict == "inconclusive"]
     follows = [e.name for e in unmet if e.why.startswith(FOLLOWS)]
     unproven = [reason for f in faults if (reason := shortcoming(f)) and FOLLOWS not in reason]
     undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
-    died = [why for why, check in undecided.items() if follows and check == LIVED]
+    died = [w for w, check in undecided.items() if follows and (check == LIVED or w.startswith(NOTHING_ACKED))]
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
     starved = [why for why, check in undecided.items() if check == "something_happened" and REPORTED in why]
     of_records = [e for e in expectations if e.check in ANOMALIES]
@@ -87,7 +87,7 @@ def decide(
 
 
 def _consequences(follow: list[Expectation]) -> list[str]:
-    """Return what follows from the death of clients as one line; none if nothing does."""
+    """Return what follows from the first cause as one line; none if nothing does."""
     conditions = [e.name for e in follow if e.check in PLATFORM and e.check != COMPLETED]
     others = len([e for e in follow if e.check not in PLATFORM])
     parts = [f"not met: {listed(conditions, 6)}"] if conditions else []

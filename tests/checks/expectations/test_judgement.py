@@ -675,7 +675,33 @@ def test_a_producer_of_failed_sends_gives_the_error_of_the_last_one(fake):
     for row in run.counts:
         row["value"] = 0 if row["name"] == "acked" else row["value"]
     found = judged(run)["something_happened", "acked", ""]
-    assert found.why.startswith("nothing was acknowledged in orders; shop/1 reported: INVALID_TIMESTAMP")
+    assert found.why.startswith("no record was acknowledged; shop/1 reported: INVALID_TIMESTAMP")
+
+
+def test_what_follows_from_the_failure_of_all_sends_gives_no_advice_and_what_does_not_keeps_its_own(fake):
+    run = fake()
+    for row in run.counts:
+        row["value"] = 0 if row["name"] in ("acked", "delivered") else row["value"]
+    for row in run.summary:
+        row["count"] = row["examined"] = 0
+    run.ledger["faults"] = []
+    found = judged(run)
+    whys = {key: e.why for key, e in found.items() if e.verdict == "inconclusive"}
+    assert whys.pop(("something_happened", "acked", "")).startswith("no record was acknowledged; ")
+    assert PROOF in whys and ("something_happened", "delivered", "") in whys and ("lost_write", "", "") in whys
+    assert set(whys.values()) == {"follows from the failure of all sends"}
+
+
+def test_a_fault_that_waits_for_acknowledgements_names_the_sends_without_one(fake):
+    run = fake()
+    run.ledger["faults"] = []
+    for row in run.counts:
+        row["value"] = 3 if row["name"] == "acked" else 10 if row["name"] == "sent" else row["value"]
+    found = judged(run)
+    assert found[PROOF].why.endswith(
+        "did not come: 3 of 10 records sent were acknowledged; mend the sends, or set it earlier or raise limits.drive"
+    )
+    assert found["something_happened", "acked", ""].verdict == "pass"
 
 
 def test_a_reader_without_records_gives_its_last_error(fake):

@@ -92,6 +92,16 @@ def test_the_last_words_of_a_client_come_first_and_what_follows_from_its_death_l
     ]
 
 
+def test_why_all_sends_failed_comes_first_and_what_follows_last_in_one_line():
+    words, follows = "no record was acknowledged; shop/1 reported: x", "follows from the failure of all sends"
+    unmet = [("lost_write", follows), ("fault_proof", follows), ("something_happened", words)]
+    expectations = [expectation("inconclusive", check).model_copy(update={"why": why}) for check, why in unmet]
+    decision = decide(expectations, [], problems=["readback failed: no broker answers"])
+    assert decision.sentence.startswith(f"No verdict: {words} (and 1 more reason).")
+    assert decision.reasons[0] == words
+    assert decision.reasons[-1] == f"this {follows}: not met: fault_proof; not decided: 1 expectation"
+
+
 def test_the_sentence_of_a_pass():
     decision = decide(
         [expectation("pass"), expectation("pass", "duplicate_delivery", "illegal")],
