@@ -18,7 +18,8 @@ WRITE_PATH: dict[str, Anomaly] = {
         "{n} acknowledged {records} {were} lost",
     ),
     "lost_key": _write(
-        "the last acknowledged record of a key is not in the compacted log, and no later record of the key is",
+        "the last acknowledged record of a key is not in the compacted log, and no later record of the key is; or an "
+        "earlier one is gone before min.compaction.lag.ms was over",
         "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
         "No last value of a key is lost",
         "Last values of keys are lost",
@@ -92,8 +93,8 @@ WRITE_PATH: dict[str, Anomaly] = {
         "{n} deleted {records} {were} in the log again",
     ),
     "overdue_record": _write(
-        "still in the log when the settings of its topic should have deleted it: retention.ms after the end of its "
-        "segment, and after the next check",
+        "still in the log when the settings of its topic should have removed it: retention.ms after the end of its "
+        "segment, or superseded for max.compaction.lag.ms in a segment that has ended, and after the next check",
         "message.timestamp.after.max.ms, or message.timestamp.type=LogAppendTime: retention goes by timestamps, and "
         "producers set these; right clocks",
         "No record is kept beyond its time",

@@ -68,6 +68,11 @@ class WireProduceSpec(FaultSpec):
         return f"{self.name}/1"
 
     @property
+    def topic(self) -> str:
+        """The topic that it writes to."""
+        return TopicPartition.parse(str(self.target.partition)).topic
+
+    @property
     def in_transaction(self) -> bool:
         """Whether its records belong to a transaction."""
         return self.sends in IN_TRANSACTION
@@ -79,7 +84,7 @@ class WireProduceSpec(FaultSpec):
             yield f"{where}.name: {self.name} is a client entry; the producer of the fault needs another name"
         if len(self.client) > PRODUCER_WIDTH:
             yield f"{where}.name: at most {PRODUCER_WIDTH - 2} characters, because records carry their producer's name"
-        topic = TopicPartition.parse(str(self.target.partition)).topic
+        topic = self.topic
         config = next((t.config for t in setup.topics if t.name == topic), {})
         if "compact" in str(config.get("cleanup.policy", "")):
             yield f"{where}.target.partition: {topic} is compacted, and the records of {self.kind} have no key"

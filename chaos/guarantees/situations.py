@@ -172,7 +172,7 @@ def _topic_facts(scenario: Scenario, topic: Topic, settings: Settings) -> Facts:
     return facts | {
         "topic.compacted": truth("compact", topic.name in compacted_topics(scenario, scenario.faults)),
         "topic.delete.retention.ms": setting("delete.retention.ms", held_ms, f"topic {topic.name}"),
-        "topic.transactional": truth("transactions", _in_transactions(scenario, topic.name)),
+        "topic.transactional": truth("transactions", topic.name in scenario.written_in_transactions()),
         "run.ms": setting("longest run", run_ms, "limits"),
     }
 
@@ -207,12 +207,6 @@ def _stamps(scenario: Scenario, topic: str, run_ms: int) -> Facts:
 def run_time_ms(scenario: Scenario) -> int:
     """Return how long a run takes at most, in ms."""
     return round(1000 * (scenario.limits.drive + scenario.limits.drain + scenario.limits.clients))
-
-
-def _in_transactions(scenario: Scenario, topic: str) -> bool:
-    return any(p.transactions for p in scenario.producers if topic in p.written) or any(
-        p.transactions for p in scenario.processors if p.to == topic
-    )
 
 
 def _cluster(scenario: Scenario) -> ClusterPart:

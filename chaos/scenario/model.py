@@ -181,6 +181,14 @@ class Scenario(Experiment):
         """Return how long a topic keeps a record at most; None if time retention deletes nothing, or if unknown."""
         return retention.kept(self, self.faults, topic)
 
+    def superseded(self, topic: str) -> retention.Kept | None:
+        """Return how long a compacted topic keeps a superseded record at most; None if nothing is known to bound it."""
+        return retention.superseded(self, self.faults, topic)
+
+    def protected_us(self, topic: str, run_ms: int) -> int:
+        """Return for how long in us compaction leaves a record of a topic; 0 if it is not known."""
+        return 1000 * retention.protected_ms(self, self.faults, topic, run_ms)
+
     def delete_retention_us(self, topic: str) -> int:
         """Return the shortest time in us for which a compacted topic holds a tombstone."""
         return 1000 * compaction.delete_retention_ms(self, self.faults, topic)

@@ -6,6 +6,11 @@ cleanup.policy contains `delete` (`UnifiedLog.deleteRetentionMsBreachedSegments`
 3.0 to 4.4, `Log` in 2.8). Timestamps are those of producers with CreateTime (`chaos.setup.timestamps`): a record
 with a time two days behind may go at once, and one with a time two days ahead keeps its segment, and all later ones,
 for two days longer. See "Topic Configs" in Apache Kafka's documentation.
+
+Compaction removes a superseded record in time only where max.compaction.lag.ms bounds it (KIP-354): the cleaner takes a
+log as soon as the first timestamp in a segment that it has not cleaned yet, and that is not the active one, is that
+old. A segment ends when a record comes that is so much later than its first one. min.compaction.lag.ms protects a
+segment up to its largest timestamp (`LogCleanerManager.maxCompactionDelay` and `cleanableOffsets`, 2.8 to 4.4).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from chaos.clients.traits import number
 from chaos.faults.base import FaultSpec
 from chaos.faults.clocks import ClockDriftSpec, ClockFaultSpec, ClockJumpSpec
 from chaos.faults.raw import WireProduceSpec
-from chaos.faults.settings import refused, states_of
+from chaos.faults.settings import BrokerConfigSpec, refused, states_of
 from chaos.faults.upgrades import ReleaseChangeSpec
 from chaos.kafka.settings import Scalar
 from chaos.ledger.record import HEADER_BYTES
@@ -39,6 +44,10 @@ CHECK = "log.retention.check.interval.ms"
 _INITIAL_DELAY = "log.initial.task.delay.ms"
 """The time from the start of a broker to its first check; a setting from Kafka 3.8 on, 30 s before."""
 
+_CLEANER_RATE, _MIN_LAG = "log.cleaner.io.max.bytes.per.second", "log.cleaner.min.compaction.lag.ms"
+_CLEANING_MS = 15_000
+"""Time that the cleaner may take for all logs that are due."""
+
 Config = Mapping[str, Scalar]
 
 
@@ -46,8 +55,9 @@ Config = Mapping[str, Scalar]
 class Kept:
     """How long a topic keeps a record with the right timestamp, at most.
 
-    retention_ms: from the last record of its segment on. segment_ms, segment_records: by how much that record is later
-    at most, in time and in offsets. check_ms: between two checks of a broker. delay_ms: from its start to the first.
+    retention_ms: from the last record of its segment on; max.compaction.lag.ms for a superseded record. segment_ms,
+    segment_records: by how much that record is later at most, in time and in offsets. check_ms: between two checks of a
+    broker. delay_ms: from its start to the first.
     """
 
     retention_ms: int
@@ -163,16 +173,64 @@ def kept(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | None:
         return None
     try:
         times = [_time_ms(broker, state, "retention.ms", _BROKER_NAMES) for state in states]
-        rolls = [_time_ms(broker, state, "segment.ms", _ROLL_NAMES) for state in states]
-        sizes = [int(state.get("segment.bytes", broker.get("log.segment.bytes", 2**30))) for state in states]
+        roll_ms, records = _segment(setup, faults, topic, states)
         check_ms = int(broker.get(CHECK, 300_000))
         delay_ms = int(broker.get(_INITIAL_DELAY, 30_000)) if number(setup.cluster.kafka) >= (3, 8, 0) else 30_000
     except ValueError:
         return None
     if any(time_ms < 0 for time_ms in times):
         return None
-    records = 1 + max(sizes) // _record_bytes(setup, faults, topic, states)
-    return Kept(max(times), max(rolls), records, check_ms, delay_ms)
+    return Kept(max(times), roll_ms, records, check_ms, delay_ms)
+
+
+def superseded(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | None:
+    """Return how long a compacted topic keeps a superseded record at most, in each state of its settings.
+
+    None if nothing bounds it, as by default, when the share of dirty records decides, or if it is not known: on a
+    cluster that exists already, where the cleaner is off, throttled or changed by a fault, for a setting that is no
+    number, and where a transaction may stop the cleaner at the last stable offset.
+    """
+    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
+    changed = {name for fault in faults if isinstance(fault, BrokerConfigSpec) for name in fault.settings}
+    if setup.attached or topic in setup.written_in_transactions() or any(n.startswith("log.cleaner.") for n in changed):
+        return None
+    if any("compact" not in _policy(broker, state) for state in states) or _CLEANER_RATE in broker:
+        return None
+    if str(broker.get("log.cleaner.enable", True)).lower() != "true":
+        return None
+    try:
+        default = broker.get("log.cleaner.max.compaction.lag.ms", -1)
+        lags = [int(state.get("max.compaction.lag.ms", default)) for state in states]
+        roll_ms, records = _segment(setup, faults, topic, states)
+        backoff_ms = int(broker.get("log.cleaner.backoff.ms", 15_000))
+    except ValueError:
+        return None
+    longest = max(lags)
+    return Kept(longest, min(roll_ms, longest), records, backoff_ms + _CLEANING_MS, 0) if min(lags) > 0 else None
+
+
+def _segment(setup: Setup, faults: Sequence[FaultSpec], topic: str, states: Sequence[Config]) -> tuple[int, int]:
+    """Return the most ms, and the most records, that a segment takes in any state of the settings."""
+    broker = setup.cluster.config
+    roll_ms = max(_time_ms(broker, state, "segment.ms", _ROLL_NAMES) for state in states)
+    size = max(int(state.get("segment.bytes", broker.get("log.segment.bytes", 2**30))) for state in states)
+    return roll_ms, 1 + size // _record_bytes(setup, faults, topic, states)
+
+
+def protected_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_ms: int) -> int:
+    """Return for how long compaction leaves a record with the right timestamp, in each state of the settings.
+
+    0 if it is not known, or if a writer gives records times that are behind.
+    """
+    broker, states = setup.cluster.config, list(_states(setup, faults, topic))
+    behind = any(least_s < 0 for least_s, _ in shifts_s(setup, faults, topic, run_ms / 1_000).values())
+    changed = {name for fault in faults if isinstance(fault, BrokerConfigSpec) for name in fault.settings}
+    if setup.attached or (behind and not appended(broker, iter(states))) or _MIN_LAG in changed:
+        return 0
+    try:
+        return min(int(state.get("min.compaction.lag.ms", broker.get(_MIN_LAG, 0))) for state in states)
+    except ValueError:
+        return 0
 
 
 def _states(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Iterator[Config]:

@@ -12,7 +12,6 @@ from chaos.faults.base import FaultSpec
 from chaos.faults.consumers import ConsumerCrashSpec, ConsumerPauseSpec, ConsumerSeekSpec
 from chaos.faults.raw import WireProduceSpec
 from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
-from chaos.kafka.partition import TopicPartition
 from chaos.scenario.setting_rules import client_setting_problems
 from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.model import Setup
@@ -52,11 +51,8 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
     """Yield what the records of an entry's topics ask of it, and what faults do to its topics."""
     if isinstance(entry, Producer):
         return
-    ended = {topic for p in setup.producers if p.transactions for topic in p.written} | {
-        p.to for p in setup.processors if p.transactions
-    }
-    raw = [f for f in faults if isinstance(f, WireProduceSpec) and f.in_transaction]
-    ended |= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
+    ended = setup.written_in_transactions()
+    ended |= {f.topic for f in faults if isinstance(f, WireProduceSpec) and f.in_transaction}
     asked: list[tuple[set[str], Ability]] = [
         ({t for p in setup.producers if p.tombstone_every for t in p.written}, "tombstones"),
         (ended, "transaction markers"),

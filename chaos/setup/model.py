@@ -7,7 +7,7 @@ exist in it. Each yields one message per problem, which begins with `where`, the
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -248,7 +248,12 @@ class Setup(Strict):
     @property
     def transactional(self) -> bool:
         """Whether any client writes in transactions."""
-        return any(p.transactions for p in self.producers) or any(p.transactions for p in self.processors)
+        return bool(self.written_in_transactions())
+
+    def written_in_transactions(self, wanted: Callable[[Client], bool] = lambda client: True) -> set[str]:
+        """Return the topics that clients of the wanted libraries write to in transactions."""
+        of_producers = {topic for p in self.producers if p.transactions and wanted(p.client) for topic in p.written}
+        return of_producers | {p.to for p in self.processors if p.transactions and wanted(p.client)}
 
     @property
     def transactional_ids(self) -> set[str]:

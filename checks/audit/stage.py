@@ -47,7 +47,7 @@ from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
 from checks.audit.rules.outputs import UNTRACED
 from checks.audit.rules.registry import ROW_RULES, judge_block, judge_fetches, judge_run
-from checks.audit.rules.rule import RunData
+from checks.audit.rules.rule import Parties, RunData
 from checks.spark.session import tuned
 
 
@@ -101,7 +101,16 @@ class _Audit:
         self.decider = self._decider(commit_log, topics)
         self.decisions = scan.settle_commits(spark, ledger.files, self.decider)
         self.plan = SurveyPlan(
-            token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors, self.decisions
+            token,
+            injected,
+            cell_us,
+            promised,
+            ROW_RULES,
+            topics,
+            deleted,
+            processors,
+            self.decisions,
+            frozenset(scenario.compacted),
         )
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
@@ -179,7 +188,10 @@ class _Audit:
             due_starts=self.due_starts,
             perhaps_early=self._perhaps_early(),
             backdated=backdated_topics(scenario, self.tables["faults"], self.ordered, self.run_us),
-            overdue=self._overdue(),
+            overdue=self._overdue(compacts=False),
+            uncompacted=self._overdue(compacts=True),
+            protected_us={topic: scenario.protected_us(topic, self.run_us // 1000) for topic in scenario.compacted},
+            skewed=scenario.skewed,
             heads=survey_facts.heads(survey, self.epochs),
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
@@ -217,10 +229,12 @@ class _Audit:
         """
         return self.scenario.retained(self.run_us // 1000) if self.scenario.skewed else frozenset()
 
-    def _overdue(self) -> dict[tuple[str, int], Overdue]:
+    def _overdue(self, compacts: bool) -> dict[tuple[str, int], Overdue]:
         acked = {topic: reached for (topic,), reached in self.tally.each(counters.ACKED_REACHED)}
         ranges = {place: found for place, found in self.ranges.items() if place[0] not in self.plan.lives.of}
-        return overdue_records(self.scenario, self.tables["faults"], ranges, self.read_us, acked, self.begin_us)
+        return overdue_records(
+            self.scenario, compacts, self.tables["faults"], ranges, self.read_us, acked, self.begin_us
+        )
 
     def _shares(self) -> Shares:
         lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))
@@ -290,7 +304,7 @@ class _Audit:
         measurements += metrics.recoveries(self.observed, self.tables["faults"])
         times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, self.plan.lives))
         rows: dict[str, list[dict[str, Any]]] = {
-            "summary": totals.summary_rows(topics, self.readers, [g.name for g in self.share_groups], tally),
+            "summary": totals.summary_rows(Parties(self.scenario, topics), tally),
             "undecided": totals.undecided_rows(tally) + totals.undecided_commits(self.decisions),
             "anomalies": totals.anomaly_rows(tally, self.run, (self.begin_us, self.end_us)),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)

@@ -113,6 +113,10 @@ PERHAPS_LATE = Reason(
     "their time is over, and a fault left a broker, by which retention goes, with a wrong clock",
     "heal the fault, and continue for longer than retention.ms and log.retention.check.interval.ms",
 )
+COMPACTED_WHEN = Reason(
+    "compaction removed them before min.compaction.lag.ms was over, and a fault changed a clock by which it waits",
+    "leave the fault out",
+)
 PERHAPS_EARLY = Reason(
     "they are below the start of the log, and a fault changed a clock by which retention deletes records",
     "keep retention.ms beyond the end of the run, or leave the fault out",

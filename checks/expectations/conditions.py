@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from chaos.errors import RunDirError
-from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, UNDRAINED, Event, notes, read_events, stages_broken_off
@@ -121,10 +120,8 @@ class Conditions:
         counts as lost by its identity.
         """
         complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
-        complete -= {topic for p in self._scenario.producers if p.transactions for topic in p.written}
-        complete -= {p.to for p in self._scenario.processors if p.transactions}
-        raw = [f for f in self._scenario.raw_writes if f.in_transaction]
-        complete -= {TopicPartition.parse(str(f.target.partition)).topic for f in raw}
+        complete -= self._scenario.written_in_transactions()
+        complete -= {fault.topic for fault in self._scenario.raw_writes if fault.in_transaction}
         gaps = self._counts.get("log_gaps", {})
         return listed([f"{topic}: {n:,} offsets" for topic, n in sorted(gaps.items()) if n and topic in complete])
 

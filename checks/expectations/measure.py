@@ -72,7 +72,7 @@ class Measure:
         count, examined = sum(r["count"] for r in rows), sum(r["examined"] for r in rows)
         undetermined = sum(r.get("undetermined") or 0 for r in rows)
         if not (examined or count or undetermined):
-            return self._nothing_examined(term)
+            return self._nothing_examined(term, listed([*dict.fromkeys(r["why"] for r in rows if r["why"])]))
         phrases = PHRASES[term.check, term.split]
         text, unsettled = f"{count:,} of {examined:,} {phrases.examined}", ""
         left_out = self._left_out(term.check)
@@ -122,20 +122,22 @@ class Measure:
         waits = check in STALLED and not nothing_to_examine(self._scenario, check)
         return self._conditions.undrained() if waits else ""
 
-    def _nothing_examined(self, term: Term) -> Observation:
+    def _nothing_examined(self, term: Term, left_out_for: str) -> Observation:
         """Return an observation without a value: not applicable if the scenario gives the check nothing to examine.
 
-        What the contract demands applies in any case.
+        What the contract demands applies in any case. left_out_for: why the audit left out all rows that there were.
         """
         reason = nothing_to_examine(self._scenario, term.check)
+        if not (reason or left_out_for):
+            reason = RULES[term.check].vacant
         if reason and term.at_least == 0:
             return Observation.nothing(reason)
         text = f"0 of 0 {PHRASES[term.check, term.split].examined}"
         if left_out := self._left_out(term.check):
             unknown = f"{SAW_NOTHING}: it left out {left_out}{self._undecided(COMMITS)}"
             return Observation.missing(f"{text}, {left_out} left out", unknown)
-        if emptied := self._conditions.emptied():
-            return Observation.missing(text, f"{SAW_NOTHING}: {emptied}")
+        if why := self._conditions.emptied() or left_out_for:
+            return Observation.missing(text, f"{SAW_NOTHING}: {why}")
         return Observation.missing(
             text,
             f"{SAW_NOTHING}: {reason or 'what it examines did not happen'}; "

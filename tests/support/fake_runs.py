@@ -37,7 +37,15 @@ expect:
 """
 
 AUDIT = {
-    "summary": {"check": "s", "split": "s", "scope": "s", "count": "i", "examined": "i", "undetermined": "i"},
+    "summary": {
+        "check": "s",
+        "split": "s",
+        "scope": "s",
+        "count": "i",
+        "examined": "i",
+        "undetermined": "i",
+        "why": "s",
+    },
     "undecided": {"check": "s", "scope": "s", "why": "s", "advice": "s", "count": "i"},
     "counts": {"name": "s", "scope": "s", "value": "i"},
     "metrics": {"metric": "s", "scope": "s", "fault": "s", "stat": "s", "value_us": "i"},
@@ -108,7 +116,7 @@ class FakeRun:
         self.undecided: Rows = []
         self.stages = [("deploy", "end"), ("load", "end"), ("seal", "end")]
 
-    def found(self, check: str, split: str = "", **change: int) -> None:
+    def found(self, check: str, split: str = "", **change: int | str) -> None:
         """Change the first summary row of a check."""
         row = next(r for r in self.summary if (r["check"], r["split"]) == (check, split))
         row.update(change)

@@ -222,11 +222,11 @@ def add_positions(part: Part, run_token: str, wanted: frozenset[Record], tally: 
             tally.add(SETTLED, *record, value={(int(partition[row]), int(offset[row]))})
 
 
-def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:
+def count_undetermined(part: Part, lives: TopicLives, compacted: frozenset[str], tally: Tally) -> None:
     """Count rows that may be of the life in force, although the final log does not show them there.
 
-    An acknowledgement is then undetermined for lost_write. A delivery is undetermined for dirty_read if time does not
-    assign the acknowledgement of its record to a life either.
+    An acknowledgement is then undetermined for lost_write, or for lost_key in a compacted topic. A delivery is
+    undetermined for dirty_read if time does not assign the acknowledgement of its record to a life either.
     """
     if not isinstance(part, LivePart) or part.table == "commits" or not part.rows or not part.unsure.any():
         return
@@ -235,7 +235,8 @@ def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:
     if part.table == "sends":
         ok = absent[part.equals("outcome", "ok")[absent]]
         for code, count in zip(*np.unique(topics[ok], return_counts=True), strict=True):
-            tally.report_undetermined("lost_write", names[code], int(count), SEVERAL_LIVES)
+            check = "lost_key" if names[code] in compacted else "lost_write"
+            tally.report_undetermined(check, names[code], int(count), SEVERAL_LIVES)
         return
     (groups, group_names), (modes, mode_names) = part.codes("group"), part.codes("mode")
     consumers, clients = part.codes("consumer")

@@ -148,7 +148,7 @@ def _survey(plan: surveying.SurveyPlan, table: str, path: str, data: object, tal
     part = part_lives.open_part(table, path, data, plan.columns(table), plan.lives)
     tally.add(PART_ROWS, table, path, value=part.rows)
     surveying.survey(part, plan, tally)
-    part_lives.count_undetermined(part, plan.lives, tally)
+    part_lives.count_undetermined(part, plan.lives, plan.compacted, tally)
 
 
 def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_block: BlockJudge) -> Tally:

@@ -60,7 +60,8 @@ class SurveyPlan:
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
     were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: the
-    scenario entries of processors. decisions: on commits with an outcome that the client did not learn.
+    scenario entries of processors. decisions: on commits with an outcome that the client did not learn. compacted: the
+    compacted topics.
     """
 
     run_token: str
@@ -72,6 +73,7 @@ class SurveyPlan:
     deletions: dict[tuple[str, int], list[Deletion]] = field(default_factory=dict)
     processors: frozenset[str] = frozenset()
     decisions: Decisions = field(default_factory=Decisions)
+    compacted: frozenset[str] = frozenset()
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""

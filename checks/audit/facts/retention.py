@@ -1,4 +1,4 @@
-"""What retention may have deleted by the timestamps of records, and what it should have deleted by then.
+"""What retention and compaction may have removed by the timestamps of records, and what they should have by then.
 
 Both go by `chaos.scenario.retention`. The true time of a record is that of its acknowledgement, by the clock of the
 drive; its timestamp is what Kafka compares.
@@ -13,6 +13,7 @@ import numpy as np
 
 from chaos.faults.clients import ClientFaultSpec
 from chaos.faults.clocks import ClockFaultSpec
+from chaos.faults.topics import DeleteRecordsSpec
 from chaos.scenario import retention
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
@@ -90,7 +91,7 @@ def _times(faults: Iterable[Row], name: str, *phases: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Overdue:
-    """The records of a partition that its settings should have deleted before it was read back.
+    """The records of a partition that its settings should have deleted before it was read back, or have deleted.
 
     below: the offset after the last of them. unsure: whether a broker may have had a wrong clock until then.
     """
@@ -101,23 +102,24 @@ class Overdue:
 
 def overdue_records(
     scenario: Scenario,
+    compacts: bool,
     faults: Sequence[Row],
     ranges: Mapping[Place, LogRange],
     read_us: Mapping[Place, tuple[int | None, int | None]],
     acked: Mapping[str, Sparse],
     begin_us: int,
 ) -> dict[Place, Overdue]:
-    """Return the partitions that still hold records beyond their time.
+    """Return the partitions in which records were due.
 
     A record is due when its whole segment is as old as retention.ms, and a check has come since: `Kept` bounds the
     segment by time and by size, and a partition bounds it in which nothing was written since. Checks count from the end
-    of the last fault of brokers on. acked: by topic, the offsets acknowledged by partition and time bucket. begin_us:
-    when the clients began.
+    of the last fault of brokers on. compacts: whether to judge by compaction, which removes superseded records below an
+    offset. acked: by topic, the offsets acknowledged by partition and time bucket. begin_us: when the clients began.
     """
     quiet_us, unsure = _quiet(scenario, faults, begin_us)
     found = {}
     for topic in scenario.topics:
-        kept = scenario.kept(topic.name)
+        kept = scenario.superseded(topic.name) if compacts else scenario.kept(topic.name)
         if kept is None or topic.name not in acked:
             continue
         late_us = 1_000 * kept.check_ms + SLACK_US
@@ -127,8 +129,11 @@ def overdue_records(
                 continue
             if began_us - late_us < quiet_us + 1_000 * kept.delay_ms:
                 continue
-            below = _due(kept, _reached(acked[topic.name], place[1]), began_us - late_us, end)
-            if below > start:
+            reached, checked_us = _reached(acked[topic.name], place[1]), began_us - late_us
+            if compacts and checked_us - 1_000 * kept.retention_ms < quiet_us:
+                continue
+            below = _compacted(kept, reached, checked_us) if compacts else _due(kept, reached, checked_us, end)
+            if below:
                 found[place] = Overdue(below, unsure)
     return found
 
@@ -138,7 +143,7 @@ def _quiet(scenario: Scenario, faults: Sequence[Row], begin_us: int) -> tuple[in
     specs = {fault.name: fault for fault in scenario.faults}
     quiet_us, unsure = begin_us, False
     for name, spec in specs.items():
-        if isinstance(spec, ClientFaultSpec) or (isinstance(spec, ClockFaultSpec) and spec.client):
+        if isinstance(spec, ClientFaultSpec | DeleteRecordsSpec) or (isinstance(spec, ClockFaultSpec) and spec.client):
             continue
         times = [row["at_us"] for row in faults if row["fault"] == name]
         quiet_us = max([quiet_us, *times])
@@ -154,17 +159,31 @@ def _reached(acked: Sparse, partition: int) -> Sparse:
     return ends, np.maximum.accumulate(offsets[here])
 
 
+def _by(reached: Sparse, at_us: int) -> int:
+    times, offsets = reached
+    index = int(np.searchsorted(times, at_us, "right"))
+    return int(offsets[index - 1]) if index else 0
+
+
+def _compacted(kept: Kept, reached: Sparse, checked_us: int) -> int:
+    """Return the offset below which every segment had ended and was too old at the last look of the cleaner.
+
+    The active segment is never cleaned. It ends by time only when a record comes that was sent so much later, and an
+    acknowledgement may take `SLACK_US`.
+    """
+    old_us = checked_us - 1_000 * kept.retention_ms
+    goes_on = _by(reached, checked_us) > _by(reached, old_us)
+    ended = _by(reached, old_us - 1_000 * kept.segment_ms - SLACK_US) if goes_on else 0
+    return max(_by(reached, old_us) - kept.segment_records, ended, 0)
+
+
 def _due(kept: Kept, reached: Sparse, checked_us: int, end: int) -> int:
     """Return the offset below which the last check found every segment too old. end: of the log."""
     times, offsets = reached
     if not len(times):
         return 0
 
-    def by(at_us: int) -> int:
-        index = int(np.searchsorted(times, at_us, "right"))
-        return int(offsets[index - 1]) if index else 0
-
     old_us = checked_us - 1_000 * kept.retention_ms
     if times[-1] <= old_us and offsets[-1] == end:
         return end
-    return max(by(old_us) - kept.segment_records, by(old_us - 1_000 * kept.segment_ms), 0)
+    return max(_by(reached, old_us) - kept.segment_records, _by(reached, old_us - 1_000 * kept.segment_ms), 0)

@@ -56,7 +56,8 @@ class RunFacts:
 
     perhaps_early: topics from which retention may have deleted records too early, by the wrong clock of a broker.
     backdated: topics from which it deletes only records with timestamps that are behind. overdue: partitions that hold
-    records beyond their time.
+    records beyond their time. uncompacted: the same for superseded records of compacted topics. protected_us:
+    for how long compacted topics keep every record. skewed: whether a fault changes clocks of brokers.
     run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
     part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
     (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `deletions.due_starts`.
@@ -85,6 +86,9 @@ class RunFacts:
     perhaps_early: frozenset[str] = frozenset()
     backdated: dict[str, Backdated] = field(default_factory=dict)
     overdue: dict[tuple[str, int], Overdue] = field(default_factory=dict)
+    uncompacted: dict[tuple[str, int], Overdue] = field(default_factory=dict)
+    protected_us: dict[str, int] = field(default_factory=dict)
+    skewed: bool = False
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
     compacted: dict[str, int] = field(default_factory=dict)

@@ -22,24 +22,21 @@ from checks.audit.facts.starts import LogRange
 from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
-from checks.audit.rules.rule import RunData
+from checks.audit.rules.rule import Parties, RunData
 from checks.audit.undecided import COMMITS, Reason
 
 OUTSIDE_US = 60_000_000
 """How far a clock of a client may be from the times of a run."""
 
 
-def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], tally: Tally) -> list[dict[str, Any]]:
-    """Return table `summary`: a row for every check, split and scope, including scopes with findings only.
-
-    shares: the share groups, in which anomalies of share groups are counted.
-    """
+def summary_rows(parties: Parties, tally: Tally) -> list[dict[str, Any]]:
+    """Return table `summary`: a row for every check, split and scope, including scopes with findings only."""
     counts: dict[tuple[Any, ...], int] = {key: count for key, (count, _) in tally.each(FINDINGS)}
     wanted = {
         (check, split, scope)
         for check, rule in RULES.items()
         for split in ANOMALIES[check].splits or ("",)
-        for scope in (shares if ANOMALIES[check].path == "share" else rule.scopes(topics, readers))
+        for scope in rule.scopes.of(parties)[0]
     }
     for check, split, scope in counts:
         splits = (split,) if split != UNDETERMINED else (ANOMALIES[check].splits or ("",))
@@ -51,8 +48,10 @@ def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], ta
         undetermined = counts.get((check, UNDETERMINED, scope), 0)
         examined = sum(tally.count(counter, scope) for counter in rule.examines)
         examined -= undetermined if rule.counts_undetermined else 0
-        row = {"check": check, "split": split, "scope": scope, "count": count}
-        rows.append(row | {"examined": max(examined, count), "undetermined": undetermined})
+        left_out = {why: n for counter, why in rule.leaves_out.items() if (n := tally.count(counter, scope))}
+        examined = max(examined - sum(left_out.values()), count)
+        row = {"check": check, "split": split, "scope": scope, "count": count, "examined": examined}
+        rows.append(row | {"undetermined": undetermined, "why": "" if examined else "; ".join(left_out)})
     return rows
 
 

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints
 from checks.audit.engine.commits import AUTO, CommitBlock
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.group import sections
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Committer, Epoch
 from checks.audit.facts.moves import group_recreated
-from checks.audit.facts.readers import commits_offsets
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, no_members, present, readers_with
+from checks.audit.rules.rule import COMMITTING, MEMBERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import NO_PROGRESS
+
+NO_EPOCH = total("commits_without_epoch")
+"""Commits of which the assignment is not on record, by reader."""
 
 
 def overcommit(b: CommitBlock, tally: Tally) -> None:
@@ -149,6 +150,8 @@ def zombie_commit(b: CommitBlock, tally: Tally) -> None:
     for (number,), section in sections(b.commits["committer"]):
         committer, rows = b.commits.committers[number], section.index
         epoch = b.epoch_of(committer)
+        if epoch is None:
+            tally.add(NO_EPOCH, committer.reader, value=len(rows))
         if epoch is None or epoch.mode != "subscribe":
             continue
         owners = [e for e in b.facts.epochs.turns[epoch.reader_partition] if _took_over(b, epoch, e)]
@@ -195,19 +198,11 @@ def _explain_zombie(f: Finding, e: Evidence, c: RunData) -> str:
     )
 
 
-def _no_member_commits(s: Scenario) -> str:
-    committing = any(c.mode == "subscribe" and commits_offsets(c) for c in s.readers)
-    return no_members(s) or ("" if committing else "no subscribing consumer commits offsets")
-
-
-_committing = readers_with(lambda r: r.commits)
-
 RULES = {
     "overcommit": Rule(
         examines=(COMMITTED,),
         explain="{consumer} committed {committed} ({kind}) when it had processed to {processed_to}",
-        scopes=_committing,
-        inapplicable=no_commits,
+        scopes=COMMITTING,
         counts_undetermined=True,
         needs_clock=True,
         commits=overcommit,
@@ -215,16 +210,15 @@ RULES = {
     "commit_rewind": Rule(
         examines=(COMMITTED,),
         explain="{consumer} committed {offset} ({kind}) while {in_force}, committed by {committed_by}, was in force",
-        scopes=_committing,
-        inapplicable=no_commits,
+        scopes=COMMITTING,
         needs_clock=True,
         commits=commit_rewind,
     ),
     "zombie_commit": Rule(
         examines=(COMMITTED,),
         explain=_explain_zombie,
-        scopes=readers_with(lambda r: r.commits and r.mode == "subscribe"),
-        inapplicable=_no_member_commits,
+        scopes=MEMBERS.that(lambda r: r.commits, "no subscribing consumer commits offsets"),
+        leaves_out={NO_EPOCH: "the ledger does not show the assignment that they belong to"},
         needs_clock=True,
         commits=zombie_commit,
     ),

@@ -19,7 +19,7 @@ from checks.audit.engine.outputs import CountBlock
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.findings import CAP
-from checks.audit.rules.rule import Rule, readers_with, unless
+from checks.audit.rules.rule import READERS, Rule
 from checks.audit.undecided import INPUTS_GONE, NO_BEGIN, NO_COUNT, NO_INPUT, OPEN, UNREAD, Reason
 
 COUNTED = total("counted")
@@ -132,8 +132,7 @@ RULES = {
         examines=(COUNTED,),
         explain="{writer} wrote {output} with the count {count}; its input is number {expected} of its key in the "
         "partition",
-        scopes=readers_with(lambda r: r.counts),
-        inapplicable=unless(lambda s: any(p.state for p in s.processors), "no processor counts"),
+        scopes=READERS.that(lambda r: r.counts, "no group consists of processors that count"),
         counts_undetermined=True,
         counts=wrong_count,
     ),

@@ -10,12 +10,19 @@ from checks.audit.arrays import NONE, Ints
 from checks.audit.engine.counters import DELIVERED
 from checks.audit.engine.group import sections
 from checks.audit.engine.survey_facts import falls
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, present
+from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import UNREAD
+
+REMOVED = total("removed_since")
+"""Deliveries of records that retention, compaction or an administrator removed from the log since, by reader."""
+OF_MIXED = total("delivered_of_mixed")
+"""Deliveries of which it is unknown to which life of their topic they belong, by reader."""
+UNREAD_DELIVERED = total("delivered_of_unread")
+"""Deliveries from partitions that were not read back, by reader."""
 
 
 def duplicate_delivery(r: ReaderBlock, tally: Tally) -> None:
@@ -99,13 +106,16 @@ def dirty_read(r: ReaderBlock, tally: Tally) -> None:
     a deleted topic are gone by order.
     """
     if r.block.topic in r.facts.lives.ended:
+        tally.add(REMOVED, r.name, value=len(r.at))
         return
     wrong = ~r.present | ~r.same
+    removed = np.zeros_like(wrong)
     if r.range.log_start is not None:
-        wrong &= r.rows["offset"] >= r.range.log_start
+        removed |= r.rows["offset"] < r.range.log_start
     if r.block.topic in r.facts.compacted:
-        wrong &= r.present
-    rows = np.flatnonzero(wrong)
+        removed |= ~r.present
+    tally.add(REMOVED, r.name, value=int((wrong & removed).sum()))
+    rows = np.flatnonzero(wrong & ~removed)
     if r.range.log_start is None:
         tally.report_undetermined("dirty_read", r.name, len(rows), UNREAD)
     else:
@@ -131,6 +141,11 @@ def _explain_dirty(f: Finding, e: Evidence, c: RunData) -> str:
 
 def nonmonotonic_poll(run: RunData, tally: Tally) -> None:
     """Report deliveries within an epoch, in the order of processing, with an offset not above the one before."""
+    for e in run.facts.epochs.all:
+        if e.topic in run.facts.lives.mixed:
+            tally.add(OF_MIXED, e.reader, value=e.rows)
+        if run.facts.log_ranges.get((e.topic, e.partition), (None, None))[0] is None:
+            tally.add(UNREAD_DELIVERED, e.reader, value=e.rows)
     for key, count, deliveries in falls(run.survey):
         epoch = run.facts.epochs.by_key[key]
         if epoch.topic in run.facts.lives.mixed:
@@ -185,27 +200,30 @@ RULES = {
     "duplicate_delivery": Rule(
         examines=(DELIVERED,),
         explain=_explain_duplicate,
-        scopes=all_readers,
+        scopes=READERS,
         needs_clock=True,
         reader=duplicate_delivery,
     ),
     "dirty_read": Rule(
         examines=(DELIVERED,),
         explain=_explain_dirty,
-        scopes=all_readers,
+        scopes=READERS,
+        leaves_out={REMOVED: "the log has removed the records since"},
         counts_undetermined=True,
         reader=dirty_read,
     ),
     "nonmonotonic_poll": Rule(
         examines=(DELIVERED,),
         explain="{consumer} delivered {offset} after {previous_offset}",
-        scopes=all_readers,
+        scopes=READERS,
+        leaves_out={OF_MIXED: "to which of the topics with their name they belong is unknown"},
         run=nonmonotonic_poll,
     ),
     "poll_skip": Rule(
         examines=(DELIVERED,),
         explain="{consumer} went on at {delivered_instead} instead of {expected_offset}",
-        scopes=all_readers,
+        scopes=READERS,
+        leaves_out={UNREAD_DELIVERED: "their partitions are not in the log that was read back"},
         reads=poll_skip,
     ),
 }

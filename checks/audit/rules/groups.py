@@ -9,22 +9,22 @@ from typing import Any
 
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.scenario.members import settled_after_s
-from chaos.scenario.model import Scenario
-from chaos.setup.clients import Assign, Subscribe, uses_kip_848
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
-from checks.audit.facts.readers import Reader, commits_offsets, readers_of
+from checks.audit.facts.readers import Reader
 from checks.audit.findings import Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
+from checks.audit.rules.rule import GROUPS, MEMBERS, READERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VOTE, Reason
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""
 SETTLED = total("settled")
 """Settled assignments, by group."""
+BEGUN = total("begun")
+"""Assignments with a begin on record, by reader."""
 COORDINATORS = total("coordinators")
 """Observed coordinators, by group."""
 
@@ -93,7 +93,9 @@ def foreign_commit(run: RunData, tally: Tally) -> None:
     subscribe group it is an assign-mode consumer. An offset that a fault set belongs to no job.
     """
     for e in run.facts.epochs.all:
-        if e.source != "committed" or e.position is None or e.index not in run.committed:
+        at_committed = e.source == "committed"
+        tally.add(BEGUN, e.reader, value=int(e.source is not None and not (at_committed and e.position is None)))
+        if not at_committed or e.position is None or e.index not in run.committed:
             continue
         committed = run.committed[e.index]
         committers = committed.committers.get(e.position, set())
@@ -106,6 +108,12 @@ def foreign_commit(run: RunData, tally: Tally) -> None:
             makers = {"committed_by": sorted(others), "own_last_commit": committed.own}
             row = _began(e, e.position, **makers, resumed_at=e.position)
             tally.report("foreign_commit", e.reader, 1, [row])
+
+
+def _of_committed_groups(readers: list[Reader]) -> list[Reader]:
+    """Return the readers with a group to which any of them commits: a reader that never commits begins there, too."""
+    committed = {r.group for r in readers if r.commits and r.group is not None}
+    return [r for r in readers if r.group in committed]
 
 
 def _explain_foreign(f: Finding, e: Evidence, c: RunData) -> str:
@@ -125,7 +133,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
     one as their coordinator does. After a tied vote, undetermined only if some of the tied assignors allow the spread.
     """
     for reader in run.readers:
-        if not _has_members_with_shares(reader):
+        if not _spreads(reader):
             continue
         spans = _settled(run.observed, reader)
         tally.add(SETTLED, reader.name, value=len(spans))
@@ -145,7 +153,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
                 tally.report_undetermined("unbalanced_assignment", reader.name, 1, TIED_VOTE)
 
 
-def _has_members_with_shares(reader: Reader) -> bool:
+def _spreads(reader: Reader) -> bool:
     """Return whether the assignor of a group spreads partitions; that of Kafka Streams spreads tasks."""
     return reader.mode == "subscribe" and reader.assignor != STREAMS
 
@@ -210,19 +218,6 @@ def _by_topic(partitions: list[str]) -> dict[str, list[int]]:
     return found
 
 
-def _shows_no_members(c: Subscribe | Assign) -> bool:
-    return c.mode != "subscribe" or uses_kip_848(c.config)
-
-
-def _no_assignments(s: Scenario) -> str:
-    if not any(map(_has_members_with_shares, readers_of(s))):
-        return no_members(s) or "Kafka Streams spreads tasks, and promises no equal shares of partitions"
-    invisible = all(_shows_no_members(c) for c in s.readers)
-    return no_members(s) or (
-        "brokers show no classic members of groups with group.protocol=consumer" if invisible else ""
-    )
-
-
 def misplaced_coordinator(run: RunData, tally: Tally) -> None:
     """Report time spans longer than `ELECTION_US` in which a group's coordinator was another broker than it should be.
 
@@ -230,7 +225,7 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
     was no leader or no answer, is explained by an election. While the sample of the group is late, a difference counts
     only if the next sample shows the same one. A difference that has just begun when the drive ends is undetermined.
     """
-    for group in groups([], run.readers):
+    for group in sorted({r.group for r in run.readers if r.group is not None}):
         partition = offsets_partition(run.observed, group)
         if partition is None:
             continue
@@ -279,39 +274,37 @@ def _explain_misplaced(f: Finding, e: Evidence, c: RunData) -> str:
     return f"broker {e['coordinator']} coordinated it for {seconds:.1f} s while {leader}"
 
 
-_subscribing = readers_with(lambda r: r.mode == "subscribe")
+_SPREAD = MEMBERS.that(_spreads, "Kafka Streams spreads tasks, and promises no equal shares of partitions").that(
+    lambda r: not all(entry.kip_848 for entry in r.entries),
+    "brokers show no classic members of groups with group.protocol=consumer",
+)
 
 RULES = {
     "double_ownership": Rule(
         examines=(EPOCHS,),
         explain="{other} and {consumer} held {topic}/{partition} {how}",
-        scopes=_subscribing,
-        inapplicable=no_members,
+        scopes=MEMBERS,
         run=double_ownership,
     ),
     "foreign_commit": Rule(
-        examines=(EPOCHS,),
+        examines=(BEGUN,),
         explain=_explain_foreign,
-        scopes=readers_with(lambda r: r.group is not None and r.commits),
-        inapplicable=unless(
-            lambda s: any(c.group and commits_offsets(c) for c in s.readers), "no consumer commits to a group"
-        ),
+        scopes=READERS.reduced(_of_committed_groups, "no consumer commits to a group"),
+        vacant="no client library put on record where it began",
         needs_clock=True,
         run=foreign_commit,
     ),
     "unbalanced_assignment": Rule(
         examines=(SETTLED,),
         explain="{why}, though the assignor is {assignor}",
-        scopes=readers_with(_has_members_with_shares),
-        inapplicable=_no_assignments,
+        scopes=_SPREAD,
         counts_undetermined=True,
         run=unbalanced_assignment,
     ),
     "misplaced_coordinator": Rule(
         examines=(COORDINATORS,),
         explain=_explain_misplaced,
-        scopes=groups,
-        inapplicable=unless(lambda s: any(c.group for c in s.readers), "no consumer has a group id"),
+        scopes=GROUPS,
         run=misplaced_coordinator,
     ),
 }

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from chaos.scenario.model import Scenario
-from chaos.setup.clients import reads_committed
-from chaos.setup.share import ISOLATION
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, readers_with
+from checks.audit.rules.rule import NO_TRANSACTIONS, READERS, SHARES, Evidence, Rule, RunData, learns
 from checks.audit.rules.share_block import ShareBlock
 from checks.audit.undecided import NO_REQUEST
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
+POLLED_OF_TRANSACTIONS = total("polled_of_transactions")
+"""Those of transactions that were not aborted, with the time of their poll, by reader."""
 ACQUIRED_COMMITTED = total("acquired_committed")
 """Acquisitions of share groups that read committed records only, by group."""
 
@@ -79,6 +79,7 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     if not len(acks["offset"]):
         return
     judged = (ack >= 0) & (polled_us != NONE) & ~hidden & (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
+    tally.add(POLLED_OF_TRANSACTIONS, r.name, value=int(judged.sum()))
     possible_us = np.maximum(acks["last_us"], acks["requested_us"])[ack]
     early = judged & (polled_us < possible_us)
     unsure = judged & ~early & (polled_us < acks["unsure_us"][ack])
@@ -126,18 +127,6 @@ def _acknowledgements(r: ReaderBlock) -> Ints:
     return found
 
 
-def _no_read_committed(s: Scenario) -> str:
-    if not any(reads_committed(c) for c in s.readers):
-        return no_transactional_client(s) or "no consumer reads with isolation.level=read_committed"
-    writers = [p.client for p in s.producers if p.transactions] + [p.client for p in s.processors if p.transactions]
-    if writers and all(client.missing("send outcomes") for client in writers):
-        return (
-            "no transactional producer learns the offsets of its records, so only a delivery that the final log hides "
-            "from read_committed readers would count"
-        )
-    return no_transactional_client(s)
-
-
 def aborted_share(s: ShareBlock, tally: Tally) -> None:
     """Report acquisitions by a read_committed share group of records that the final log hides from such readers."""
     if not s.group.committed_only:
@@ -148,34 +137,37 @@ def aborted_share(s: ShareBlock, tally: Tally) -> None:
     tally.report("aborted_share", s.name, len(rows), (s.acquisition(int(row)) for row in rows[:CAP]))
 
 
-def _no_committed_share(s: Scenario) -> str:
-    if all(entry.setting(ISOLATION) != "read_committed" for entry in s.shares):
-        return "no share group reads with read_committed"
-    return no_transactional_client(s)
-
-
-_committed_readers = readers_with(lambda r: r.committed_only)
+_COMMITTED_READERS = (
+    READERS.if_any(Scenario.written_in_transactions, NO_TRANSACTIONS)
+    .that(lambda r: r.committed_only, "no consumer reads with isolation.level=read_committed")
+    .reading(Scenario.written_in_transactions, "no read_committed consumer reads a topic written in transactions")
+    .reading(
+        lambda s: s.written_in_transactions(learns),
+        "no transactional producer learns the offsets of its records, so only a delivery that the final log hides from "
+        "read_committed readers would count",
+    )
+)
 
 RULES = {
     "aborted_read": Rule(
         examines=(READ_OF_TRANSACTIONS,),
         explain=_explain_aborted,
-        scopes=_committed_readers,
-        inapplicable=_no_read_committed,
+        scopes=_COMMITTED_READERS,
         reader=isolation,
     ),
     "precommitted_read": Rule(
-        examines=(READ_OF_TRANSACTIONS,),
+        examines=(POLLED_OF_TRANSACTIONS,),
         explain=_explain_precommitted,
-        scopes=_committed_readers,
-        inapplicable=_no_read_committed,
+        scopes=_COMMITTED_READERS,
         needs_clock=True,
         reader=isolation,
     ),
     "aborted_share": Rule(
         examines=(ACQUIRED_COMMITTED,),
         explain="{consumer} acquired it under read_committed, though such a reader of the final log does not see it",
-        inapplicable=_no_committed_share,
+        scopes=SHARES.that(lambda g: g.committed_only, "no share group reads with read_committed")
+        .if_any(Scenario.written_in_transactions, NO_TRANSACTIONS)
+        .reading(Scenario.written_in_transactions, "no share group reads a topic that is written in transactions"),
         shares=aborted_share,
     ),
 }

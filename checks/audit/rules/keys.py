@@ -3,7 +3,7 @@
 The log cleaner may remove a record once a later one with its key is in the log. It cleans below the last stable offset
 only, and takes no notice of records of aborted transactions (`LogCleanerManager.cleanableOffsets` and
 `Cleaner.buildOffsetMap` in Apache Kafka; "Log Compaction" in its documentation). When it cleans depends on settings and
-load, so the rules expect nothing of the time.
+load, so lost_key expects nothing of the time but what min.compaction.lag.ms promises; see `rules.retention`.
 
 A tombstone, a record without a value, deletes its key. The cleaner removes it delete.retention.ms after the first pass
 over it (KIP-534), which has removed the earlier values. A reader that takes longer than that to reach the end may get
@@ -23,9 +23,10 @@ from checks.audit.engine.counters import EVICTED, EXPIRED, SUPERSEDED
 from checks.audit.engine.group import sections
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.retention import SLACK_US
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, present, unless
+from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
 
 KEYED = total("keyed")
 """Acknowledged records of compacted topics, by topic."""
@@ -49,6 +50,9 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     passed between its send and the end of the read-back; the log does not show whether it was lost before. If not, its
     key is lost. Undetermined if the time of the read-back is unknown, or, as resurrected_key then is, if only a record
     of unknown visibility may be an earlier value.
+
+    A superseded record is lost too if it was younger than min.compaction.lag.ms when the log had been read back.
+    Undetermined if a broker may have had a wrong clock.
 
     A value may be absent because of a tombstone that has expired. If the tombstone was acknowledged, it supersedes the
     value. If its outcome or offset is unknown, or if its row may have died with its producer, the value is
@@ -81,6 +85,7 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
             gone = at[offset[at] < start]
             fate[gone[_explained(b, absent[gone], int(partition))]] = _EVICTED
     fate[~located[absent]] = _NO_PLACE
+    _judge_protected(b, absent, fate)
     _judge_tombstones(b, absent, fate)
     _judge_deleted(b, absent, fate)
     tally.add(EVICTED, b.topic, value=int((fate == _EVICTED).sum()))
@@ -89,10 +94,12 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
         for check in checks:
             tally.report_undetermined(check, b.topic, int((fate == kind).sum()), reason)
     tally.add(EXPIRED, b.topic, value=int((fate == _EXPIRED).sum()))
-    for check, kind in (("lost_key", _LOST), ("resurrected_key", _RESURRECTED)):
-        found = absent[fate == kind]
+    for check, kinds in (("lost_key", (_LOST, _EARLY)), ("resurrected_key", (_RESURRECTED,))):
+        found = absent[np.isin(fate, kinds)]
+        early = set(absent[fate == _EARLY].tolist())
         order = np.lexsort([a[n][found] for n in ("seq", "sender", "offset", "partition")])
-        tally.report(check, b.topic, len(found), (_shown(b, i) for i in found[order[:CAP]].tolist()))
+        shown = (_shown(b, i, i in early) for i in found[order[:CAP]].tolist())
+        tally.report(check, b.topic, len(found), shown)
 
 
 def _explained(b: KeyBlock, rows: Ints, partition: int) -> Mask:
@@ -106,6 +113,17 @@ def _explained(b: KeyBlock, rows: Ints, partition: int) -> Mask:
             times = (section.ints(b.acks[column][rows]) for column in ("invoked_us", "completed_us"))
             found[section.index] |= own.explains(name or "", *times)
     return found
+
+
+def _judge_protected(b: KeyBlock, absent: Ints, fate: Ints) -> None:
+    """Set the fate of superseded records that compaction had to keep until the end of the read-back."""
+    protected_us = b.facts.protected_us.get(b.topic, 0)
+    for (partition,), section in sections(b.acks["partition"][absent]):
+        _, read_us = b.facts.read_us.get((b.topic, int(partition)), (None, None))
+        if read_us is not None:
+            rows = section.index
+            kept = read_us - b.acks["invoked_us"][absent[rows]] < protected_us - SLACK_US
+            fate[rows[kept & (fate[rows] == _SUPERSEDED)]] = _PERHAPS_EARLY if b.facts.skewed else _EARLY
 
 
 def _judge_tombstones(b: KeyBlock, absent: Ints, fate: Ints) -> None:
@@ -160,6 +178,7 @@ def _read_in_time(b: KeyBlock, rows: Ints) -> Mask:
 
 _LOST, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED = range(5)
 _NO_END, _NO_KEYS, _UNREAD, _NO_PLACE, _READ_WHEN, _PERHAPS_DELETED, _MISSED, _UNCLEAR = range(5, 13)
+_EARLY, _PERHAPS_EARLY = range(13, 15)
 """Fates of an absent record. Missed: resurrected, or expired while the log was read; unclear: resurrected or lost."""
 _UNDECIDED = {
     _NO_END: (("lost_key",), undecided.NO_END),
@@ -170,11 +189,12 @@ _UNDECIDED = {
     _PERHAPS_DELETED: (("lost_key",), undecided.PERHAPS_DELETED),
     _MISSED: (("resurrected_key",), undecided.EXPIRED_MEANWHILE),
     _UNCLEAR: (("lost_key", "resurrected_key"), undecided.OPEN),
+    _PERHAPS_EARLY: (("lost_key",), undecided.COMPACTED_WHEN),
 }
 """What cannot be decided of a fate, and why."""
 
 
-def _shown(b: KeyBlock, i: int) -> dict[str, Any]:
+def _shown(b: KeyBlock, i: int, early: bool) -> dict[str, Any]:
     a = b.acks
     producer, incarnation = b.facts.senders[int(a["sender"][i])]
     partition, key = int(a["partition"][i]), int(a["key"][i])
@@ -189,12 +209,22 @@ def _shown(b: KeyBlock, i: int) -> dict[str, Any]:
     }
     if a["tombstone"][i]:
         evidence["tombstone"] = True
+    if early:
+        _, read_us = b.facts.read_us[b.topic, partition]
+        age_us = (read_us or 0) - int(a["invoked_us"][i])
+        evidence |= {"protected_us": b.facts.protected_us[b.topic], "age_us": age_us}
     where = {"topic": b.topic, "partition": partition, "offset": int(a["offset"][i])}
     who = {"producer": producer, "incarnation": incarnation, "seq": nullable(a["seq"][i])}
     return where | who | {"at_us": evidence["completed_us"], "evidence": evidence}
 
 
 def _explain_lost_key(f: Finding, e: Evidence, c: RunData) -> str:
+    if "protected_us" in e:
+        held = (
+            f"min.compaction.lag.ms={e['protected_us'] // 1_000} keeps it for longer, though a later record has its key"
+        )
+        sent = f"key {e['key']} was acknowledged at offset {f['offset']}"
+        return f"{sent}, sent {e['age_us'] / 1e6:.1f} s before the log had been read back, and {held}"
     now = f"the last record of the key in the log is at offset {e['last_in_log']}" if "last_in_log" in e else ""
     now = now or "the log has no record of the key"
     leader = c.observed.leader(f["topic"], f["partition"], e["completed_us"])
@@ -215,14 +245,20 @@ RULES = {
     "lost_key": Rule(
         examines=(KEYED,),
         explain=_explain_lost_key,
-        inapplicable=unless(lambda s: bool(s.compacted), "no topic is compacted"),
+        scopes=TOPICS.among(
+            lambda s: s.compacted & {topic for p in s.producers for topic in p.written}, "no topic is compacted"
+        ),
+        leaves_out={EVICTED: "retention, or a fault, deleted the records before the log was read back"},
         counts_undetermined=True,
         keys=lost_key,
     ),
     "resurrected_key": Rule(
         examines=(DELETED,),
         explain=_explain_lost_key,
-        inapplicable=unless(lambda s: any(p.tombstone_every for p in s.producers), "no producer writes tombstones"),
+        scopes=TOPICS.among(
+            lambda s: {topic for p in s.producers if p.tombstone_every for topic in p.written},
+            "no producer writes tombstones",
+        ),
         counts_undetermined=True,
         keys=lost_key,
     ),

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from chaos.ledger.schemas import INPUT_COLUMNS
-from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
-from checks.audit.facts.readers import entry_of, processor_groups
+from checks.audit.facts.readers import entry_of
 from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.output_origins import Stretches, of_this_life
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, present, readers_with
+from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import OPEN, PERHAPS_PASSED, SEVERAL_LIVES, TWO_RECORDS
 
 TRACED = total("traced")
@@ -272,10 +271,6 @@ def _explain_unconsumed(f: Finding, e: Evidence, c: RunData) -> str:
     return f"{e['writer']} wrote {e['output']}, but {f['scope']} {committed} and would process the input again"
 
 
-def _no_processors(scenario: Scenario) -> str:
-    return "" if processor_groups(scenario) else "no group consists of processors"
-
-
 def _has_processors(plan: SurveyPlan) -> bool:
     return bool(plan.processors)
 
@@ -287,8 +282,7 @@ def _rule(explain: Any) -> Rule:
     return Rule(
         examines=(TRACED,),
         explain=explain,
-        scopes=readers_with(lambda r: r.processes),
-        inapplicable=_no_processors,
+        scopes=READERS.that(lambda r: r.processes, "no group consists of processors"),
         needs_log_times=True,
         rows=_COUNTED,
         reader=outputs,

@@ -10,7 +10,7 @@ from chaos.scenario.model import Scenario
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.observed import Observed
 from checks.audit.findings import Finding
-from checks.audit.rules.rule import Rule, RunData, present
+from checks.audit.rules.rule import Rule, RunData, Scopes, present
 
 SCOPE = "controllers"
 FETCH_TIMEOUT_MS = 2000
@@ -81,11 +81,6 @@ def _fetch_timeout_ms(scenario: Scenario) -> int:
     return int(str(scenario.cluster.config.get("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)))
 
 
-def _inapplicable(scenario: Scenario) -> str:
-    """Return why the rule does not apply; empty if it does."""
-    return "" if scenario.cluster.controllers else "the cluster has no dedicated controllers"
-
-
 def _explain(f: Finding, e: dict[str, Any], c: RunData) -> str:
     if e["epoch"] == e["other_epoch"]:
         return f"controllers {e['controller']} and {e['other']} were both active in epoch {e['epoch']}"
@@ -100,8 +95,9 @@ RULES = {
     "competing_controllers": Rule(
         examines=(TERMS,),
         explain=_explain,
-        scopes=lambda topics, readers: [SCOPE],
-        inapplicable=_inapplicable,
+        scopes=Scopes(lambda parties: [SCOPE]).if_any(
+            lambda s: s.cluster.controllers, "the cluster has no dedicated controllers"
+        ),
         needs_clock=True,
         run=competing_controllers,
     )

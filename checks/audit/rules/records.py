@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from chaos.kafka.partition import TopicPartition
+from chaos.scenario.model import Scenario
 from checks.audit.arrays import Ints, nullable
 from checks.audit.engine.counters import CRC_CHECKED, IN_LOG, OWN_RECORDS, UNSENT_PRESENT
 from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.deletions import KIND, Deletion
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, unless
+from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData
+
+RETURNABLE = total("returnable")
+"""Records in the log of topics from which faults deleted records, by topic."""
 
 
 def corrupt_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
@@ -35,6 +40,8 @@ def returned_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     topics, names = part.codes("topic")
     partition, offset, timestamp = (part.ints(name) for name in ("partition", "offset", "timestamp"))
     left = timestamp >= 0
+    for topic in {topic for topic, _ in plan.deletions} & set(names):
+        tally.add(RETURNABLE, topic, value=int((topics == names.index(topic)).sum()))
     for (topic, number), deletions in plan.deletions.items():
         here = (topics == names.index(topic)) & (partition == number) if topic in names else np.zeros_like(left)
         for deleted in deletions:
@@ -150,19 +157,30 @@ def _explain_reordered(f: Finding, e: Evidence, c: RunData) -> str:
     return f"seq {f['seq']} is behind {later} (enable.idempotence={idempotence})"
 
 
+def _deleted_from(s: Scenario) -> set[str]:
+    """Return the topics from which faults delete records."""
+    targets = [fault.target for fault in s.faults if fault.kind == KIND]
+    return {str(t.topic or TopicPartition.parse(str(t.partition)).topic) for t in targets}
+
+
 RULES = {
     "phantom_write": Rule(
-        examines=(IN_LOG,), explain="{why}", rows=RowRule("log", foreign_record), writes=unsent_record
-    ),
-    "corrupt_record": Rule(examines=(CRC_CHECKED,), explain="", rows=RowRule("log", corrupt_record)),
-    "returned_record": Rule(
         examines=(IN_LOG,),
+        explain="{why}",
+        scopes=TOPICS,
+        rows=RowRule("log", foreign_record),
+        writes=unsent_record,
+    ),
+    "corrupt_record": Rule(examines=(CRC_CHECKED,), explain="", scopes=TOPICS, rows=RowRule("log", corrupt_record)),
+    "returned_record": Rule(
+        examines=(RETURNABLE,),
         explain="{deleted_by} deleted the records below offset {deleted_below}, and the log has some of them again",
-        inapplicable=unless(lambda s: any(f.kind == KIND for f in s.faults), f"no fault is of kind {KIND}"),
+        scopes=TOPICS.among(_deleted_from, f"no fault is of kind {KIND}"),
+        vacant="no fault was proven to have deleted records of a topic that the log still has records of",
         needs_clock=True,
         needs_log_times=True,
         rows=RowRule("log", returned_record, needed=lambda plan: bool(plan.deletions)),
     ),
-    "duplicate_write": Rule(examines=(OWN_RECORDS,), explain=_explain_duplicate, writes=duplicate_write),
-    "reordered_write": Rule(examines=(OWN_RECORDS,), explain=_explain_reordered, writes=reordered_write),
+    "duplicate_write": Rule(examines=(OWN_RECORDS,), explain=_explain_duplicate, scopes=TOPICS, writes=duplicate_write),
+    "reordered_write": Rule(examines=(OWN_RECORDS,), explain=_explain_reordered, scopes=TOPICS, writes=reordered_write),
 }

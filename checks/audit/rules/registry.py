@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from chaos.anomalies import ANOMALIES
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE
 from checks.audit.engine.blocks import Rows, unpack_block
@@ -42,7 +41,7 @@ from checks.audit.rules import (
 )
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Rule, RunData
+from checks.audit.rules.rule import Parties, Rule, RunData
 from checks.audit.rules.share_block import share_blocks
 
 FAMILIES = (
@@ -78,9 +77,7 @@ def nothing_to_examine(scenario: Scenario, check: str) -> str:
 
     A check that examined nothing although the scenario gives it something to examine proves nothing.
     """
-    if ANOMALIES[check].path in ("read", "group") and not scenario.readers:
-        return "only share groups read" if scenario.shares else "the scenario has no consumers"
-    return RULES[check].inapplicable(scenario)
+    return RULES[check].scopes.of(Parties.of(scenario))[1]
 
 
 Packed = dict[str, list[bytes]]

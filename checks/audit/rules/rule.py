@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from chaos.clients.choice import Client
@@ -20,9 +21,11 @@ from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.facts.epochs import Row
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.readers import Reader, commits_offsets, entry_of
+from checks.audit.facts.readers import Reader, entry_of, readers_of
 from checks.audit.facts.run_facts import RunFacts
+from checks.audit.facts.shares import ShareGroup, share_groups
 from checks.audit.facts.starts import CommittedOffsets
+from checks.audit.facts.topic_lives import topic_of
 from checks.audit.findings import Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
@@ -94,45 +97,104 @@ class RunData:
         return max(earlier)[1] if earlier else None
 
 
-Scopes = Callable[[list[str], list[Reader]], list[str]]
-"""From topics and readers to the scopes of an anomaly."""
-Inapplicable = Callable[[Scenario], str]
-"""Returns why a scenario gives a rule nothing to examine, empty if it does."""
+@dataclass(frozen=True)
+class Parties:
+    """What an anomaly may be counted of. topics: names of the scenario, or names and labels of lives of a ledger."""
+
+    scenario: Scenario
+    topics: Sequence[str]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Parties:
+        """Return the parties as the scenario alone has them."""
+        return cls(scenario, [topic.name for topic in scenario.topics])
+
+    @cached_property
+    def readers(self) -> list[Reader]:
+        """The readers."""
+        return readers_of(self.scenario)
+
+    @cached_property
+    def shares(self) -> list[ShareGroup]:
+        """The share groups."""
+        return share_groups(self.scenario)
 
 
-def topics(topics: list[str], readers: list[Reader]) -> list[str]:
-    """Return all topics."""
-    return topics
+Names = Callable[[Scenario], Container[str]]
+"""From a scenario to some of its topics."""
 
 
-def groups(topics: list[str], readers: list[Reader]) -> list[str]:
-    """Return the group ids of all readers, sorted."""
-    return sorted({r.group for r in readers if r.group is not None})
+@dataclass(frozen=True)
+class Scopes:
+    """Where an anomaly is counted. A scenario with no such scope gives the rule nothing to examine.
+
+    every: the parties that it may concern. name: of one of them. wanted: functions that return those of the parties
+    that meet a condition, in their order, each with the reason that holds if no party is left.
+    """
+
+    every: Callable[[Parties], Iterable[Any]]
+    name: Callable[[Any], str] = str
+    wanted: tuple[tuple[Callable[[Scenario, list[Any]], list[Any]], str], ...] = ()
+
+    def of(self, parties: Parties) -> tuple[list[str], str]:
+        """Return the scopes, and why there is none, empty if there is one."""
+        left = list(self.every(parties))
+        for reduced, reason in self.wanted:
+            left = reduced(parties.scenario, left)
+            if not left:
+                return [], reason
+        return sorted(set(map(self.name, left))), ""
+
+    def _if(self, reduced: Callable[[Scenario, list[Any]], list[Any]], reason: str) -> Scopes:
+        return replace(self, wanted=(*self.wanted, (reduced, reason)))
+
+    def if_any(self, condition: Callable[[Scenario], object], reason: str) -> Scopes:
+        """Add a condition that the scenario as a whole meets: something true, or not empty."""
+        return self._if(lambda scenario, left: left if condition(scenario) else [], reason)
+
+    def reduced(self, reduced: Callable[[list[Any]], list[Any]], reason: str) -> Scopes:
+        """Keep the parties that a function returns of all that are left."""
+        return self._if(lambda scenario, left: reduced(left), reason)
+
+    def that(self, condition: Callable[[Any], bool], reason: str) -> Scopes:
+        """Add a condition that a party meets."""
+        return self._if(lambda scenario, left: [party for party in left if condition(party)], reason)
+
+    def among(self, names: Names, reason: str) -> Scopes:
+        """Add the condition that a topic is one of some."""
+
+        def reduced(scenario: Scenario, left: list[str]) -> list[str]:
+            some = names(scenario)
+            return [label for label in left if topic_of(label) in some]
+
+        return self._if(reduced, reason)
+
+    def reading(self, names: Names, reason: str) -> Scopes:
+        """Add the condition that a reader or share group reads one of some topics."""
+
+        def reduced(scenario: Scenario, left: list[Any]) -> list[Any]:
+            some = names(scenario)
+            return [party for party in left if any(topic in some for topic in party.topics)]
+
+        return self._if(reduced, reason)
 
 
-def readers_with(condition: Callable[[Reader], bool]) -> Scopes:
-    """Return the scopes of an anomaly that concerns the readers with a condition."""
-    return lambda topics, readers: [r.name for r in readers if condition(r)]
+def learns(client: Client) -> bool:
+    """Return whether a library reports the outcome of a send, with the offset of its record."""
+    return not client.missing("send outcomes")
 
 
-all_readers = readers_with(lambda r: True)
-
-
-def unless(condition: Callable[[Scenario], bool], reason: str) -> Inapplicable:
-    """Return `Rule.inapplicable` of a rule that examines only scenarios with a condition."""
-    return lambda scenario: "" if condition(scenario) else reason
-
-
-_applies = unless(lambda scenario: True, "")
-
-
-no_members = unless(lambda s: any(c.mode == "subscribe" for c in s.readers), "no consumer subscribes")
-no_commits = unless(lambda s: any(commits_offsets(c) for c in s.readers), "no consumer commits offsets")
-no_transactions = unless(lambda s: s.transactional, "no producer uses transactions")
-no_transactional_client = unless(
-    lambda s: any(p.transactions for p in s.producers) or any(p.transactions for p in s.processors),
-    "no producer uses transactions",
+NO_TRANSACTIONS = "no producer uses transactions"
+TOPICS = Scopes(lambda parties: parties.topics)
+READERS = (
+    Scopes(lambda parties: parties.readers, attrgetter("name"))
+    .if_any(lambda s: s.readers or not s.shares, "only share groups read")
+    .that(lambda r: True, "the scenario has no consumers")
 )
+MEMBERS = READERS.that(lambda r: r.mode == "subscribe", "no consumer subscribes")
+COMMITTING = READERS.that(lambda r: r.commits, "no consumer commits offsets")
+GROUPS = replace(READERS, name=attrgetter("group")).that(lambda r: r.group is not None, "no consumer has a group id")
+SHARES = Scopes(lambda parties: parties.shares, attrgetter("name")).that(lambda g: True, "there is no share group")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +203,12 @@ class Rule:
 
     examines: counters that add up to the rows examined in a scope. explain: the mechanism of a finding in one sentence,
     empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
-    which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
-    undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
-    needs_log_times: whether it compares times of records in the log, which clients or brokers have set, with others.
+    which may add to the evidence. scopes: where it is counted, and so whether it applies. leaves_out: counters of rows
+    among those that the rule does not judge, with the reason. vacant: why a run may give it nothing to examine, though
+    it applies and nothing is wrong; empty if that needs an explanation. counts_undetermined: whether `examines`
+    includes undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it
+    undecidable. needs_log_times: whether it compares times of records in the log, which clients or brokers have set,
+    with others.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
     block of reads, a block of reads, one share group's rows in it, a block of commits, a block of keys, a block of
@@ -152,8 +217,9 @@ class Rule:
 
     examines: tuple[Aggregate[int], ...]
     explain: str | Callable[[Finding, Evidence, RunData], str]
-    scopes: Scopes = topics
-    inapplicable: Inapplicable = _applies
+    scopes: Scopes
+    leaves_out: Mapping[Aggregate[int], str] = field(default_factory=dict)
+    vacant: str = ""
     counts_undetermined: bool = False
     needs_clock: bool = False
     needs_log_times: bool = False

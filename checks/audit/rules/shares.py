@@ -11,7 +11,7 @@ from checks.audit.engine.blocks import OK, REJECT, RELEASE
 from checks.audit.engine.counters import CONFIRMED, JUDGED, SHARE_RANGE
 from checks.audit.engine.tally import Tally
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, unless
+from checks.audit.rules.rule import SHARES, Evidence, Rule, RunData
 from checks.audit.rules.share_block import ShareBlock
 from checks.audit.undecided import (
     DISTURBED,
@@ -263,13 +263,11 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     return f"no member of {f['scope']} acquired it, and the group, which began at {e['range_start']}, is {past}"
 
 
-_no_shares = unless(lambda s: bool(s.shares), "there is no share group")
-
 RULES = {
     "lost_share": Rule(
         examines=(SHARE_RANGE,),
         explain=_explain_lost,
-        inapplicable=_no_shares,
+        scopes=SHARES,
         counts_undetermined=True,
         needs_log_times=True,
         shares=unacquired,
@@ -277,14 +275,14 @@ RULES = {
     "stalled_share": Rule(
         examines=(SHARE_RANGE,),
         explain="no member of {scope} had acquired it when the drain ended",
-        inapplicable=_no_shares,
+        scopes=SHARES,
         counts_undetermined=True,
         shares=unacquired,
     ),
     "redelivered_share": Rule(
         examines=(CONFIRMED,),
         explain="{consumer} acquired it again (delivery count {delivery_count}) after the {ended_with} of {ended_by}",
-        inapplicable=_no_shares,
+        scopes=SHARES,
         needs_clock=True,
         counts_undetermined=True,
         shares=redelivered_share,
@@ -292,7 +290,7 @@ RULES = {
     "miscounted_share": Rule(
         examines=(JUDGED,),
         explain="{consumer} acquired it with delivery count {delivery_count} after one of {count_before}",
-        inapplicable=_no_shares,
+        scopes=SHARES,
         needs_clock=True,
         counts_undetermined=True,
         shares=miscounted_share,
@@ -300,7 +298,7 @@ RULES = {
     "lock_overrun": Rule(
         examines=(JUDGED,),
         explain="{consumer} acquired it while {held_by} held its lock",
-        inapplicable=_no_shares,
+        scopes=SHARES,
         needs_clock=True,
         counts_undetermined=True,
         shares=lock_overrun,
@@ -308,7 +306,7 @@ RULES = {
     "overlimit_share": Rule(
         examines=(JUDGED,),
         explain="{consumer} acquired it with delivery count {delivery_count}, and the limit is {limit}",
-        inapplicable=_no_shares,
+        scopes=SHARES,
         counts_undetermined=True,
         shares=overlimit_share,
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Columns, Ints, Mask
 from checks.audit.engine.blocks import OK, UNKNOWN
 from checks.audit.engine.counters import TRANSACTION_WRITERS
@@ -18,7 +19,7 @@ from checks.audit.facts.observed import Span, joined
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactional_client, no_transactions, present
+from checks.audit.rules.rule import NO_TRANSACTIONS, TOPICS, Evidence, Rule, RunData, present
 from checks.audit.undecided import OPEN, Reason
 
 ABSENT = -2
@@ -29,6 +30,8 @@ HANGS_US = 10_000_000
 """Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
 IN_TRANSACTIONS = total("in_transactions")
 """Records of transactions that `torn_transaction` judges, by topic."""
+UNSEEN = total("unseen_of_transactions")
+"""Those that are not in the log because they were deleted or compacted, or their topic was deleted, by topic."""
 VISIBLE_PART = union("visible_part")
 """(producer, incarnation, transaction) of unknown end at the border of a block of seqs, with a visible record there."""
 HIDDEN_PART: Aggregate[list[tuple[str, int, list[dict[str, Any]], Reason | None]]] = collection("hidden_part")
@@ -51,9 +54,13 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     _half_visible(b, tally)
     s = b.sends
     inside = np.flatnonzero(_judged(s))
-    inside = inside[~b.of_ended(inside)]
+    ended = b.of_ended(inside)
+    gone, inside = inside[ended], inside[~ended]
     evicted, unsure = b.absent(inside)
     evicted |= b.in_compacted(inside)
+    gone = np.concatenate([gone, inside[evicted & ~np.isin(b.sent[inside], b.logged)]])
+    for topic, rows in b.by_topic(s, gone):
+        tally.add(UNSEEN, topic, value=len(rows))
     reasons = [next((reason for reason, mask in unsure.items() if mask[i]), None) for i in range(len(inside))]
     whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), reasons))
     why = dict(zip(inside.tolist(), whys, strict=True))
@@ -246,18 +253,24 @@ def _explain_hanging(f: Finding, e: Evidence, c: RunData) -> str:
     return sentence + (f"; the last fault before was {e['fault']}" if "fault" in e else "")
 
 
+def _transactional_topics(s: Scenario) -> set[str]:
+    """Return the topics that clients or faults write to in transactions."""
+    return s.written_in_transactions() | {fault.topic for fault in s.raw_writes if fault.in_transaction}
+
+
 RULES = {
     "torn_transaction": Rule(
         examines=(IN_TRANSACTIONS,),
         explain="its transaction was {why} by read_committed readers of the final log",
-        inapplicable=no_transactional_client,
+        scopes=TOPICS.among(Scenario.written_in_transactions, NO_TRANSACTIONS),
+        leaves_out={UNSEEN: "the log does not have their records any more"},
         writes=torn_transaction,
         run=half_visible_elsewhere,
     ),
     "hanging_transaction": Rule(
         examines=(STABLE_OFFSETS,),
         explain=_explain_hanging,
-        inapplicable=no_transactions,
+        scopes=TOPICS.among(_transactional_topics, NO_TRANSACTIONS),
         needs_clock=True,
         run=hanging_transaction,
     ),

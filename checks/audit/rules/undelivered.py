@@ -15,7 +15,7 @@ from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.retention import behind_by
-from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, no_commits, present
+from checks.audit.rules.rule import COMMITTING, READERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import NO_BEGIN, NO_END
 
 GONE = ("crashed", "lost")
@@ -221,20 +221,19 @@ def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
 
 
 RULES = {
-    "skipped_delivery": Rule(examines=(IN_RANGE,), explain=_explain_skipped, scopes=all_readers, reader=undelivered),
-    "stalled_delivery": Rule(examines=(IN_RANGE,), explain=_explain_stalled, scopes=all_readers, reader=undelivered),
+    "skipped_delivery": Rule(examines=(IN_RANGE,), explain=_explain_skipped, scopes=READERS, reader=undelivered),
+    "stalled_delivery": Rule(examines=(IN_RANGE,), explain=_explain_stalled, scopes=READERS, reader=undelivered),
     "lost_processing": Rule(
         examines=(IN_RANGE,),
         explain=_explain_lost,
-        scopes=all_readers,
-        inapplicable=no_commits,
+        scopes=COMMITTING,
         needs_clock=True,
         reader=undelivered,
     ),
     "evicted_delivery": Rule(
         examines=(IN_RANGE, EVICTABLE),
         explain=_explain_evicted,
-        scopes=all_readers,
+        scopes=READERS,
         counts_undetermined=True,
         reader=evicted_delivery,
     ),

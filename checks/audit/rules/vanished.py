@@ -14,7 +14,7 @@ from checks.audit.facts.observed import UNKNOWN_GROUP, offsets_partition
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.vanished import LOOK_US, interruptions
 from checks.audit.findings import UNDETERMINED, Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, present, readers_with
+from checks.audit.rules.rule import COMMITTING, Evidence, Rule, RunData, present
 from checks.audit.undecided import NO_CAUSE
 
 SECOND_US = 1_000_000
@@ -195,15 +195,11 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     )
 
 
-_committing = readers_with(lambda r: r.group is not None and r.commits)
-
-
 def _rule(explain: Callable[[Finding, Evidence, RunData], str]) -> Rule:
     return Rule(
         examines=(COMMITTED,),
         explain=explain,
-        scopes=_committing,
-        inapplicable=no_commits,
+        scopes=COMMITTING.that(lambda r: r.group is not None, "no consumer commits to a group"),
         needs_clock=True,
         run=vanished_commits,
     )

@@ -6,19 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, nullable
 from checks.audit.engine.blocks import FAIL, OK, OUTCOMES, UNKNOWN
 from checks.audit.engine.counters import ACKED, EVICTED, GONE, OWN_RECORDS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.readers import entry_of
-from checks.audit.facts.run_facts import COMMITTED, NO_TXN
+from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, present, unless
+from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
 from checks.audit.undecided import COMPACTED, OPEN
 
 UNWATCHED = total("unwatched")
 """Sends of producers that read no delivery report, by topic."""
+NOT_REQUIRED = total("not_required")
+"""Acknowledged records of transactions that were aborted or have no known end, by topic."""
 
 
 def lost_write(b: ProducerBlock, tally: Tally) -> None:
@@ -28,13 +31,15 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
     that has no known end, need not be in the log.
     """
+    _count_not_required(b, tally)
     s = b.sends
     required = (s["end"] == NO_TXN) | (s["end"] == COMMITTED)
-    absent = np.flatnonzero((s["outcome"] == OK) & required & ~np.isin(b.sent, b.logged))
-    gone = b.of_ended(absent)
-    for topic, rows in b.by_topic(s, absent[gone]):
+    acked = np.flatnonzero((s["outcome"] == OK) & required)
+    gone = b.of_ended(acked)
+    for topic, rows in b.by_topic(s, acked[gone]):
         tally.add(GONE, topic, value=len(rows))
-    absent = absent[~gone]
+    absent = acked[~gone]
+    absent = absent[~np.isin(b.sent[absent], b.logged)]
     absent = absent[~b.in_compacted(absent)]
     evicted, unsure = b.absent(absent)
     for topic, rows in b.by_topic(s, absent[evicted]):
@@ -42,6 +47,14 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     for reason, mask in unsure.items():
         b.report_undetermined("lost_write", absent[mask], reason, tally)
     b.report("lost_write", s, absent[~(evicted | np.any([*unsure.values()], axis=0))], lambda i: _lost(b, i), tally)
+
+
+def _count_not_required(b: ProducerBlock, tally: Tally) -> None:
+    if b.facts.transactions:
+        s = b.all_sends
+        found = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (ABORTED, UNDECIDED)))
+        for topic, rows in b.by_topic(s, found):
+            tally.add(NOT_REQUIRED, topic, value=len(rows))
 
 
 def _lost(b: ProducerBlock, i: int) -> dict[str, Any]:
@@ -139,13 +152,29 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
         tally.report("resurrected_write", topic, len(found), found)
 
 
+def _kept_topics(s: Scenario) -> set[str]:
+    """Return the topics that keep each record until retention deletes it."""
+    return {topic.name for topic in s.topics} - s.compacted
+
+
 RULES = {
-    "lost_write": Rule(examines=(ACKED,), explain=_explain_lost, counts_undetermined=True, writes=lost_write),
+    "lost_write": Rule(
+        examines=(ACKED,),
+        explain=_explain_lost,
+        scopes=TOPICS.among(_kept_topics, "every topic is compacted, and lost_key judges its records"),
+        leaves_out={
+            EVICTED: "retention, or a fault, deleted the records before the log was read back",
+            GONE: "their topic was deleted",
+            NOT_REQUIRED: "their transactions were aborted, or have no known end",
+        },
+        counts_undetermined=True,
+        writes=lost_write,
+    ),
     "unnoticed_failure": Rule(
         examines=(UNWATCHED,),
         explain=_explain_unnoticed,
-        inapplicable=unless(
-            lambda s: any(p.mode == "fire_and_forget" for p in s.producers),
+        scopes=TOPICS.among(
+            lambda s: {topic for p in s.producers if p.mode == "fire_and_forget" for topic in p.written},
             "every producer looks at its delivery reports",
         ),
         writes=unnoticed_failure,
@@ -153,6 +182,7 @@ RULES = {
     "resurrected_write": Rule(
         examines=(OWN_RECORDS,),
         explain="its send had been reported as failed, yet it is at {topic}/{partition} offset {offset}",
+        scopes=TOPICS,
         writes=resurrected_write,
     ),
 }

@@ -23,8 +23,18 @@ from checks.audit.facts.routes import routes
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.partition_block import PartitionBlock
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
+from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, learns, present
 
+NOT_IN_LOG = total("located_not_in_log")
+"""Acknowledged records with an offset that are not in the log, or were in a topic that was deleted, by topic."""
+MIXED = total("mixed_offsets")
+"""Acknowledgements and deliveries of which it is unknown to which life of their topic they belong, by topic."""
+COMPARABLE = total("comparable")
+"""Acknowledged records in the log, by topic and partition."""
+COMPARED = total("compared_writes")
+"""Those in partitions with records of several producers, by topic."""
+DATED = total("dated_deliveries")
+"""Deliveries of records with the time of their send, by topic."""
 ROUTED = total("routed")
 """Acknowledged records with a promised partition, by topic."""
 
@@ -35,8 +45,11 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
     An acknowledgement without an offset has no position.
     """
     s, c = b.sends, b.copies
-    acked = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE) & np.isin(b.sent, b.logged))
-    acked = acked[~b.of_ended(acked)]
+    located = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE))
+    there = np.isin(b.sent[located], b.logged) & ~b.of_ended(located)
+    for topic, rows in b.by_topic(s, located[~there]):
+        tally.add(NOT_IN_LOG, topic, value=len(rows))
+    acked = located[there]
     names = ("topic", "partition", "offset")
     sides = [np.concatenate([b.sent[acked], b.logged]), *(np.concatenate([s[n][acked], c[n]]) for n in names)]
     positions, _ = dense(sides)
@@ -58,13 +71,29 @@ def _at_offset(b: ProducerBlock, send: int) -> bool:
     return bool(((c["topic"][rows] == s["topic"][send]) & (c["offset"][rows] == s["offset"][send])).any())
 
 
-def _learns_offsets(s: Scenario) -> bool:
-    """Return whether a producer learns the offsets of its records: acks is not 0, and its library reports them."""
-    settings = [settings_of(p) for p in s.producers if not p.client.missing("send outcomes")]
-    return any(str(config.get("acks", config.get("request.required.acks", "all"))) != "0" for config in settings)
+def _located_topics(s: Scenario) -> set[str]:
+    """Return the topics of which a writer learns offsets: acks is not 0, and the library reports them."""
+    found = {p.to for p in s.processors if learns(p.client)}
+    for p in s.producers:
+        config = settings_of(p)
+        if str(config.get("acks", config.get("request.required.acks", "all"))) != "0" and learns(p.client):
+            found.update(p.written)
+    return found
+
+
+def _seen_topics(s: Scenario) -> set[str]:
+    """Return the topics of which the offsets of records are known from an acknowledgement or a delivery."""
+    names = [topic.name for topic in s.topics]
+    return _located_topics(s).union(*(reader.topics_among(names) for reader in s.readers))
 
 
 _NO_OFFSETS = "no producer learns the offset of a record (acks=0, or a library that does not report it)"
+_SEEN = TOPICS.among(_seen_topics, f"{_NO_OFFSETS}, and there is no reader")
+
+
+def _routed_topics(s: Scenario) -> set[str]:
+    promised = routes(s)
+    return {topic for p in s.producers if p.name in promised for topic in p.written}
 
 
 def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
@@ -157,6 +186,12 @@ def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
     tally.report("offset_reuse", block.topic, len(reused), shown)
 
 
+def count_mixed(run: RunData, tally: Tally) -> None:
+    """Count what `offset_reuse` leaves out."""
+    for topic in run.facts.lives.mixed:
+        tally.add(MIXED, topic, value=tally.count(LOCATED, topic) + tally.count(DELIVERED_FROM, topic))
+
+
 def _not_in_log(block: PartitionBlock, offset: Ints, sender: Ints, seq: Ints) -> Ints:
     """Return the offsets of records with an identity that are not the record in the log at that offset."""
     named: Mask = block.named[sender]
@@ -221,6 +256,7 @@ def backdated_write(block: PartitionBlock, tally: Tally) -> None:
     acked = _acked_in_log(block)
     if not len(acked["offset"]):
         return
+    tally.add(COMPARABLE, block.topic, block.partition, value=int(acked["length"].sum()))
     sender, invoked_us = acked["sender"], acked["invoked_us"]
     before_us = np.full(len(sender), NEVER_US)
     suspects = invoked_us > _earliest_after(acked["completed_us"])
@@ -293,6 +329,9 @@ def _add_edges(block: PartitionBlock, acked: Columns, left: Ints, tally: Tally) 
 def backdated_over_blocks(run: RunData, tally: Tally) -> None:
     """Report the records that `backdated_write` compares with those of later blocks."""
     acknowledged = dict(tally.each(EDGE_ACKED))
+    for place, blocks in acknowledged.items():
+        if len({_sender(seen) for _, some in blocks for seen in some}) > 1:
+            tally.add(COMPARED, place[0], value=tally.count(COMPARABLE, *place))
     for (topic, partition), blocks in list(tally.each(EDGE_SENT)):
         for number, records in blocks if len(blocks) > 1 else ():
             later = [seen for other, some in acknowledged[topic, partition] if other > number for seen in some]
@@ -312,10 +351,14 @@ def delivered_before_sent(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     """Report deliveries of records before their send was called, as backdated_write."""
     sent_us, polled_us = part.ints("sent_us"), part.ints("polled_us")
     seen_us = np.where(polled_us != NONE, polled_us, part.ints("processed_us"))
-    early = np.flatnonzero((sent_us != NONE) & (seen_us < sent_us) & (part.codes("producer")[0] != NONE))
+    topics, names = part.codes("topic")
+    dated = (sent_us != NONE) & (part.codes("producer")[0] != NONE)
+    for code, count in enumerate(np.bincount(topics[dated], minlength=len(names)).tolist()):
+        if count:
+            tally.add(DATED, names[code], value=count)
+    early = np.flatnonzero(dated & (seen_us < sent_us))
     if not len(early):
         return
-    topics, names = part.codes("topic")
     for (code,), rows in sections(topics[early]):
         wrong = early[rows.index]
         # a topic that was created again has a name for each of its lives, which the row does not have
@@ -340,12 +383,10 @@ def _explain_backdated(f: Finding, e: Evidence, c: RunData) -> str:
 
 RULES = {
     "backdated_write": Rule(
-        examines=(LOCATED, DELIVERED_FROM),
+        examines=(COMPARED, DATED),
         explain=_explain_backdated,
-        inapplicable=unless(
-            lambda s: bool(s.readers) or _learns_offsets(s),
-            f"{_NO_OFFSETS}, and there is no reader",
-        ),
+        scopes=_SEEN,
+        vacant="no partition has acknowledged records of two producers, and none was delivered",
         needs_clock=True,
         rows=RowRule("deliveries", delivered_before_sent, columns=("sent_us",)),
         reads=backdated_write,
@@ -355,22 +396,22 @@ RULES = {
         examines=(LOCATED,),
         explain="acked at {topic}/{partition} offset {acked_offset}, "
         "found at {found_topic}/{found_partition} offset {found_offset}",
-        inapplicable=unless(_learns_offsets, _NO_OFFSETS),
+        scopes=TOPICS.among(_located_topics, _NO_OFFSETS),
+        leaves_out={NOT_IN_LOG: "the log does not have their records any more"},
         writes=misplaced_write,
     ),
     "misrouted_write": Rule(
         examines=(ROUTED,),
         explain=_explain_misrouted,
-        inapplicable=unless(lambda s: bool(routes(s)), "no partitioner promises a partition"),
+        scopes=TOPICS.among(_routed_topics, "no partitioner promises a partition"),
         rows=RowRule("sends", misrouted_write, columns=("seq", "key"), needed=lambda plan: bool(plan.routes)),
     ),
     "offset_reuse": Rule(
         examines=(LOCATED, DELIVERED_FROM),
         explain=_explain_reuse,
-        inapplicable=unless(
-            lambda s: bool(s.readers) or _learns_offsets(s),
-            f"{_NO_OFFSETS}, and there is no reader",
-        ),
+        scopes=_SEEN,
+        leaves_out={MIXED: "to which of the topics with their name they belong is unknown"},
         reads=offset_reuse,
+        run=count_mixed,
     ),
 }

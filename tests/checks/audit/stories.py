@@ -81,6 +81,71 @@ CHECKED_US = 11_000_000
 """The interval of checks of retention, and the time by which one may be late."""
 
 
+CLEANED_US = 40_000_000
+"""The time between two looks of the cleaner, for its work, and by which it may be late."""
+
+
+def _superseded(s: Story, *keys: str, lag_ms: int = 2_000, last: str = "k3") -> None:
+    """Records of keys in a segment that ended, and 14.5 s later one in the active segment."""
+    s.compacted().topic_config["max.compaction.lag.ms"] = lag_ms
+    for seq, key in enumerate(keys):
+        s.wrote(seq, key=key)
+    s.tick_on(14_500_000).wrote(len(keys), key=last)
+    s.read_from_us = s.now + 1_000_000 + CLEANED_US
+
+
+@story(overdue_record=2)
+def superseded_and_kept_beyond_the_lag(s: Story) -> None:
+    _superseded(s, "k1", "k1", "k2", "k1")
+
+
+@story()
+def superseded_by_a_record_of_the_active_segment(s: Story) -> None:
+    _superseded(s, "k1", last="k1")
+
+
+@story()
+def superseded_and_kept_within_the_lag(s: Story) -> None:
+    _superseded(s, "k1", "k1", lag_ms=6_000)
+
+
+@story()
+def superseded_in_a_segment_that_nothing_ended(s: Story) -> None:
+    _superseded(s, "k1", "k1")
+    for table in ("sends", "log"):
+        s.rows[table].pop()
+
+
+@story()
+def superseded_and_removed_in_time(s: Story) -> None:
+    _superseded(s, "k1", "k1")
+    s.rows["log"].pop(0)
+
+
+@story()
+def superseded_for_as_long_as_the_cleaner_likes(s: Story) -> None:
+    _superseded(s, "k1", "k1")
+    del s.topic_config["max.compaction.lag.ms"]
+
+
+@story(lost_key=1)
+def compacted_before_the_least_lag(s: Story) -> None:
+    s.compacted().topic_config["min.compaction.lag.ms"] = 60_000
+    s.send(0, 0, key="k1").wrote(1, key="k1").read_back()
+
+
+@story()
+def compacted_when_the_least_lag_may_have_been_over(s: Story) -> None:
+    s.compacted().topic_config["min.compaction.lag.ms"] = 60_000
+    s.send(0, 0, key="k1").wrote(1, key="k1").tick_on(51_000_000).read_back()
+
+
+@story()
+def kept_for_the_least_lag(s: Story) -> None:
+    s.compacted().topic_config["min.compaction.lag.ms"] = 60_000
+    s.wrote(0, 1, key="k1").read_back()
+
+
 @story(overdue_record=3)
 def kept_beyond_its_time(s: Story) -> None:
     """Nothing was written since, so even the last segment is due."""
@@ -178,7 +243,7 @@ def gone_from_a_topic_that_also_deletes(s: Story) -> None:
 @story(lost_write__undetermined=1)
 def acks_0_and_gone_or_expired(s: Story) -> None:
     s.log_start, s.topic_config, s.producer_config = 1, {"retention.ms": 1000}, {"acks": "0"}
-    s.send(0, None).wrote(1)
+    s.send(0, None).send(1, None).log(1, 1)
 
 
 @story(lost_key=1)
@@ -260,7 +325,7 @@ def a_log_without_its_keys(s: Story) -> None:
 @story(lost_key__undetermined=1)
 def acks_0_of_a_key(s: Story) -> None:
     s.producer_config = {"acks": "0"}
-    s.compacted().send(0, None, key="k1").wrote(1, key="k2")
+    s.compacted().send(0, None, key="k1").send(1, None, key="k2").log(1, 1, key="k2")
 
 
 @story()
@@ -769,6 +834,7 @@ def never_held_from_the_latest(s: Story) -> None:
 
 
 SECOND = 1_000_000
+NEVER = {"when": "never"}
 
 
 def _added(s: Story, after_us: int, mode: str = "subscribe") -> Story:
@@ -777,7 +843,9 @@ def _added(s: Story, after_us: int, mode: str = "subscribe") -> Story:
     s.consumer_config = {"auto.offset.reset": "latest"}
     s.observed("answers", "true", "cluster").observed("leader", 1, f"{s.name}/1")
     s.send(9, 1, partition=1).log(1, 9, partition=1)
-    s.assigned(position=1, partition=1, generation=1).got(1, seq=lambda _: 9).commit(2)
+    first = s.assigned(position=1, partition=1, generation=1).got(1, seq=lambda _: 9)
+    if s.consumer.get("commit") != NEVER:
+        first.commit(2)
     s.tick(after_us)
     return s.observed("leader", 1).wrote(0, 1, 2)
 
@@ -837,13 +905,13 @@ def added_under_an_assign_mode_consumer(s: Story) -> None:
 
 @story(skipped_delivery=2, poll_skip=2)
 def added_under_a_query_that_misses_its_first_records(s: Story) -> None:
-    s.consumer = {"start": "latest", "commit": {"when": "never"}}
+    s.consumer = {"start": "latest", "commit": NEVER}
     _added(s, 5 * SECOND, mode="assign").assigned(position=0, source="start").got(2)
 
 
 @story()
 def added_under_a_query_that_reads_it_from_its_beginning(s: Story) -> None:
-    s.consumer = {"start": "latest", "commit": {"when": "never"}}
+    s.consumer = {"start": "latest", "commit": NEVER}
     _added(s, 5 * SECOND, mode="assign").assigned(position=0, source="start").got(0, 1, 2)
 
 
@@ -2655,7 +2723,7 @@ def a_commit_of_the_deleted_topic_beyond_the_end_of_the_new_one(s: Story) -> Non
 
 @story(skipped_delivery=3)
 def a_checkpoint_of_the_deleted_topic(s: Story) -> None:
-    s.mode = "assign"
+    s.mode, s.consumer = "assign", {"group": s.name, "commit": {"when": "after_batch"}}
     _deleted(s).died()
     s.again(3, 0, 1, 2, 3, 4)
     s.assigned(position=3, source="checkpoint", incarnation=2).got(3, 4, seq=_of(3))

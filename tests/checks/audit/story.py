@@ -79,6 +79,12 @@ class Story:
     def producer(self) -> str:
         return f"p{self.number}/1"
 
+    @property
+    def transactional(self) -> bool:
+        """Whether the producer writes in transactions: the ledger has some, or the observer looks after them."""
+        seen = any(row["key"] == "last_stable_offset" for row in self.rows["cluster"])
+        return seen or bool(self.rows["transactions"]) or any(row.get("txn") for row in self.rows["sends"])
+
     def reader(self, n: int = 1) -> str:
         """The n-th consumer process; 0 is that of the second entry."""
         return f"c{self.number}/{n}" if n else f"d{self.number}/1"
@@ -423,12 +429,19 @@ class Acquired:
 
 
 def scenario_of(stories: Iterable[Story]) -> Scenario:
-    """One scenario in which every story is a topic with its own producer and, if it reads, its own consumers."""
-    topics, producers, consumers, processors = [], [], [], []
+    """One scenario in which every story is a topic with its own producer and, if it reads, its own consumers.
+
+    A story whose ledger has transactions, or faults that delete records, has them in the scenario, too.
+    """
+    topics, producers, consumers, processors, faults = [], [], [], [], []
     for s in stories:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
         written = {"topics": [s.name, s.out]} if s.spans else {"topic": s.name}
-        producers.append({"name": f"p{s.number}", "config": s.producer_config} | written | s.sending)
+        entry = {"name": f"p{s.number}", "config": s.producer_config} | written | s.sending
+        producers.append(entry | ({"transactions": {}} if s.transactional else {}))
+        cuts = {row["fault"]: row["kind"] for row in s.rows["faults"] if row["kind"] == "topic.delete_records"}
+        target = {"target": {"topic": s.name}, "leave": 0, "when": {"at": "1s"}}
+        faults += [{"name": name, "kind": kind} | target for name, kind in cuts.items()]
         if s.processes or s.spans:
             topics.append({"name": s.out, "replication_factor": 1})
         if s.processes:
@@ -458,6 +471,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             "producers": producers,
             "consumers": [with_assignors(entry) for entry in consumers],
             "processors": processors,
+            "faults": faults,
         }
     )
 

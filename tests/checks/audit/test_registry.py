@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from chaos.anomalies import ANOMALIES, PHRASES
 from chaos.scenario.load import parse
-from checks.audit.facts.readers import Reader
+from chaos.scenario.model import Scenario
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
+from checks.audit.rules.rule import Parties
 
-READERS = [
-    Reader("billing", "subscribe", "billing", ("orders",), 1, "latest", "", commits=True, processes=True, counts=True),
-    Reader("group", "subscribe", "group", ("orders",), 1, "latest", "", commits=True),
-    Reader("job/1", "assign", None, ("orders",), 1, "latest", "", commits=False, committed_only=False),
-]
+FULL = """title: t
+cluster: {kafka: 4.2.1, controllers: 3, config: {log.retention.check.interval.ms: 1000}}
+topics:
+  - {name: orders, config: {retention.ms: 1000}}
+  - {name: prices, config: {cleanup.policy: compact}}
+  - {name: out}
+producers:
+  - {name: shop, topic: orders, count: 2, keys: 9, transactions: {}, partitioner: round_robin}
+  - {name: till, topic: prices, keys: 9, tombstone_every: 5}
+  - {name: log, topic: orders, keys: 9, mode: fire_and_forget}
+consumers:
+  - {name: group, mode: subscribe, group: group, topics: [orders]}
+  - {name: job, mode: assign, topics: [orders], config: {isolation.level: read_uncommitted}}
+  - {name: pool, mode: share, group: pool, topics: [orders], client: "java:4.2.1",
+     settings: {share.isolation.level: read_committed}}
+processors: [{name: billing, group: billing, topics: [orders], to: out, state: count, client: streams}]
+faults: [{name: cut, kind: topic.delete_records, target: {topic: orders}, leave: 1, when: {at: 5s}}]
+"""
+"""A scenario that gives every rule something to examine."""
 BARE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders}]\n"
 ALWAYS_APPLICABLE = {
     *("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "phantom_write", "corrupt_record"),
@@ -42,12 +58,15 @@ def test_a_rule_is_complete(check: str) -> None:
         rule.run,
     )
     assert any(levels), "it judges somewhere"
-    scopes = rule.scopes(["orders"], READERS)
-    expected = {"write": [["orders"]], "read": [], "group": [["billing", "group"]]}
-    expected["read"] = [["billing", "group", "job/1"], ["billing", "group"], ["billing"]]
-    expected["share"] = [["orders"]]  # the audit counts them in share groups, which are no readers
-    expected["quorum"] = [["controllers"]]
-    assert scopes in expected[ANOMALIES[check].path]
+    scopes, missing = rule.scopes.of(Parties.of(parse(FULL, "x")))
+    every = {
+        "write": {"orders", "out", "prices"},
+        "read": {"billing", "group", "job/1"},
+        "group": {"billing", "group"},
+        "share": {"pool"},
+        "quorum": {"controllers"},
+    }
+    assert scopes and set(scopes) <= every[ANOMALIES[check].path] and not missing
 
 
 @pytest.mark.parametrize("check", ANOMALIES)
@@ -82,3 +101,32 @@ producers:
     for check in ("misplaced_write", "precommitted_read"):
         assert "learns the offset" in nothing_to_examine(parse(flink, "x"), check)
         assert nothing_to_examine(parse(both, "x"), check) == ""
+
+
+COMPACT = "[{name: orders, config: {cleanup.policy: compact}}]"
+READER = "[{name: a, mode: subscribe, group: a, topics: [orders]}]"
+UNANSWERED = "[{name: shop, topic: orders, config: {acks: 0}}]"
+BILLS = "[{name: shop, topic: bills, transactions: {}}]"
+
+
+@pytest.mark.parametrize(
+    ("check", "more", "reason"),
+    [
+        ("lost_write", f"topics: {COMPACT}\nproducers: [{{name: shop, topic: orders, keys: 9}}]", "lost_key judges"),
+        ("backdated_write", f"producers: {UNANSWERED}", "no producer learns"),
+        ("backdated_write", f"producers: {UNANSWERED}\nconsumers: {READER}", ""),
+        (
+            "aborted_read",
+            f"topics: [{{name: orders}}, {{name: bills}}]\nproducers: {BILLS}\nconsumers: {READER}",
+            "reads a",
+        ),
+        (
+            "aborted_read",
+            f"{{topics: [{{name: bills}}], producers: {BILLS}, consumers: {READER.replace('orders', 'bills')}}}",
+            "",
+        ),
+    ],
+)
+def test_what_the_audit_leaves_out_is_not_applicable(check: str, more: str, reason: str) -> None:
+    found = nothing_to_examine(Scenario.model_validate(yaml.safe_load(BARE) | yaml.safe_load(more)), check)
+    assert reason in found and bool(reason) == bool(found)

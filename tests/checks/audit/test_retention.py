@@ -24,19 +24,20 @@ def overdue(
     end: int = 1_000,
     begin_us: int = 0,
     start: int = 0,
+    compacts: bool = False,
 ) -> Overdue | None:
     """acked: by second, the offset after the last one that was acknowledged by then."""
     text = f"""
 title: t
 cluster: {{kafka: 3.9.2, config: {{log.retention.check.interval.ms: 1000, log.initial.task.delay.ms: 1000}}}}
 topics: [{{name: orders, config: {{{topic}}}}}]
-producers: [{{name: shop, topic: orders}}]
+producers: [{{name: shop, topic: orders, keys: 9}}]
 faults: [{faults}]
 """
     keys = np.array([(at * S - 1) // 250_000 for at in acked], np.int64)
     reached = {"orders": (keys, np.array(list(acked.values()), np.int64))}
     ranges, read = {PLACE: (start, end)}, {PLACE: (READ_US, READ_US)}
-    found = overdue_records(parse(text, "x"), rows or [], ranges, read, reached, begin_us)
+    found = overdue_records(parse(text, "x"), compacts, rows or [], ranges, read, reached, begin_us)
     return found.get(PLACE)
 
 
@@ -47,7 +48,7 @@ def test_a_record_is_due_when_its_segment_and_the_check_are_over() -> None:
     assert overdue(written, "retention.ms: 4000") is None  # all may be in the last segment
     assert overdue(written, "retention.ms: 4000, segment.bytes: 1280") == Overdue(300 - 11)
     assert overdue(written, "retention.ms: 4000, segment.bytes: 1280, compression.type: lz4") is None
-    assert overdue(written, start=200) is None
+    assert overdue(written, start=200) == Overdue(200)  # they are examined, though they are gone
 
 
 def test_the_last_segment_is_due_too_if_nothing_was_written_since() -> None:
@@ -56,7 +57,36 @@ def test_the_last_segment_is_due_too_if_nothing_was_written_since() -> None:
     assert overdue({80: 100, 86: 1_000}, "retention.ms: 4000") is None
 
 
+IN_TRANSACTIONS = """title: t
+topics: [{name: orders, config: {cleanup.policy: compact, max.compaction.lag.ms: 4000}}]
+producers: [{name: shop, topic: orders, keys: 9, transactions: {}}]
+"""
+LAG = "cleanup.policy: compact, max.compaction.lag.ms: 4000"
+
+
+def test_a_superseded_record_is_due_when_its_segment_had_ended_and_the_cleaner_has_looked_since() -> None:
+    """Read at 100 s; the cleaner looks every 15 s, and may take 25 s more; 4 s old then is what is from before 56 s."""
+    written = {30: 100, 42: 200, 45: 300, 55: 400, 59: 1_000}
+    assert overdue(written, LAG, compacts=True) == Overdue(200)  # max.compaction.lag.ms ends a segment, too
+    assert overdue(written, f"{LAG}, segment.ms: 1000", compacts=True) == Overdue(300)
+    assert overdue(written, f"{LAG}, segment.bytes: 1280", compacts=True) == Overdue(400 - 11)
+    assert overdue({30: 100, 42: 1_000}, LAG, compacts=True) is None  # the active segment is never cleaned
+    assert overdue({30: 100, 42: 200, 61: 1_000}, LAG, compacts=True) is None  # it ended after the last look
+    assert overdue(written, "cleanup.policy: compact", compacts=True) is None
+    assert overdue(written, LAG) is None
+    assert parse(IN_TRANSACTIONS, "x").superseded("orders") is None  # the cleaner waits for their end
+    assert parse(IN_TRANSACTIONS.replace(", transactions: {}", ""), "x").superseded("orders") is not None
+    throttled = (
+        "{name: f, kind: broker.config, target: {broker: 1}, settings: {log.cleaner.threads: 1}, when: {at: 1s}}"
+    )
+    assert overdue(written, LAG, throttled, compacts=True) is None
+    for at_s, found in ((55, Overdue(200)), (57, None)):
+        rows = [row("k", "injected", 10), row("k", "healed", at_s)]
+        assert overdue(written, LAG, STOPPED, rows, compacts=True) == found
+
+
 STOPPED = "{name: k, kind: broker.kill, target: {broker: 1}, when: {at: 1s}, heal: {after: 1s}}"
+CUT = "{name: d, kind: topic.delete_records, leave: 1, target: {topic: orders}, when: {at: 1s}}"
 AHEAD = "{name: c, kind: clock.jump, by: +48h, target: {member: shop/1}, when: {at: 1s}}"
 WRONG = "{name: c, kind: clock.jump, by: -48h, target: {broker: 1}, when: {at: 1s}}"
 
@@ -70,6 +100,7 @@ def test_checks_count_from_the_end_of_the_last_fault_of_a_broker() -> None:
     assert overdue(written, faults=STOPPED, rows=[row("k", "injected", 50), row("k", "healed", 87)]) is not None
     assert overdue(written, faults=STOPPED, rows=[row("k", "injected", 50), row("k", "healed", 89)]) is None
     assert overdue(written, faults=AHEAD, rows=[row("c", "injected", 50), row("c", "healed", 99)]) is not None
+    assert overdue(written, faults=CUT, rows=[row("d", "proven", 99)]) is not None
     assert overdue(written, begin_us=89 * S) is None
 
 

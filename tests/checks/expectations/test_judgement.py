@@ -112,6 +112,18 @@ def test_a_check_that_examined_nothing_is_inconclusive(fake, check):
     assert others_pass(found, (check, "", ""))
 
 
+def test_a_check_that_left_out_everything_says_why_and_one_that_a_run_gives_nothing_does_not_apply(fake):
+    run = fake()
+    for check, why in {"lost_write": "their topic was deleted", "backdated_write": ""}.items():
+        run.examined_nothing(check)
+        run.found(check, why=why)
+    found = judged(run)
+    assert found["lost_write", "", ""].verdict == "inconclusive"
+    assert found["lost_write", "", ""].why == "the check saw nothing: their topic was deleted"
+    assert found["backdated_write", "", ""].verdict == "not applicable"
+    assert "two producers" in found["backdated_write", "", ""].why
+
+
 def test_commit_checks_have_nothing_to_examine_if_no_consumer_commits(fake):
     run = fake(
         SCENARIO.replace(

@@ -125,6 +125,16 @@ def _keeps(config: Mapping[str, Any], value_size: int) -> tuple[int, int, int] |
     return 1_000 * time_ms, 1_000 * int(config.get("segment.ms", 7 * DAY_MS)), records
 
 
+def _compacts(config: Mapping[str, Any], value_size: int) -> tuple[int, int, int] | None:
+    """The same of a superseded record, where a setting says how long it may stay."""
+    lag_ms = int(config.get("max.compaction.lag.ms", -1))
+    if lag_ms < 0:
+        return None
+    least = 4 if config.get("compression.type") else value_size
+    records = int(config.get("segment.bytes", 2**30)) // least + 1
+    return 1_000 * lag_ms, 1_000 * min(lag_ms, int(config.get("segment.ms", 7 * DAY_MS))), records
+
+
 @dataclass
 class Case:
     """One history to judge: rows with every column, the token of its run, what the scenario says."""
@@ -136,6 +146,8 @@ class Case:
     retained: frozenset[str] = frozenset()
     keeps: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     check_us: int = 0
+    compacts: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    protects: dict[str, int] = field(default_factory=dict)
     offsets_kept_min: int = 7 * 24 * 60
     vanished: list[Any] = field(default_factory=list)
     restarts: dict[str, list[Any]] = field(default_factory=dict)
@@ -162,6 +174,9 @@ class Case:
         case.check_us = 1_000 * check_ms + 10_000_000  # which may be late by so much
         sizes = {p.topic: p.value_size for p in scenario.producers}
         case.keeps = {t.name: keeps for t in scenario.topics if (keeps := _keeps(t.config, sizes.get(t.name, 4)))}
+        found = {t.name: _compacts(t.config, sizes.get(t.name, 4)) for t in scenario.topics if t.name in compacted}
+        case.compacts = {topic: limits for topic, limits in found.items() if limits}
+        case.protects = {t.name: 1_000 * int(t.config.get("min.compaction.lag.ms", 0)) for t in scenario.topics}
         case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
         case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
         case.deleting = {p.name: (p.tombstone_every, p.topic) for p in scenario.producers if p.tombstone_every}

@@ -35,9 +35,13 @@ class Life:
 
 @dataclass
 class Lives:
-    """By name of a topic its lives. undetermined: rows that may belong to the last one, by check and scope."""
+    """By name of a topic its lives. compacted: the compacted topics.
+
+    undetermined: rows that may belong to the last life, by check and scope.
+    """
 
     of: dict[str, list[Life]] = field(default_factory=dict)
+    compacted: frozenset[str] = frozenset()
     placed: dict[Any, str | None] = field(default_factory=dict)
     undetermined: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -61,7 +65,7 @@ class Lives:
 
 def separate(rows: dict[str, list[Row]], is_own: Any, compacted: frozenset[str]) -> Lives:
     """Give every row the label of its life. Changes the rows."""
-    lives = Lives(_lives_of(rows))
+    lives = Lives(_lives_of(rows), compacted)
     if not lives.of:
         return lives
     records = defaultdict(set)
@@ -248,7 +252,7 @@ def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclea
             return False
         if not absent and (row["offset"] is None or (latest.label, row["partition"]) not in steady):
             if table == "sends" and row["outcome"] == "ok":
-                lives.undetermined["lost_write", topic] += 1
+                lives.undetermined["lost_key" if topic in lives.compacted else "lost_write", topic] += 1
             if table == "deliveries" and (topic, _who(row)) in unclear:
                 reader = row["group"] if row["mode"] == "subscribe" else row["consumer"]
                 lives.undetermined["dirty_read", reader] += 1

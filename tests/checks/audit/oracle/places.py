@@ -17,7 +17,8 @@ def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
         if send["outcome"] == "fail":
             _resurrected(case, send, verdict)
         if _may_be_torn(case, send):
-            verdict.looked_at.append(("torn_transaction", send["topic"]))
+            if not _is_gone(case, send):
+                verdict.looked_at.append(("torn_transaction", send["topic"]))
             _torn(case, send, verdict)
         elif send["outcome"] == "ok" and case.fate(send) == "unknown":
             verdict.looked_at.append(("torn_transaction", send["topic"]))
@@ -56,6 +57,8 @@ def _backdated(case: Case, verdict: Judgement) -> None:
     there = [s for s in case.rows["sends"] if s["outcome"] == "ok" and _is_there(case, s)]
     for send in there:
         place = send["topic"], send["partition"], send["offset"]
+        if len({_identity(o)[:2] for o in there if (o["topic"], o["partition"]) == place[:2]}) > 1:
+            verdict.looked_at.append(("backdated_write", send["topic"]))
         above = [o for o in there if (o["topic"], o["partition"]) == place[:2] and o["offset"] > send["offset"]]
         others = [o for o in above if _identity(o)[:2] != _identity(send)[:2]]
         if any(send["invoked_us"] > o["completed_us"] for o in others):
@@ -72,7 +75,8 @@ def _is_there(case: Case, send: Row) -> bool:
     """Whether the log has the record where it was acknowledged, in a topic that still exists."""
     if send["offset"] is None or send["partition"] is None or send["topic"] in case.lives.mixed | case.lives.ended:
         return False
-    return any(all(r[n] == send[n] for n in ("topic", "partition", "offset")) for r in _copies(case, send))
+    here = [r for r in case.rows["log"] if all(r[n] == send[n] for n in ("topic", "partition", "offset"))]
+    return any(_identity(r) == _identity(send) for r in here)
 
 
 def _copies(case: Case, send: Row) -> list[Row]:
@@ -100,6 +104,15 @@ def _may_be_torn(case: Case, send: Row) -> bool:
     if send["outcome"] == "unknown":
         return case.fate(send) == "aborted" and len(again) == 1
     return send["outcome"] == "ok" and case.fate(send) in ("committed", "aborted")
+
+
+def _is_gone(case: Case, send: Row) -> bool:
+    """Whether it is not in the log because it was deleted or compacted, or its topic was deleted."""
+    if send["topic"] in case.lives.ended:
+        return True
+    start = case.whole_from(send["topic"], send["partition"])
+    evicted = start is not None and send["offset"] is not None and send["offset"] < start
+    return not _copies(case, send) and (evicted or send["topic"] in case.compacted)
 
 
 def _half_visible(case: Case, send: Row, verdict: Judgement) -> None:
@@ -197,11 +210,12 @@ def _isolated(case: Case, scope: Scope, row: Row, verdict: Judgement) -> None:
     send = min(sends, key=lambda s: ["", "committed", "aborted", "unknown"].index(case.fate(s)), default=None)
     fate = case.fate(send) if send else ""
     if fate or hidden:
-        verdict.looked_at += [("aborted_read", reader), ("precommitted_read", reader)]
+        verdict.looked_at.append(("aborted_read", reader))
     identity = who or (None, row["producer_incarnation"], row["seq"])
     if hidden or fate == "aborted":
         verdict.findings[Finding("aborted_read", "", reader, *place, *identity, row["consumer"])] += 1
     elif send and fate:
+        verdict.looked_at.append(("precommitted_read", reader))
         key = "producer", "incarnation", "txn"
         same = [s for s in case.rows["sends"] if all(s[k] == send[k] for k in key)]
         ends = [t for t in case.rows["transactions"] if all(t[k] == send[k] for k in key)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tests.checks.audit.oracle.epochs import Epoch, Reading, reached_before
+from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
 from tests.checks.audit.oracle.starts import Commit, moves_of, sightings
 
@@ -235,9 +235,11 @@ def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], ve
         for row in epoch.delivered:
             offset, record = row["offset"], log.get(row["offset"])
             if record is not None and _is(row, record):
+                verdict.looked_at.append(("dirty_read", reader))
                 continue
             if (start is not None and offset < start) or (record is None and topic in case.compacted):
                 continue
+            verdict.looked_at.append(("dirty_read", reader))
             if start is None:
                 verdict.undetermined["dirty_read", reader] += 1
                 continue
@@ -266,39 +268,45 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     looked = verdict.examined
     for send in case.rows["sends"]:
         if send["outcome"] == "ok":
-            looked["lost_write", send["topic"]] += 1
-            looked["overdue_record", send["topic"]] += 1
             required = case.fate(send) in ("", "committed")
             if required and send["topic"] in case.compacted:
-                looked["lost_key", send["topic"]] += 1
                 looked["resurrected_key", send["topic"]] += case.is_tombstone(send)
-            looked["misplaced_write", send["topic"]] += send["offset"] is not None
-            for check in ("offset_reuse", "backdated_write"):
-                looked[check, send["topic"]] += send["offset"] is not None
+            looked["offset_reuse", send["topic"]] += send["offset"] is not None
     for record in case.rows["log"]:
-        for check in ("phantom_write", "returned_record"):
-            looked[check, record["topic"]] += 1
+        looked["phantom_write", record["topic"]] += 1
         looked["corrupt_record", record["topic"]] += record["crc_ok"] is not None
         for check in ("duplicate_write", "reordered_write", "resurrected_write"):
             looked[check, record["topic"]] += case.is_own(record)
     for row in case.rows["deliveries"]:
         looked["offset_reuse", row["topic"]] += 1
-        looked["backdated_write", row["topic"]] += 1
-        for check in ("duplicate_delivery", "nonmonotonic_poll", "poll_skip", "dirty_read"):
-            looked[check, reader_name(row)] += 1
+        looked["backdated_write", row["topic"]] += delivered_identity(row) is not None and row["sent_us"] is not None
+        looked["duplicate_delivery", reader_name(row)] += 1
+        looked["nonmonotonic_poll", reader_name(row)] += row["topic"] not in case.lives.mixed
+        looked["poll_skip", reader_name(row)] += case.range_of(row["topic"], row["partition"]) is not None
+    for topic in case.lives.mixed:
+        looked["offset_reuse", topic] = 0
+    held = {e.key for turns in reading.values() for e in turns}
+    committed = {facts.group for facts in case.readers.values() if facts.commits and facts.group is not None}
     for row in case.rows["commits"]:
-        for check in ("overcommit", "commit_rewind", "zombie_commit", "expired_commit", "lost_commit"):
+        for check in ("overcommit", "commit_rewind", "expired_commit", "lost_commit"):
             looked[check, reader_name(row)] += row["outcome"] == "ok"
+        looked["zombie_commit", reader_name(row)] += (
+            row["outcome"] == "ok" and row["mode"] == "subscribe" and key_of(row) in held
+        )
     for reader, topic, partition in places(case, reading):
         turns = reading.get((reader, topic, partition), [])
-        begin = range_start(case, (reader, topic, partition), reading)
+        begin, facts = range_start(case, (reader, topic, partition), reading), case.facts(reader)
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
-            for check in ("skipped_delivery", "stalled_delivery", "lost_processing"):
-                seen = here and case.facts(reader).sees(record)
-                looked[check, reader] += seen and begin is not None and record["offset"] >= begin
-        for check in ("double_ownership", "foreign_commit"):
-            looked[check, reader] += len(turns)
+            due = here and facts.sees(record) and begin is not None and record["offset"] >= begin
+            for check in ("skipped_delivery", "stalled_delivery"):
+                looked[check, reader] += due
+            looked["lost_processing", reader] += due and facts.commits
+        looked["double_ownership", reader] += len(turns) if facts.mode == "subscribe" else 0
+        for e in turns if facts.group in committed else ():
+            looked["foreign_commit", reader] += e.source is not None and (
+                e.source != "committed" or e.position is not None
+            )
         looked["evicted_delivery", reader] = looked["skipped_delivery", reader]
     for row in verdict.looked_at:
         looked[row] += 1

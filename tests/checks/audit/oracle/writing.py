@@ -17,13 +17,46 @@ def judge_writing(case: Case, verdict: Judgement) -> None:
     for record in case.rows["log"]:
         if record["crc_ok"] is False:
             verdict.findings[_finding("corrupt_record", record)] += 1
-        if case.is_own(record) and _overdue(case, record):
+        if case.is_own(record) and (_overdue(case, record) or _superseded(case, record)):
             verdict.findings[_finding("overdue_record", record)] += 1
+        if any(_deletes_from(case, fault, record["topic"]) for fault in case.rows["faults"]):
+            verdict.looked_at.append(("returned_record", record["topic"]))
         if any(_deleted(case, fault, record) for fault in case.rows["faults"]):
             verdict.findings[_finding("returned_record", record)] += 1
 
 
 BUCKET_US = 250_000
+CLEANED_US = 40_000_000
+"""The time between two looks of the cleaner, for its work, and by which it may be late."""
+
+
+def _superseded(case: Case, row: Row) -> bool:
+    """Whether compaction should have removed a record: a later one of its key is in a segment that was due, too."""
+    topic, partition = row["topic"], row["partition"]
+    read_us = case.read_at(topic, partition, "read_from_us")
+    if topic not in case.compacts or topic in case.lives.of or read_us is None or row["offset"] is None:
+        return False
+    lag_us, segment_us, segment_records = case.compacts[topic]
+    old_us = read_us - CLEANED_US - lag_us
+    acked = [s for s in case.rows["sends"] if s["outcome"] == "ok" and s["offset"] is not None]
+    acked = [s for s in acked if (s["topic"], s["partition"]) == (topic, partition)]
+
+    def reached(at_us: int) -> int:
+        ends = [s["offset"] + 1 for s in acked if (s["completed_us"] // BUCKET_US + 1) * BUCKET_US <= at_us]
+        return max(ends, default=0)
+
+    later = reached(read_us - CLEANED_US) > reached(old_us)
+    due = max(reached(old_us) - segment_records, reached(old_us - segment_us - 10_000_000) if later else 0)
+    seen = [r for r in case.rows["log"] if (r["topic"], r["partition"], r["committed"]) == (topic, partition, True)]
+    keyed = [o for o in [*acked, *seen] if o["key"] is not None and o["key"] == row["key"]]
+    return any(row["offset"] < o["offset"] < due for o in keyed)
+
+
+def _protected(case: Case, send: Row) -> bool:
+    """Whether compaction had to leave a record until the log had been read back."""
+    read_us = case.read_at(send["topic"], send["partition"])
+    young = read_us is not None and read_us - send["invoked_us"] < case.protects[send["topic"]] - 10_000_000
+    return young and case.protects[send["topic"]] > 0
 
 
 def _overdue(case: Case, record: Row) -> bool:
@@ -49,15 +82,20 @@ def _overdue(case: Case, record: Row) -> bool:
     return bool(record["offset"] + segment_records < reached(old_us) or record["offset"] < reached(old_us - segment_us))
 
 
+def _deletes_from(case: Case, fault: Row, topic: str) -> dict[str, int]:
+    """By partition the offset below which a fault surely deleted the records of a topic."""
+    if (fault["kind"], fault["phase"]) != ("topic.delete_records", "proven"):
+        return {}
+    lives = case.lives.of.get(topic)
+    if lives and lives[-1].alone_since > fault["at_us"]:
+        return {}  # records of an earlier topic
+    starts = json.loads(fault["evidence"] or "{}").get("log_starts", {})
+    return {place: below for place, below in starts.items() if place.rpartition("/")[0] == topic}
+
+
 def _deleted(case: Case, fault: Row, record: Row) -> bool:
     """Whether a fault deleted the records of the partition up to here, and this one was there by then."""
-    if (fault["kind"], fault["phase"]) != ("topic.delete_records", "proven"):
-        return False
-    lives = case.lives.of.get(record["topic"])
-    if lives and lives[-1].alone_since > fault["at_us"]:
-        return False  # records of an earlier topic
-    starts = json.loads(fault["evidence"] or "{}").get("log_starts", {})
-    below = starts.get(f"{record['topic']}/{record['partition']}", 0)
+    below = _deletes_from(case, fault, record["topic"]).get(f"{record['topic']}/{record['partition']}", 0)
     return bool(record["offset"] < below and 0 <= (record["timestamp"] or -1) < fault["at_us"])
 
 
@@ -69,11 +107,21 @@ def _finding(check: str, row: Row) -> Finding:
 def _acknowledged(case: Case, verdict: Judgement) -> None:
     """lost_write and misplaced_write: each `ok` against the records that the same incarnation wrote of that seq."""
     for send in case.rows["sends"]:
+        located = send["outcome"] == "ok" and send["offset"] is not None
+        limits = (_overdue(case, send), _superseded(case, send)) if located else ()
+        for _ in range(sum(limits)):
+            verdict.looked_at.append(("overdue_record", send["topic"]))
         if send["outcome"] != "ok" or send["topic"] in case.lives.ended:
             continue  # what a deleted topic held is gone by order
         found = [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
-        if not found and case.fate(send) in ("aborted", "unknown"):
-            continue
+        if found and send["offset"] is not None:
+            verdict.looked_at.append(("misplaced_write", send["topic"]))
+        check = "lost_key" if send["topic"] in case.compacted else "lost_write"
+        if case.fate(send) in ("aborted", "unknown"):
+            if not found:
+                continue
+        elif found or _fate(case, send) != "evicted":
+            verdict.looked_at.append((check, send["topic"]))
         if not found and send["topic"] in case.compacted:
             _of_its_key(case, send, verdict)
         elif not found:
@@ -128,6 +176,8 @@ def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
     fates = {case.fate(s) for s in sends if s["key"] == send["key"]}
     seen = {r["committed"] for r in log if r["key"] == send["key"]}
     if fates & {"", "committed"} or True in seen:
+        if _protected(case, send):
+            verdict.findings[_finding("lost_key", send)] += 1
         return
     fate = "lost_key"
     if "unknown" in fates or None in seen or any(r["key"] is None for r in log):
