@@ -44,6 +44,34 @@ Direction = Annotated[
 ]
 
 
+Effect = Literal[
+    "outage",  # a broker is down, does not answer, refuses clients, or is cut off from other brokers or clients
+    "crash",  # a broker may end without a shutdown
+    "one_by_one",  # the brokers are down one after another, each after all replicas are in sync
+    "isolates",  # controllers do not hear of each other, or not in time
+    "voters",  # changes the voters of a quorum of dedicated controllers, which clients do not see
+    "wipes",  # a broker loses its disk
+    "power",  # a broker loses records that are not on its disk
+    "moves",  # leaders change while their brokers work; each outage may change leaders, too
+    "unclean",  # a replica outside the ISR may become leader
+    "reassigns",  # replicas move to other brokers
+    "late",  # a broker may write a request after its client has given it up
+    "wire",  # requests or answers of single clients are lost, late, or replaced
+    "connections",  # may end connections of clients, or lose answers
+    "recreates",  # a topic is another one afterwards
+    "deletes",  # records are deleted
+    "adds",  # there are partitions that were not there before
+    "resets",  # a group has other committed offsets
+    "forgets",  # a group has no committed offsets
+    "ends",  # a member loses its partitions without handing them over, also by a clock that measures its intervals
+    "hands_over",  # a member gives its partitions up in a controlled way, or others join
+    "restarts",  # a client ends, and its next incarnation goes on
+    "crashes",  # a client ends without closing
+    "seeks",  # a consumer moves its position
+]
+"""What a fault may do to what Kafka promises. Contracts derive from it what is left of the promises in a run."""
+
+
 class FaultSpec(Strict, defer_build=True):
     """The fields that every fault has, and the rules for them.
 
@@ -55,6 +83,10 @@ class FaultSpec(Strict, defer_build=True):
     """The keys of `Target` that the fault takes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
+    effects: ClassVar[frozenset[Effect]]
+    """What the fault may do to what Kafka promises; empty: nothing. Each kind says it, there is no default."""
+    left_out: ClassVar[str] = ""
+    """Why `prove` does not inject the fault; empty if its table of attacks has the kind."""
     abilities: ClassVar[tuple[Ability, ...]] = ()
     """What the client library of the targeted entry has to be able to do."""
     limit: ClassVar[tuple[str, str] | None] = None
@@ -326,6 +358,8 @@ class Fault(ABC, Generic[S]):
         """Take the specification of a fault, given as `class BrokerKill(BrokerFault[S], spec=S)`."""
         super().__init_subclass__()
         if spec is not None:
+            if not hasattr(spec, "effects"):
+                raise TypeError(f"{spec.__name__} does not say what the fault may break; give effects")
             cls.specification = spec
 
     def __init__(self, spec: S) -> None:

@@ -30,6 +30,7 @@ IN_SYNC_TIMEOUT_S = 60.0
 class BrokerKillSpec(FaultSpec):
     """SIGKILL a broker, all followers of a partition, or a rack; healed by a start with the old disks."""
 
+    effects = frozenset({"outage", "crash", "connections"})
     targets = ONE_BROKER | {"followers_of", "rack"}
     needs = frozenset({"kill", "start"})
     kind: Literal["broker.kill"]
@@ -101,6 +102,7 @@ class PauseSpec(FaultSpec):
 class BrokerPauseSpec(PauseSpec):
     """SIGSTOP a broker: connections stay open, requests get no answer; healed by SIGCONT."""
 
+    effects = frozenset({"outage", "late", "connections"})
     targets = BROKER_TARGETS
     kind: Literal["broker.pause"]
 
@@ -171,6 +173,7 @@ class BrokerPause(BrokerFault[PauseSpec], spec=BrokerPauseSpec):
 class CoordinatorKillSpec(FaultSpec):
     """SIGKILL the broker that coordinates a group, or keeps the state of a share group; healed by a start."""
 
+    effects = frozenset({"outage", "crash", "connections"})
     targets = frozenset({"coordinator_of", "share_coordinator_of"})
     needs = frozenset({"kill", "start"})
     kind: Literal["coordinator.kill"]
@@ -201,6 +204,7 @@ class CoordinatorKill(BrokerKill, spec=CoordinatorKillSpec):
 class BrokerStopSpec(FaultSpec):
     """Shut a broker down in a controlled way: it hands over its leaderships first; healed by a start."""
 
+    effects = frozenset({"outage", "connections"})
     targets = ONE_BROKER | {"followers_of"}
     needs = frozenset({"stop", "start"})
     kind: Literal["broker.stop"]
@@ -222,6 +226,7 @@ class RollingRestartSpec(FaultSpec):
     Dedicated controllers are restarted before them, one by one, the active one last.
     """
 
+    effects = frozenset({"outage", "one_by_one", "connections"})
     targets = frozenset({"all_brokers"})
     needs = frozenset({"stop", "start"})
     kind: Literal["cluster.rolling_restart"]

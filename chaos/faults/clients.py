@@ -47,6 +47,8 @@ class ClientQuotaSpec(ClientFaultSpec):
     says for how long (KIP-13, KIP-219).
     """
 
+    effects = frozenset({"connections"})
+    left_out = "a quota changes times, and no promise about records"
     abilities = ("throttle times",)
     once_per_target = True
     kind: Literal["client.quota"]
@@ -143,6 +145,8 @@ class TaskManagerKillSpec(FaultSpec):
     Flink restarts the subtasks that ran there from the last checkpoint, where slots are free.
     """
 
+    effects = frozenset({"ends", "restarts", "crashes"})
+    left_out = "of Flink"
     run_only = "the clients of a run"
     targets = frozenset({"task_manager", "task_manager_of"})
     breaks_brokers = False

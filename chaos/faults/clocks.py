@@ -120,6 +120,8 @@ class ClockSkewSpec(ClockFaultSpec):
     A running process sees no step. The restart is a controlled one, and the next node waits for all replicas in sync.
     """
 
+    effects = frozenset({"outage", "one_by_one"})
+    left_out = "the promises are about brokers with the right time"
     example = "ahead=1h"
     needs = frozenset({"set_clock", "stop", "start"})
     kind: Literal["clock.skew"]
@@ -314,6 +316,8 @@ class ClockJumpSpec(ClockFaultSpec):
     That of a client needs no driver: clients are processes of this machine. It stays over restarts of the client.
     """
 
+    effects = frozenset({"outage", "ends"})
+    left_out = "the promises are about brokers with the right time"
     example = "by=1h"
     targets = ClockFaultSpec.targets | CLIENT_TARGETS
     kind: Literal["clock.jump"]
@@ -353,6 +357,8 @@ class ClockDriftSpec(ClockFaultSpec):
     no driver.
     """
 
+    effects = frozenset({"outage", "ends"})
+    left_out = "the promises are about brokers with the right time"
     example = "gains=10ms"
     targets = ClockFaultSpec.targets | CLIENT_TARGETS
     kind: Literal["clock.drift"]

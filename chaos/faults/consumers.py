@@ -76,6 +76,7 @@ class ConsumerFaultSpec(ClientFaultSpec):
 class ConsumerSlowSpec(ConsumerFaultSpec):
     """Slow a consumer down per record: it exceeds max.poll.interval.ms, if its client has it; healed by full speed."""
 
+    effects = frozenset({"ends"})
     kind: Literal["consumer.slow"]
     per_record: Duration = Field(description="extra processing time of each record")
 
@@ -227,6 +228,7 @@ class ConsumerSlow(MemberFault[ConsumerSlowSpec], spec=ConsumerSlowSpec):
 class ConsumerCrashSpec(ConsumerFaultSpec):
     """SIGKILL a consumer process; healed by a start of its next incarnation."""
 
+    effects = frozenset({"ends", "restarts", "crashes"})
     kind: Literal["consumer.crash"]
 
 
@@ -280,6 +282,8 @@ class ConsumerCrash(EndFault[ConsumerCrashSpec], spec=ConsumerCrashSpec):
 class ConsumerSeekSpec(ConsumerFaultSpec):
     """Make a consumer seek to another position, as its application would; there is nothing to heal."""
 
+    effects = frozenset({"seeks"})
+    left_out = "an act of the application"
     abilities = ("seek",)
     one_of = ("offsets", "ago")
     kind: Literal["consumer.seek"]
@@ -335,6 +339,8 @@ class ConsumerSeek(ClientFault[ConsumerSeekSpec], spec=ConsumerSeekSpec):
 class ConsumerResumeSpec(ConsumerFaultSpec):
     """Make a consumer resume its partitions, none of which is paused: nothing changes; there is nothing to heal."""
 
+    effects = frozenset()
+    left_out = "an act of the application"
     abilities = ("resume",)
     kind: Literal["consumer.resume"]
 
@@ -360,6 +366,7 @@ class ConsumerResume(ClientFault[ConsumerResumeSpec], spec=ConsumerResumeSpec):
 class ConsumerPauseSpec(ConsumerFaultSpec):
     """SIGSTOP a consumer for longer than its session: it becomes a zombie; healed by SIGCONT."""
 
+    effects = frozenset({"connections", "ends"})
     kind: Literal["consumer.pause"]
 
 
@@ -393,6 +400,7 @@ class ConsumerPause(MemberFault[ConsumerPauseSpec], spec=ConsumerPauseSpec):
 class ConsumerLeaveSpec(ConsumerFaultSpec):
     """Make a consumer or processor leave its group and stop in order; healed by a start of its next incarnation."""
 
+    effects = frozenset({"hands_over", "restarts"})
     of_processors = True
     kind: Literal["consumer.leave"]
     for_good: bool = Field(False, description="it does not come back, as in a rolling change; there is nothing to heal")
@@ -429,6 +437,8 @@ class ConsumerLeave(EndFault[ConsumerLeaveSpec], spec=ConsumerLeaveSpec):
 class ConsumerJoinSpec(ConsumerFaultSpec):
     """Start a member of a consumer or processor that was held back until then; it stays."""
 
+    effects = frozenset({"hands_over"})
+    left_out = "a planned change; consumer-leave has a rebalance, too"
     of_processors = True
     targets = frozenset({"member"})
     once_per_target = True
@@ -466,6 +476,8 @@ class ConsumerJoin(MemberFault[ConsumerJoinSpec], spec=ConsumerJoinSpec):
 class ConsumerChurnSpec(ConsumerFaultSpec):
     """Make a consumer leave and rejoin repeatedly; healed by a start if it is down."""
 
+    effects = frozenset({"hands_over", "restarts"})
+    left_out = "several consumer-leave, one after another"
     kind: Literal["consumer.churn"]
     times: int = Field(5, ge=1, le=100, description="how often it leaves")
     every: Duration = Field(1.0, description="time that it stays away, and then in the group")
@@ -511,6 +523,8 @@ class ConsumerFenceSpec(ConsumerFaultSpec):
     There is nothing to heal: the later process continues.
     """
 
+    effects = frozenset({"ends", "restarts"})
+    left_out = "needs static membership"
     kind: Literal["consumer.fence"]
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:

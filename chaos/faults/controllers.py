@@ -62,6 +62,7 @@ class ControllerFaultSpec(FaultSpec):
 class ControllerKillSpec(ControllerFaultSpec):
     """SIGKILL controllers; healed by a start with the old disks."""
 
+    effects = frozenset({"outage", "crash", "connections"})
     needs = frozenset({"kill", "start"})
     kind: Literal["controller.kill"]
 
@@ -156,6 +157,7 @@ class ControllerKill(BrokerFault[ControllerKillSpec], spec=ControllerKillSpec):
 class ControllerPauseSpec(ControllerFaultSpec, PauseSpec):
     """SIGSTOP controllers: connections stay open, requests get no answer; healed by SIGCONT."""
 
+    effects = frozenset({"outage", "isolates", "late", "connections"})
     kind: Literal["controller.pause"]
 
 
@@ -169,6 +171,7 @@ class ControllerIsolateSpec(ControllerFaultSpec):
     Brokers still reach it, so it may go on as the active one beside its successor.
     """
 
+    effects = frozenset({"outage", "isolates", "connections"})
     targets = frozenset({"controller"})
     needs = frozenset({"isolate"})
     kind: Literal["controller.isolate"]
@@ -239,6 +242,8 @@ class QuorumRemoveVoterSpec(VoterChangeSpec):
     It follows the metadata log as an observer; healed by adding it again.
     """
 
+    effects = frozenset({"voters"})
+    left_out = "an act of an administrator"
     targets = frozenset({"controller", "controller_follower"})
     kind: Literal["quorum.remove_voter"]
 
@@ -340,6 +345,8 @@ class QuorumReplaceVoterSpec(VoterChangeSpec):
     Its new disk has another directory ID, so it is another voter. Healed by what is left of these steps.
     """
 
+    effects = frozenset({"voters"})
+    left_out = "an act of an administrator"
     targets = frozenset({"controller", "controller_follower"})
     needs = frozenset({"kill", "start", "wipe"})
     kind: Literal["quorum.replace_voter"]
@@ -401,6 +408,8 @@ class QuorumAddVoterSpec(VoterChangeSpec):
     Healed by removing it from the voters.
     """
 
+    effects = frozenset({"voters"})
+    left_out = "an act of an administrator"
     targets = frozenset({"controller_observer"})
     kind: Literal["quorum.add_voter"]
 

@@ -18,6 +18,8 @@ from chaos.setup.model import Setup, unknown
 class DeleteOffsetsSpec(FaultSpec):
     """Delete the committed offsets of a group that is not subscribed to any topic; they stay deleted."""
 
+    effects = frozenset({"forgets"})
+    left_out = "an act of an administrator"
     final = True
     targets = GROUP
     kind: Literal["group.delete_offsets"]
@@ -68,6 +70,8 @@ class DeleteOffsets(GroupFault[DeleteOffsetsSpec], spec=DeleteOffsetsSpec):
 class ResetOffsetsSpec(FaultSpec):
     """Commit other offsets for a group without members, as kafka-consumer-groups --reset-offsets does; they stay."""
 
+    effects = frozenset({"resets"})
+    left_out = "an act of an administrator"
     final = True
     example = "to=earliest"
     targets = GROUP
@@ -100,6 +104,8 @@ class ResetOffsets(GroupFault[ResetOffsetsSpec], spec=ResetOffsetsSpec):
 class ResetShareOffsetsSpec(FaultSpec):
     """Set the start offsets of a share group without members, as kafka-share-groups --reset-offsets does; they stay."""
 
+    effects = frozenset({"resets"})
+    left_out = "an act of an administrator"
     run_only = "the share groups of a run"
     targets = GROUP
     kind: Literal["share.reset_offsets"]
@@ -140,6 +146,8 @@ class ResetShareOffsets(Fault[ResetShareOffsetsSpec], spec=ResetShareOffsetsSpec
 class DeleteGroupSpec(FaultSpec):
     """Delete a group without members, with all its offsets; it stays deleted until its members come back."""
 
+    effects = frozenset({"forgets"})
+    left_out = "an act of an administrator"
     final = True
     targets = GROUP
     kind: Literal["group.delete"]

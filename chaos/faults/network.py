@@ -38,6 +38,7 @@ class BrokerIsolateSpec(CutFaultSpec):
     The peers are all other nodes, also dedicated controllers. The brokers of a rack reach each other.
     """
 
+    effects = frozenset({"outage", "isolates", "late", "connections"})
     targets = ONE_BROKER | {"rack"}
     kind: Literal["broker.isolate"]
     cut: Literal["peers", "clients", "all"] = Field("peers", description="the connections that are cut")
@@ -128,6 +129,8 @@ class BrokerIsolate(CutFault[BrokerIsolateSpec], spec=BrokerIsolateSpec):
 class LinkCutSpec(CutFaultSpec):
     """Drop the packets between two brokers; healed by letting them pass."""
 
+    effects = frozenset({"outage", "isolates", "late", "connections"})
+    left_out = "one link of those that leader-isolated cuts"
     example = 'other={"broker":3}'
     kind: Literal["link.cut"]
     other: Target = Field(description="the broker at the other end")
@@ -168,6 +171,8 @@ class LinkCut(CutFault[LinkCutSpec], spec=LinkCutSpec):
 class BrokerDisconnectSpec(FaultSpec):
     """Disconnect a broker from the network; healed by reconnecting it."""
 
+    effects = frozenset({"outage", "late", "connections"})
+    left_out = "only containers can be detached from a network; leader-isolated is its like"
     needs = frozenset({"disconnect"})
     kind: Literal["broker.disconnect"]
 

@@ -44,6 +44,8 @@ class ProducerEntryFaultSpec(ProducerFaultSpec):
 class ProducerLeaveSpec(ProducerEntryFaultSpec):
     """Stop a producer in order: it flushes, closes and ends; healed by a start of its next incarnation."""
 
+    effects = frozenset({"restarts"})
+    left_out = "a planned change; consumer-leave has a rebalance, too"
     kind: Literal["producer.leave"]
     for_good: bool = Field(False, description="it does not come back, whatever it has sent; there is nothing to heal")
 
@@ -77,6 +79,8 @@ class ProducerLeave(ClientFault[ProducerLeaveSpec], spec=ProducerLeaveSpec):
 class ProducerJoinSpec(ProducerEntryFaultSpec):
     """Start a producer that was held back until then; it stays."""
 
+    effects = frozenset()
+    left_out = "a planned change; consumer-leave has a rebalance, too"
     targets = frozenset({"member"})
     once_per_target = True
     kind: Literal["producer.join"]
@@ -102,6 +106,7 @@ class ProducerJoin(ClientFault[ProducerJoinSpec], spec=ProducerJoinSpec):
 class ProducerCrashSpec(ProducerFaultSpec):
     """SIGKILL a producer or a processor; healed by a start of its next incarnation."""
 
+    effects = frozenset({"ends", "restarts", "crashes"})
     kind: Literal["producer.crash"]
     unreported: Annotated[int, Needs("ignore reports")] = Field(
         0,
@@ -177,6 +182,7 @@ class ProducerFenceSpec(ProducerFaultSpec):
     There is nothing to heal: the next incarnation continues.
     """
 
+    effects = frozenset({"ends", "restarts", "crashes"})
     abilities = ("fencing",)
     kind: Literal["producer.fence"]
 

@@ -50,6 +50,8 @@ class WireProduceSpec(FaultSpec):
     producer: refused ones are sends that failed (`send_failures`), and an accepted one has to be in the log.
     """
 
+    effects = frozenset()
+    left_out = "a request that no client of an application sends"
     run_only = "the ledger of a run"
     targets = frozenset({"partition"})
     breaks_brokers = False

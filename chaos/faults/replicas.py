@@ -36,6 +36,8 @@ fetch (replica.fetch.max.bytes), and the most seconds from the heal until the mo
 class ElectPreferredSpec(FaultSpec):
     """Elect the preferred replica, the first in the replica list; it stays the leader."""
 
+    effects = frozenset({"moves", "connections"})
+    left_out = "an act of an administrator"
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.preferred"]
 
@@ -87,6 +89,8 @@ class ElectPreferred(Election[ElectPreferredSpec], spec=ElectPreferredSpec):
 class ElectUncleanSpec(FaultSpec):
     """Elect a replica outside the ISR if no other is available: records that it lacks are lost; it stays the leader."""
 
+    effects = frozenset({"moves", "unclean", "connections"})
+    left_out = "an act of an administrator"
     final = True
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.unclean"]
@@ -119,6 +123,7 @@ class ReassignSpec(FaultSpec):
     With a throttle (KIP-73), the move lasts until the heal removes the throttle, so that other faults can happen in it.
     """
 
+    effects = frozenset({"moves", "reassigns", "connections"})
     targets = frozenset({"partition"})
     kind: Literal["partition.reassign"]
     to: list[int] | None = Field(

@@ -65,6 +65,7 @@ FLUSHED_FILES = 4
 class BrokerWipeSpec(FaultSpec):
     """SIGKILL a broker and replace its disk with an empty, formatted one; healed by a start."""
 
+    effects = frozenset({"outage", "crash", "wipes", "connections"})
     final = True
     needs = frozenset({"kill", "start", "wipe"})
     kind: Literal["broker.wipe"]
@@ -116,6 +117,7 @@ class LogTruncateSpec(FaultSpec):
     flush.messages and flush.ms, as brokers write the recovery point once in a minute only.
     """
 
+    effects = frozenset({"outage", "crash", "power", "connections"})
     final = True
     targets = frozenset({"leader_of", "follower_of", "isr_of"})
     needs = frozenset({"kill", "start", "cut_log"})
@@ -190,6 +192,7 @@ class DiskLimitSpec(FaultSpec):
     without the replicas there (KIP-112); healed by the folder and a restart.
     """
 
+    effects = frozenset({"outage", "crash", "connections"})
     targets = frozenset({"leader_of", "follower_of"})
     needs = frozenset({"limit_disk", "start"})
     kind: Literal["disk.limit"]
@@ -263,6 +266,8 @@ class DiskSlowSpec(FaultSpec):
     indexes that are mapped into memory, are as fast as ever.
     """
 
+    effects = frozenset({"outage", "late", "connections"})
+    left_out = "changes times; leader-gray is its like"
     targets = BROKER_TARGETS | CONTROLLER_TARGETS
     hits_controllers = True
     needs = frozenset({"slow_disk"})
@@ -472,6 +477,8 @@ def _shown(reading: Reading) -> str:
 class BrokerThrottleSpec(FaultSpec):
     """Limit a broker to a part of a CPU; healed by its former limit."""
 
+    effects = frozenset({"outage", "late", "connections"})
+    left_out = "only containers have a limited CPU"
     example = "cpus=0.1"
     needs = frozenset({"throttle"})
     kind: Literal["broker.throttle"]
@@ -502,6 +509,8 @@ class BrokerThrottle(BrokerFault[BrokerThrottleSpec], spec=BrokerThrottleSpec):
 class BrokerOomSpec(FaultSpec):
     """Use up a broker's memory until the kernel kills it (set cluster.memory); healed by a start."""
 
+    effects = frozenset({"outage", "crash", "connections"})
+    left_out = "only containers have a limited memory"
     needs = frozenset({"exhaust_memory", "start"})
     limit = ("memory", "the memory that is used up")
     kind: Literal["broker.oom"]
@@ -522,6 +531,8 @@ class BrokerOom(BrokerKill, spec=BrokerOomSpec):
 class DiskFillSpec(FaultSpec):
     """Fill a broker's disk (set cluster.disk); healed by freeing space, and by a start if the broker went down."""
 
+    effects = frozenset({"outage", "crash", "connections"})
+    left_out = "only containers have a limited disk; leader-disk-full is its like"
     needs = frozenset({"fill_disk", "start"})
     limit = ("disk", "the size of the disk that is filled")
     kind: Literal["disk.fill"]

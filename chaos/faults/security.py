@@ -47,6 +47,8 @@ EXPIRED_BEFORE = timedelta(hours=-1)
 class AclWithdrawSpec(FaultSpec):
     """Take the right to write or to read a topic from the clients; healed by giving it back."""
 
+    effects = frozenset()
+    left_out = "needs a cluster with ACLs; a refused record is one that was never written"
     run_only = "the users of a run"
     targets = frozenset({"topic"})
     kind: Literal["acl.withdraw"]
@@ -139,6 +141,8 @@ class CredentialChangeSpec(FaultSpec):
     `connections.max.reauth.ms` of the brokers, or when they connect.
     """
 
+    effects = frozenset({"outage", "ends"})
+    left_out = "needs a secured cluster; lost-answer cuts connections, too"
     run_only = "the users of a run"
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
@@ -233,6 +237,8 @@ class IssuerStopSpec(FaultSpec):
     brokers have `connections.max.reauth.ms`, or after that time if it is shorter. Brokers keep the keys that they know.
     """
 
+    effects = frozenset({"outage", "ends"})
+    left_out = "needs a secured cluster; lost-answer cuts connections, too"
     run_only = "the issuer of a run"
     targets = frozenset({"all_brokers"})
     breaks_brokers = False
@@ -309,6 +315,8 @@ class CertificateRotateSpec(CertificateFaultSpec):
     another authority signs it, all brokers trust both authorities first. Clients trust both from the start.
     """
 
+    effects = frozenset()
+    left_out = "needs a secured cluster; lost-answer cuts connections, too"
     kind: Literal["certificate.rotate"]
     authority: Literal["same", "other"] = Field("same", description="which authority signs the new certificates")
 
@@ -439,6 +447,8 @@ class CertificateExpireSpec(CertificateFaultSpec):
     load a certificate for a listener between nodes that it would not accept itself.
     """
 
+    effects = frozenset({"outage", "ends"})
+    left_out = "needs a secured cluster; lost-answer cuts connections, too"
     kind: Literal["certificate.expire"]
     after: Duration = Field(0, description="time for which the certificate is still valid")
 

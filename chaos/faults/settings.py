@@ -31,6 +31,8 @@ BACK_S = 20.0
 class TopicConfigSpec(FaultSpec):
     """Change settings of a topic; healed by their former values."""
 
+    effects = frozenset()
+    left_out = "an act of an administrator"
     example = "settings.max.message.bytes=1000"
     targets = TOPIC
     kind: Literal["topic.config"]
@@ -85,6 +87,8 @@ class BrokerConfigSpec(FaultSpec):
     in time: only the broker itself takes the former value.
     """
 
+    effects = frozenset({"outage", "connections"})
+    left_out = "an act of an administrator"
     example = "settings.max.connections=100"
     targets = BROKER_TARGETS
     kind: Literal["broker.config"]

@@ -25,6 +25,8 @@ LISTED_TIMEOUT_S = 10.0
 class AddPartitionsSpec(FaultSpec):
     """Add partitions to a topic; they stay."""
 
+    effects = frozenset({"adds"})
+    left_out = "an act of an administrator"
     final = True
     example = "to=6"
     targets = TOPIC
@@ -57,6 +59,8 @@ class AddPartitions(Fault[AddPartitionsSpec], spec=AddPartitionsSpec):
 class CreateTopicSpec(FaultSpec):
     """Create a topic that `topics` describes and marks `later: true`; it stays."""
 
+    effects = frozenset({"adds"})
+    left_out = "an act of an administrator"
     run_only = "the topics of a run"
     targets = TOPIC
     kind: Literal["topic.create"]
@@ -88,6 +92,8 @@ class CreateTopic(Fault[CreateTopicSpec], spec=CreateTopicSpec):
 class DeleteTopicSpec(FaultSpec):
     """Delete a topic with all its records; healed by creating it again, empty, with another topic id."""
 
+    effects = frozenset({"recreates"})
+    left_out = "an act of an administrator"
     final = True
     targets = TOPIC
     kind: Literal["topic.delete"]
@@ -165,6 +171,8 @@ class DeleteTopic(Deletion[DeleteTopicSpec], spec=DeleteTopicSpec):
 class RecreateTopicSpec(FaultSpec):
     """Delete a topic and create it again at once, empty and with another topic id (KIP-516); it stays."""
 
+    effects = frozenset({"recreates"})
+    left_out = "an act of an administrator"
     final = True
     targets = TOPIC
     kind: Literal["topic.recreate"]
@@ -229,6 +237,8 @@ def _wait(condition: Callable[[], bool], why: str) -> None:
 class DeleteRecordsSpec(FaultSpec):
     """Move the log start of partitions forward, as retention does; the records stay deleted."""
 
+    effects = frozenset({"deletes"})
+    left_out = "an act of an administrator"
     final = True
     example = "leave=100"
     targets = TOPIC_OR_PARTITION

@@ -52,6 +52,8 @@ class ClusterUpgradeSpec(ReleaseChangeSpec):
     Healed by a start of a broker that is down, with its former release if it did not start with the new one.
     """
 
+    effects = frozenset({"outage", "crash", "one_by_one", "connections"})
+    left_out = "needs a second release of Kafka; rolling-restart is its like"
     kind: Literal["cluster.upgrade"]
 
 
@@ -191,6 +193,8 @@ class ClusterDowngradeSpec(ReleaseChangeSpec):
     Healed as an upgrade. With `refused: true`, one broker tries the release, and has to fail; healed by its former one.
     """
 
+    effects = frozenset({"outage", "crash", "one_by_one", "connections"})
+    left_out = "needs a second release of Kafka; rolling-restart is its like"
     kind: Literal["cluster.downgrade"]
     refused: bool = Field(False, description="the features are final, so the older release has to be refused")
 
@@ -242,6 +246,8 @@ class ClusterFinalizeSpec(FaultSpec):
     With ZooKeeper: restart the brokers one by one with inter.broker.protocol.version of their release.
     """
 
+    effects = frozenset({"outage", "one_by_one", "connections"})
+    left_out = "needs a second release of Kafka; rolling-restart is its like"
     run_only = "the releases that a run installs"
     targets = frozenset({"all_brokers"})
     needs = frozenset({"stop", "start", "change_release"})

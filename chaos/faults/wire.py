@@ -200,6 +200,8 @@ class FrameFaultSpec(WireFaultSpec, FrameSet):
 class WireDropSpec(FrameFaultSpec):
     """Drop requests or responses while the connection stays open; healed by letting them pass."""
 
+    effects = frozenset({"wire", "connections"})
+    left_out = "as lost-answer, but each run waits for the time-out of a request"
     kind: Literal["wire.drop"]
 
 
@@ -267,6 +269,7 @@ class WireDrop(FrameFault[WireDropSpec], spec=WireDropSpec):
 class WireDelaySpec(FrameFaultSpec):
     """Delay requests or responses, and everything after them on the connection; healed by sending them on."""
 
+    effects = frozenset({"late", "wire", "connections"})
     kind: Literal["wire.delay"]
     delay: Duration = Field(gt=0, description="delay of each")
 
@@ -283,6 +286,7 @@ class WireDelay(FrameFault[WireDelaySpec], spec=WireDelaySpec):
 class WireCutSpec(FrameFaultSpec):
     """Close the connection instead of forwarding a request or a response; healed by letting them pass."""
 
+    effects = frozenset({"wire", "connections"})
     kind: Literal["wire.cut"]
 
 
@@ -298,6 +302,8 @@ class WireHoldSpec(FrameFaultSpec):
     A held request reaches the broker even if its client has closed the connection meanwhile. Healed by sending all on.
     """
 
+    effects = frozenset({"late", "wire", "connections"})
+    left_out = "an order of requests that one bug needs; slow-link is its like"
     kind: Literal["wire.hold"]
     until: FrameSet = Field(
         description="the requests or responses; the first that passes afterwards frees the held frames"
@@ -346,6 +352,8 @@ class WireErrorSpec(FrameFaultSpec):
     partition gets the code, or all; the broker has carried the request out. Healed by letting them pass.
     """
 
+    effects = frozenset({"wire", "connections"})
+    left_out = "an error without a reason is no fault of a broker that the promises are about"
     no_promise = "wire.error answers in place of the broker"
 
     kind: Literal["wire.error"]
@@ -390,6 +398,7 @@ class WireError(FrameFault[WireErrorSpec], spec=WireErrorSpec):
 class WireSlowSpec(WireFaultSpec):
     """Slow the connections of all clients to a broker down; healed by full speed."""
 
+    effects = frozenset({"late", "wire", "connections"})
     kind: Literal["wire.slow"]
     latency: Duration = Field(0.0, description="added to each round trip")
     bandwidth: Size | None = Field(None, gt=0, description="bytes per second in each direction; no limit if left out")

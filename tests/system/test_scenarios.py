@@ -13,6 +13,7 @@ import pytest
 
 from chaos.campaign.catalogue import names, part_name
 from chaos.run.result import EXIT_CODES
+from tests.support.engines import needs_engine
 from tests.support.platform import HELD, chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
@@ -41,6 +42,7 @@ TWINS = {
     "clock-skew": (
         "chaos/cluster/test_conformance.py::test_a_clock_that_is_set_is_the_one_that_the_broker_has_also_after_a_restart"
     ),
+    "container-limits": "system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed",
     "controller-loss": (
         "chaos/cluster/test_controllers.py::test_controllers_start_end_and_return[process-4.3.1-1-3-True-0]"
     ),
@@ -48,6 +50,7 @@ TWINS = {
     "hanging-transaction": (
         "chaos/clients/test_transactions.py::test_a_hanging_transaction_is_unknown_and_not_readable"
     ),
+    "late-request/plain": "chaos/relay/test_brokers.py::test_a_dropped_answer_makes_the_producer_write_twice",
     "oversized-records": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer]"
     ),
@@ -72,12 +75,14 @@ TWINS = {
     ),
 }
 """Tests of the standard lane by a scenario, or a variant, that shows the same."""
+DOCKER = "container-limits"
 ALL = {part_name(*name) for name in names()}
 
 
-def nightly(name):
+def marks(name):
     own = "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[leader-kill]"
-    return pytest.mark.nightly(twin=TWINS.get(name) or TWINS.get(name.partition("/")[0]) or own)
+    twin = TWINS.get(name) or TWINS.get(name.partition("/")[0]) or own
+    return [*([needs_engine] if name == DOCKER else []), *([] if name in PART else [pytest.mark.nightly(twin=twin)])]
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +135,7 @@ def total(result, check, split=""):
     return sum(t["count"] for t in result["totals"] if t["check"] == check and t["split"] == split)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in PART else nightly(name)) for name in sorted(ALL)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in sorted(ALL)])
 def test_a_shipped_scenario_meets_its_contract(results, name):
     code, result = results(name)
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] not in HELD]

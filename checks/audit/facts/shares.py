@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from chaos.faults import SPECS
 from chaos.kafka.settings import as_text
 from chaos.scenario.model import Scenario
 from chaos.setup.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
@@ -27,11 +28,8 @@ LATE_US = 10_000_000
 """Time after a change within which the observer surely sees it, also if it waits for the answer of a dead broker."""
 CLOSING_US = 2_000_000
 """Time within which a member whose connection has ended is recorded as gone."""
-DISTURBING = (
-    *("broker.", "coordinator.", "controller.", "cluster.", "link.", "wire.", "disk.", "log.", "election."),
-    *("partition.reassign", "consumer.pause", "client.quota"),
-)
-"""Beginnings of the kinds of faults that may end connections or lose answers. The end of a member is on record."""
+DISTURBING = frozenset(kind for kind, spec in SPECS.items() if "connections" in spec.effects)
+"""The kinds of faults that may end connections or lose answers. The end of a member is on record."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,5 @@ def disturbed_times(faults: list[Row], end_us: int) -> tuple[tuple[int, int], ..
     began, healed = phase_times(faults, "injecting"), phase_times(faults, "healed")
     kinds = {row["fault"]: row["kind"] for row in faults}
     return tuple(
-        (at_us, healed.get(fault, end_us) + LATE_US)
-        for fault, at_us in began.items()
-        if kinds[fault].startswith(DISTURBING)
+        (at_us, healed.get(fault, end_us) + LATE_US) for fault, at_us in began.items() if kinds[fault] in DISTURBING
     )
