@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import get_args
 
-from chaos.faults import SPECS
-from chaos.faults.base import FaultSpec
+from chaos.faults.base import Effect, FaultSpec
 from chaos.faults.clients import ClientFaultSpec, TaskManagerKillSpec
 from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.consumers import ConsumerLeaveSpec
 from chaos.faults.groups import ResetOffsetsSpec, ResetShareOffsetsSpec
 from chaos.faults.replicas import ReassignSpec
 from chaos.faults.wire import FrameFaultSpec, MemberApi, OffsetApi, RecordApi, TransactionApi, WireFaultSpec
-from chaos.guarantees.table import FAULT_FACTS, PREFIX, read_rules
+from chaos.guarantees.table import FAULT_FACTS, PREFIX
 from chaos.guarantees.values import Facts, Setting
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
@@ -26,28 +24,7 @@ _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
 _READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
-_ONE_BY_ONE = (*("cluster.rolling_restart", "cluster.upgrade", "cluster.downgrade", "cluster.finalize", "clock.skew"),)
-_OF_BROKERS = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
-
-
-@cache
-def kinds_by_effect() -> dict[str, frozenset[str]]:
-    """Return the kinds of faults by what they do. Raises `ValueError` if the kinds are not those that exist."""
-    found = {name: frozenset(kinds) for name, kinds in read_rules("faults")["effects"].items()}
-    check_kinds("effects", frozenset().union(*found.values()))
-    return found
-
-
-def check_kinds(section: str, kinds: Set[str]) -> None:
-    """Raise `ValueError` unless a section of `faults.yaml` names each kind of fault that exists, and no other."""
-    if kinds != SPECS.keys():
-        unknown, left = sorted(kinds - SPECS.keys()), sorted(SPECS.keys() - kinds)
-        raise ValueError(f"faults.yaml, {section}: no such kinds: {unknown}; kinds without a rule: {left}")
-
-
-def _kinds(*effects: str) -> frozenset[str]:
-    """Return the kinds of faults that have one of these effects."""
-    return frozenset[str]().union(*(kinds_by_effect()[effect] for effect in effects))
+_OF_BROKERS: tuple[Effect, ...] = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
 
 
 def fact(name: str, faults: Iterable[FaultSpec]) -> Facts:
@@ -59,9 +36,9 @@ def fact(name: str, faults: Iterable[FaultSpec]) -> Facts:
     return {f"{PREFIX}{name}": Setting(name, "true" if found else "false", origin, bool(found))}
 
 
-def having(faults: Iterable[FaultSpec], *effects: str) -> list[FaultSpec]:
+def having(faults: Iterable[FaultSpec], *effects: Effect) -> list[FaultSpec]:
     """Return the faults that have one of these effects."""
-    return [fault for fault in faults if fault.kind in _kinds(*effects)]
+    return [fault for fault in faults if not fault.effects.isdisjoint(effects)]
 
 
 def of_data(scenario: Scenario) -> list[FaultSpec]:
@@ -114,7 +91,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
     """Return whether a fault may change leaders of a topic: elections and moves only those of one topic."""
-    return fault.kind in _kinds("outage") or topic_of(fault) == topic
+    return "outage" in fault.effects or topic_of(fault) == topic
 
 
 def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
@@ -125,7 +102,7 @@ def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
     selector, _ = fault.target.selector
     if fault.target.controllers is not None:  # of brokers that are controllers too
         return replicas
-    if fault.kind in _ONE_BY_ONE:
+    if "one_by_one" in fault.effects:
         return 1
     several = {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}
     return several.get(selector, math.ceil(replicas / max(1, racks)) if selector == "rack" else 1)

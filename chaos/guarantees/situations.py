@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.cluster.settings import line_of
-from chaos.faults.base import FaultSpec
+from chaos.faults.base import Effect, FaultSpec
 from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.producers import ProducerCrashSpec
 from chaos.faults.settings import states_of
@@ -287,6 +287,10 @@ def _mates(scenario: Scenario, entry: Consumer, own: Entry) -> list[Entry]:
     return [*members, *(p for p in scenario.processors if p.group == entry.group)]
 
 
+_OF_GROUP: tuple[Effect, ...] = ("ends", "hands_over", "seeks")
+_OF_CLIENT: tuple[Effect, ...] = ("restarts", "crashes")
+
+
 def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entry], group: str | None) -> Facts:
     """Return the facts about faults of the clients of a reader, and of their connections."""
     of_group = faults.client_faults(scenario, mates, group)
@@ -294,9 +298,9 @@ def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entr
     ids = [f"{e.name}/{n}" for e in mates for n in range(1, getattr(e, "members", 1) + 1)]
     cut = faults.cuts(scenario, ids, writes=False, reads=True, transactions=False)
     facts: Facts = {}
-    for name in ("ends", "hands_over", "seeks"):
+    for name in _OF_GROUP:
         facts |= faults.fact(name, faults.having(of_group, name))
-    for name in ("restarts", "crashes"):
+    for name in _OF_CLIENT:
         facts |= faults.fact(name, faults.having(of_own, name))
     outage = faults.having(faults.of_data(scenario), "outage")
     return facts | faults.fact("cut", cut) | faults.fact("disturbs", [*outage, *cut])

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from chaos.guarantees.faults import check_kinds
+from chaos.faults import SPECS
 from chaos.guarantees.table import Conditions, Element, SupportRule, fill, match, read_rules, supported
 from chaos.guarantees.values import Facts, Setting
 from chaos.setup.triggers import Strict
@@ -98,7 +98,7 @@ def outcome_of(anomaly: str, found: Iterable[Outcome]) -> str:
 
 
 class Attack(Strict):
-    """A fault that a proof injects; see the head of the section in `faults.yaml`."""
+    """A fault that a proof injects; see the head of `attacks.yaml`."""
 
     title: str
     fault: dict[str, Any]
@@ -124,12 +124,17 @@ class FaultClass:
 
 @cache
 def attacks() -> dict[str, Attack]:
-    """Return the faults that a proof injects, by their id. Raises `ValueError` for kinds that do not exist."""
-    raw = read_rules("faults")
-    found = {name: Attack.model_validate(attack) for name, attack in raw["attacks"].items()}
-    check_kinds(
-        "attacks and left_out", {attack.fault["kind"] for attack in found.values()}.union(*raw["left_out"].values())
-    )
+    """Return the faults that a proof injects, by their id.
+
+    Raises `ValueError` for kinds that do not exist, and for a kind without an attack or a reason for none.
+    """
+    found = {name: Attack.model_validate(attack) for name, attack in read_rules("attacks").items()}
+    kinds = {attack.fault["kind"] for attack in found.values()}
+    left_out = {kind for kind, spec in SPECS.items() if spec.left_out}
+    if unknown := kinds - SPECS.keys():
+        raise ValueError(f"attacks.yaml: no such kinds: {sorted(unknown)}")
+    if wrong := (SPECS.keys() - kinds) ^ left_out:
+        raise ValueError(f"attacks.yaml: give an attack, or left_out beside the fault, not both: {sorted(wrong)}")
     return found
 
 

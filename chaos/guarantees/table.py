@@ -8,7 +8,9 @@ A rule has `when`, `then`, `because` and sources.
 | the same | `anomalies` | what is left of it under faults |
 | the same | `supports` | what keeps it, as elements that faults cut (`supports.py`) |
 | `settings` | `contradictions`, `reliable` | what settings are together |
-| `faults` | `effects`, `attacks`, `left_out` | what faults break (`faults.py`, `supports.py`) |
+| `attacks` | | the faults that `prove` injects, and what they cut (`supports.py`) |
+
+What a kind of fault may break stands beside the fault, as `effects` (`chaos.faults`).
 
 A condition is `fact: value`, `fact: [value, …]` (any of them) or `fact: "<= other"`, with an operator and a number
 or another fact. All conditions of a rule have to hold. `given fact` is about what the user wrote, not about a default.

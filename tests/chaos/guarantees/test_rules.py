@@ -5,6 +5,7 @@ Also its evaluator, and the links between its sections.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -471,22 +472,22 @@ def test_a_rule_with_an_effect_that_no_fault_has_is_an_error(monkeypatch: pytest
         anomalies.cache_clear()
 
 
-def test_a_kind_of_fault_that_no_rule_knows_is_an_error_and_never_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    faults.check_kinds("effects", SPECS.keys())
-    with pytest.raises(ValueError, match=r"no such kinds: \['broker\.kil'\]; kinds without a rule: \['broker\.kill'\]"):
-        faults.check_kinds("effects", SPECS.keys() - {"broker.kill"} | {"broker.kil"})
-    monkeypatch.setitem(SPECS, "broker.melt", SPECS["broker.kill"])
-    faults.kinds_by_effect.cache_clear()
-    attacks.cache_clear()
-    try:
-        for read in (faults.kinds_by_effect, attacks):
-            with pytest.raises(ValueError, match=r"kinds without a rule: \['broker\.melt'\]"):
-                read()
-    finally:
-        faults.kinds_by_effect.cache_clear()
-        attacks.cache_clear()
+def test_a_kind_of_fault_has_an_attack_or_a_reason_for_none_and_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill, seek = SPECS["broker.kill"], SPECS["consumer.seek"]
+    for name, spec, left_out in (("broker.melt", kill, ""), ("broker.kill", kill, "why"), ("consumer.seek", seek, "")):
+        with monkeypatch.context() as changed:
+            changed.setattr(spec, "left_out", left_out)
+            changed.setitem(SPECS, name, spec)
+            attacks.cache_clear()
+            try:
+                with pytest.raises(ValueError, match=re.escape(name)):
+                    attacks()
+            finally:
+                attacks.cache_clear()
+    assert attacks()
+
+
+def test_a_fact_about_faults_that_no_rule_knows_is_an_error() -> None:
     with pytest.raises(ValueError, match="no rule knows the effect melts"):
         faults.fact("melts", [])
 
