@@ -304,13 +304,20 @@ def small_defaults(spec: ClusterSpec) -> dict[str, Scalar]:
     and the log cleaner uses less of a small heap (Kafka: 128 MiB).
     """
     return {
-        "offsets.topic.replication.factor": min(3, spec.brokers),
-        "transaction.state.log.replication.factor": min(3, spec.brokers),
-        "transaction.state.log.min.isr": min(2, spec.brokers),
+        **internal_replicas(spec.brokers),
         "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
         "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
         "group.initial.rebalance.delay.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
+    }
+
+
+def internal_replicas(brokers: int) -> dict[str, Scalar]:
+    """Return the replicas that the topics of offsets and transactions have in a new cluster, if nothing else is set."""
+    return {
+        "offsets.topic.replication.factor": min(3, brokers),
+        "transaction.state.log.replication.factor": min(3, brokers),
+        "transaction.state.log.min.isr": min(2, brokers),
     }
 
 

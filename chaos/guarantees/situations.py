@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.cluster.settings import line_of
+from chaos.cluster.settings import internal_replicas, line_of
 from chaos.faults.base import Effect, FaultSpec
 from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.producers import ProducerCrashSpec
@@ -43,14 +43,15 @@ Writer = Producer | Processor
 FLINK = ("flink", "flink-legacy")
 ADJUSTING = ("java", "confluent", "sarama")
 """Libraries of which `chaos.guarantees` knows how they change settings by themselves."""
-DEFAULT_REPLICAS = 3
-"""Replicas of the internal topics of a new cluster, if it has that many brokers."""
 _OF_BROKERS = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages")
 """Settings of a topic that have no known default on a cluster that exists."""
 COMMITS = {"after_batch": "after", "after_record": "after", "before_processing": "before"}
 REFRESHES = ("metadata.max.age.ms", "topic.metadata.refresh.interval.ms", "Metadata.RefreshFrequency")
 REFRESH_MS = 300_000
 """Interval at which clients look for new partitions, by default."""
+_OF_GROUP: tuple[Effect, ...] = ("ends", "hands_over", "seeks")
+_OF_CLIENT: tuple[Effect, ...] = ("restarts", "crashes")
+"""Effects of faults on the clients of a reader: on all members of its group, and on its own clients."""
 RESIGNS_SINCE = (3, 7)
 """The first release with an active controller that gives up without a majority (KAFKA-15489)."""
 
@@ -218,12 +219,7 @@ def _cluster(scenario: Scenario) -> ClusterPart:
         answered = settings_in(cluster.config, "the cluster")
         internal = {name: found for name, found in answered.items() if name == "offsets.min.insync.replicas"}
         return ClusterPart(answered, given=True, internal=internal)
-    replicas = min(DEFAULT_REPLICAS, cluster.brokers)
-    own: Config = {
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": min(2, replicas),
-    }
+    own = internal_replicas(cluster.brokers)
     return ClusterPart(settings_in(own | cluster.config, "cluster.config"), cluster.kafka, given=True)
 
 
@@ -285,10 +281,6 @@ def _mates(scenario: Scenario, entry: Consumer, own: Entry) -> list[Entry]:
         return [own]
     members: list[Entry] = [c for c in scenario.consumers if isinstance(c, Subscribe) and c.group == entry.group]
     return [*members, *(p for p in scenario.processors if p.group == entry.group)]
-
-
-_OF_GROUP: tuple[Effect, ...] = ("ends", "hands_over", "seeks")
-_OF_CLIENT: tuple[Effect, ...] = ("restarts", "crashes")
 
 
 def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entry], group: str | None) -> Facts:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chaos.campaign.prove import entries
 from chaos.campaign.prove.entries import Notes, Raw
+from chaos.cluster.settings import internal_replicas
 from chaos.errors import ScenarioError, UsageError
 from chaos.faults.controllers import MIN_SUCCESSION
 from chaos.guarantees.application import AppFile, Options, Parts, Topic, Traffic
@@ -114,7 +115,7 @@ def _assume(parts: Parts, file: AppFile, notes: Notes) -> None:
         if topic is not None and topic.replicas is None:
             topic.replicas = setting("replication factor", min(REPLICAS, brokers), "assumed", given=False)
             notes.assumed.append(f"replication factor {topic.replicas.value}{which}")
-    for name, value in entries.internal_replicas(brokers).items():
+    for name, value in internal_replicas(brokers).items():
         parts.cluster.settings.setdefault(name, setting(name, value, "assumed", given=False))
     if not parts.cluster.given:
         parts.cluster.given = True

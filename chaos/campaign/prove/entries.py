@@ -199,15 +199,6 @@ def _release(kafka: str | None) -> str:
     return text if text.count(".") == 2 else f"{text}.0"
 
 
-def internal_replicas(brokers: int) -> Config:
-    """Return the replicas of internal topics that the lab gives to a cluster."""
-    return {
-        "offsets.topic.replication.factor": min(3, brokers),
-        "transaction.state.log.replication.factor": min(3, brokers),
-        "transaction.state.log.min.isr": min(2, brokers),
-    }
-
-
 def assumed_commit(part: ClientPart, notes: Notes) -> Setting | None:
     """Return when a consumer commits if neither its settings nor app.yaml say it; None if the settings say it."""
     if "consumer.commit" in consumer_facts(part, Problems()):
