@@ -1,8 +1,9 @@
 """An application: `app.yaml`, settings files and options as parts with the origin of each value.
 
-The names in `app.yaml` are those of scenarios: `client`, `config`, `replication_factor`, `cluster.kafka`. `traffic` is
-for `prove`. A settings file that is given as an option overrides `app.yaml`, setting by setting. In `app.yaml`,
-`config` overrides `properties`. A settings file may stand in place of `app.yaml`: then it gives all parts that it has.
+The names in `app.yaml` are the names in scenarios: `client`, `config`, `replication_factor`, `cluster.kafka`.
+`traffic` is for `prove`. A settings file that is given as an option overrides `app.yaml`, setting by setting. In
+`app.yaml`, `config` overrides `properties`. A settings file may stand in place of `app.yaml`: then it gives all parts
+that it has.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ CommitTime = Literal["after_processing", "before_processing", "in_transaction", 
 COMMIT_TIMES: tuple[CommitTime, ...] = get_args(CommitTime)
 _SELECT = "of a file with several: the profile, section, channel or service"
 _READERS = ("franz-go", "kafka-python")
-"""Client libraries of which the rules know the consumer only."""
+"""Client libraries that the rules know as consumers only."""
 
 
 class Producer(Strict):

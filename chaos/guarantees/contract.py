@@ -114,7 +114,7 @@ def differences(scenario: Scenario) -> list[Line]:
 def unpromised(scenario: Scenario) -> dict[tuple[str, str], str]:
     """Return why the settings do not promise a zero that a pass shows, by (kind, split), and what would promise it.
 
-    Such a zero is one that the scenario demands, or that of lost records, and the settings allow the anomaly under the
+    The scenario demands such a zero, or it is the zero of lost records, and the settings allow the anomaly under the
     faults of the scenario. Zeros with a reason in `promised_differs` are left out.
     """
     stated = scenario.expect.counts()

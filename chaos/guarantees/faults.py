@@ -42,7 +42,7 @@ def having(faults: Iterable[FaultSpec], *effects: Effect) -> list[FaultSpec]:
 
 
 def of_data(scenario: Scenario) -> list[FaultSpec]:
-    """Return the faults without those of dedicated controllers, and of clocks of clients: data goes on without them."""
+    """Return the faults without faults of dedicated controllers and of clients' clocks: data goes on without them."""
     dedicated = bool(scenario.cluster.controllers)
     clients = clocks_of_clients(scenario.faults)
     return [f for f in scenario.faults if f not in clients and not (dedicated and f.target.picks_controllers)]
@@ -90,7 +90,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
-    """Return whether a fault may change leaders of a topic: elections and moves only those of one topic."""
+    """Return whether a fault may change leaders of a topic: elections and moves change one topic only."""
     return "outage" in fault.effects or topic_of(fault) == topic
 
 

@@ -1,8 +1,8 @@
 """The settings of a topic and of the brokers, from a cluster that exists. Nothing is changed there.
 
-What the user gives besides counts instead, and a note names the difference. The number of replicas is that of the
-topic's partitions. Of the internal topics it is also the one that they have, because offsets.topic.replication.factor
-counts only when __consumer_offsets is created.
+What the user gives besides counts instead, and a note names the difference. The number of replicas is taken from the
+partitions of the topic, also for internal topics: offsets.topic.replication.factor counts only when __consumer_offsets
+is created.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def add_cluster(
 
 
 def _add_brokers(kafka: Kafka, metadata: Metadata, cluster: ClusterPart, problems: Problems) -> None:
-    """Add the settings of the brokers. Where they differ, those of the first broker count."""
+    """Add the settings of the brokers. Where they differ, the first broker counts."""
     of_brokers = {broker: broker_settings(kafka, broker, _BROKER_SETTINGS) for broker in metadata.brokers}
     first = min(of_brokers)
     for name in _BROKER_SETTINGS:

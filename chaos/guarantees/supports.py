@@ -85,7 +85,7 @@ def _supports(found: Iterable[SupportRule], facts: Facts) -> Iterator[Support]:
 
 
 def _support(rule: SupportRule, facts: Facts) -> Support:
-    """Return a support with the elements that it needs. An element of which that is not known is needed."""
+    """Return a support with the elements that it needs. An element is needed too if that is not known."""
     needs = [Element(element=need) if isinstance(need, str) else need for need in rule.needs]
     needed = [need.element for need in needs if match(need.when, facts).holds is not False]
     return Support(fill(rule.what, facts), frozenset(fill(element, facts) for element in needed))

@@ -115,7 +115,7 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
 
     runtime: the client library, or `kafka` for topics and brokers.
     """
-    if PLACEHOLDER.search(found.value) and name != "transactional.id":  # of which any value will do
+    if PLACEHOLDER.search(found.value) and name != "transactional.id":  # any value of it will do
         problems.refused.append(
             f"{found.origin}: {found.name} has a placeholder, and the promise depends on its value; fill it in"
         )

@@ -9,7 +9,7 @@
 - `judge` decides from the stored runs alone;
 - `prove` holds the use cases, and the plan of the campaign that runs the sets.
 
-The order is that of lineage-driven fault injection (P. Alvaro, J. Rosen and J. M. Hellerstein, "Lineage-driven Fault
+The order follows lineage-driven fault injection (P. Alvaro, J. Rosen and J. M. Hellerstein, "Lineage-driven Fault
 Injection", SIGMOD 2015): a promise with several independent supports breaks only if faults cut all of them. Where a
 set that cuts all supports breaks nothing, the model lacks a support, and the page says so.
 """

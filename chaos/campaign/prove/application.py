@@ -26,7 +26,7 @@ BROKERS, REPLICAS, PARTITIONS, TOPIC = 3, 3, 3, "orders"
 FEEDER = "feeder"
 """The producer of an application that has none, or that reads and writes."""
 LIMITS = {"drive": 90.0, "drain": 40.0, "proof": 20.0, "clients": 40.0}
-"""Time-outs of a run in seconds: shorter than those of a scenario, as the loads are small."""
+"""Time-outs of a run in seconds: shorter than in a scenario, as the loads are small."""
 SESSION = "broker.session.timeout.ms"
 SESSION_S = 10.0
 """The longest session of a broker for which the time-outs leave time to elect another leader."""
@@ -195,7 +195,7 @@ def _limits(brokers: Config) -> Raw:
 
 
 def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts: Facts) -> Facts:
-    """Return the facts on which the tables of supports and faults depend beside those of `promise`."""
+    """Return the facts that only supports and attacks depend on, beside the facts of `promise`."""
     processes, first = bool(scenario.processors), scenario.producers[0]
     groups = bool(scenario.groups)
     writes = processes or first.name == names["writer"]

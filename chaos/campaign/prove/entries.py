@@ -45,7 +45,7 @@ SPEED: Config = {
 SHORT_MS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1500, "max.poll.interval.ms": 6000}
 """Times of a member of a group, at most. Kafka's defaults are between 3 s and 5 min."""
 KIP_848 = {"group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000}
-"""The same for members of the protocol of KIP-848, of which the brokers have the times."""
+"""The same for members of the protocol of KIP-848: the brokers have their times."""
 _CONNECTION = re.compile(
     r"(security|sasl|ssl|enable\.ssl|broker\.address|client\.(id|rack|dns)|bootstrap|metadata\.broker|oauthbearer)"
 )

@@ -257,7 +257,7 @@ def _examines(run: ProofRun, outcome: Outcome) -> bool:
 
 
 def _promises(run: ProofRun, outcome: Outcome) -> bool:
-    """Return whether the contract of a run forbids an anomaly of a promise, of which rows were examined."""
+    """Return whether the contract of a run forbids an anomaly of a promise, and its rows were examined."""
     forbidden = {name for name in run.promised if run.examined.get(name.partition(".")[0])}
     return any(name in forbidden for name in outcome.shows)
 
@@ -392,7 +392,7 @@ def _claim(proof: ProofResult) -> str:
 
 
 def _complete(proof: ProofResult, size: int) -> bool:
-    """Return whether all sets up to a size were tried, of which there are some."""
+    """Return whether there are sets of a size, and all sets up to that size were tried."""
     return proof.planned[size] > 0 and proof.tried[: size + 1] == proof.planned[: size + 1]
 
 

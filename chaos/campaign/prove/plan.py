@@ -31,7 +31,7 @@ SHARE = 0.3
 AFTER_PROOF = "500ms"
 LASTS = "3s"
 RETURNS_LATER = "2s"
-"""Time from the heal of the second fault to that of the first, where its replicas have to come back later."""
+"""Time from the heal of the second fault to the heal of the first, if the replicas of the first come back later."""
 CONFIRMED = 3
 """Runs of a set that breaks a promise, and of each smaller set."""
 TRIES = 2
@@ -42,9 +42,9 @@ FOLLOWED = 2
 
 @dataclass(frozen=True)
 class FaultSet:
-    """Faults of one run. aim: the promise of which it cuts the largest share; None without faults.
+    """Faults of one run. aim: the promise that loses the largest share of supports; None without faults.
 
-    cuts_all: ids of the promises of which it cuts every support. rank: its place in the order, which sorts sets.
+    cuts_all: ids of the promises that lose every support. rank: its place in the order, which sorts sets.
     """
 
     faults: tuple[FaultClass, ...]
@@ -236,7 +236,7 @@ class FollowUp:
                 yield self._task(name, "again", len(own) + 1)
 
     def _confirmed(self, runs: list[ProofRun]) -> Iterator[Task]:
-        """Yield the runs that confirm the breaks, and those of their subsets."""
+        """Yield the runs that confirm the breaks, and the runs of their subsets."""
         sets = by_set(runs)
         for name in self._followed(runs, "forbidden"):
             for n in range(2, CONFIRMED + 1):

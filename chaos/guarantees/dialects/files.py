@@ -1,9 +1,9 @@
 """What the names in a settings file mean: the dialects of frameworks, images and operators.
 
-`dialects.yaml` has the names, `frameworks` reads the ones of frameworks. Here are files with several parts: sections of
-.NET and of JSON, variables of images, compose files and resources of Kubernetes. What is not understood is refused, and
-never answered by defaults: a name that may set something on which a promise depends, with the nearest name, and a file
-in which nothing is understood.
+`dialects.yaml` has the names, `frameworks` reads the names of frameworks. Here are files with several parts: sections
+of .NET and of JSON, variables of images, compose files and resources of Kubernetes. What is not understood is refused,
+and never answered by defaults: a name that may set something on which a promise depends, with the nearest name, and a
+file in which nothing is understood.
 """
 
 from __future__ import annotations
@@ -518,7 +518,7 @@ _DOTNET_VALUES = {
         "fnv1arandom": "fnv1a_random",
     },
 }
-"""Values of .NET's enumerations, with those of librdkafka."""
+"""Values of .NET's enumerations, with the values of librdkafka."""
 
 
 def _dotnet_value(name: str, value: str) -> str:

@@ -241,7 +241,7 @@ class FrameworkReader:
                 self.refuse(entry, entry.name, f"{hint}{near}")
 
     def of_profile(self, key: str, entries: list[Entry]) -> list[Entry]:
-        """Return the entries that count: those of no profile, then those of the profiles that are active."""
+        """Return the entries that count: entries of no profile, then entries of active profiles."""
         signs = ("spring.config.activate.on-profile", "spring.config.activate.on-cloud-platform", "spring.profiles")
         profiles = dict[int, str]()
         for entry in entries if key == "spring" else ():

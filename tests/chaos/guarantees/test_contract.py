@@ -12,7 +12,8 @@ from chaos.anomalies import ANOMALIES
 from chaos.campaign.subject import raw_of
 from chaos.errors import ScenarioError
 from chaos.guarantees.contract import contract, differences, unpromised
-from chaos.guarantees.table import anomalies
+from chaos.guarantees.situations import governing, reading, sharing, writing
+from chaos.guarantees.table import FAULT_FACTS, PREFIX, anomalies, facts_in
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
@@ -324,6 +325,27 @@ def test_the_derived_contract_of_a_shipped_scenario_implies_its_own_or_the_file_
 
 def test_every_anomaly_has_rules() -> None:
     assert anomalies().keys() == ALL_LINES
+
+
+def test_every_fact_of_a_rule_is_one_that_some_scenario_has() -> None:
+    """A misspelt one would leave its rule undecided for ever. Together, these scenarios have all facts."""
+    names = {"streams-count": "exactly-once", "share-group-coordinator-loss": "", "clock-controllers": ""}
+    names["sarama-crash-mark"] = "after-commit"
+    scenarios = [load(shipped()[name], variant=side) for name, side in names.items()]
+    known = {
+        fact
+        for one in scenarios
+        for situation in (*writing(one), *reading(one), *sharing(one), *governing(one))
+        for fact in situation.facts
+    }
+    asked = {
+        fact
+        for anomaly in anomalies().values()
+        for conditions in (anomaly.only, dict.fromkeys(anomaly.by, True), *(rule.when for rule in anomaly.rules))
+        for fact in facts_in(conditions)
+    }
+    assert asked - known == set()
+    assert {fact.removeprefix(PREFIX) for fact in known if fact.startswith(PREFIX)} == FAULT_FACTS
 
 
 @pytest.mark.parametrize(
