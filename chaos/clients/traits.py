@@ -5,10 +5,11 @@ A refusal proves that a send or a commit did not happen; every other error of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from chaos.clients.contradictions import Given, contradictions
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.settings import Source
 from chaos.units import parse_duration
@@ -176,6 +177,10 @@ class Traits:
     unknown: returns why a name is no setting of the library; empty if it may be one.
     since: settings, by their common names, that only later releases have, with the first of these.
     common: returns settings by their common names and with common values, which the rules and the audit know.
+    contradictions: returns settings with which it does not start, though it takes each of them alone, as clauses.
+    long_sessions_since: first release with sessions of 45 s by default (KIP-735); empty if `defaults` has the time-out.
+    sticky: the settings that make its partitioner sticky, if it is not so by default.
+    starts_reset: whether the start of a consumer in assign mode replaces auto.offset.reset.
     sends, commits: the errors that prove a refusal.
     defaults: returns the values of settings that the scenario leaves out, by common names and by release (None: the
         installed one).
@@ -212,6 +217,10 @@ class Traits:
     unknown: Callable[[str], str] = lambda name: ""
     since: Mapping[str, str] = field(default_factory=dict)
     common: Callable[[Config], Config] = lambda config: config
+    contradictions: Callable[[Given], Iterator[str]] = contradictions
+    long_sessions_since: str = ""
+    sticky: Config = field(default_factory=dict)
+    starts_reset: bool = False
     sends: Refusals = field(default_factory=dict)
     commits: Refusals = field(default_factory=dict)
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
 from chaos.clients.flink.traits import CLUSTER_SETTINGS
-from chaos.clients.libraries import DEFAULT
 from chaos.clients.protocol import (
     AssignConsumerSpec,
     ClientSpec,
@@ -98,8 +97,7 @@ class SpecBuilder:
         application = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
         settings: Config = {} if application or entry.partitioner is None else {"partitioner": entry.partitioner}
         if entry.partitioner == "sticky":
-            # librdkafka is sticky for records without a key, whatever the hash is; other libraries are so by default
-            settings = {"partitioner": "consistent_random"} if entry.client.runtime == DEFAULT else {}
+            settings = dict(entry.client.traits.sticky)
         first_seq = first_unacked_of if entry.resend else next_seq_of
         records = entry.records
         if entry.outlast_faults:  # enough for the whole drive: the order to stop ends it

@@ -48,8 +48,8 @@ def session_timeout(setup: Setup, entry: Subscribe | Share) -> tuple[float, str]
     else:
         traits = entry.client.traits
         given = traits.common(entry.config).get(name, traits.defaults(entry.client.release).get(name))
-        first = {"java": (3, 0, 0), "confluent": (1, 7, 0)}.get(entry.client.runtime)
-        if given is None and first and number(setup.client_of(entry).release or "99") < first:
+        first = traits.long_sessions_since
+        if given is None and first and number(setup.client_of(entry).release or "99") < number(first):
             given = 10_000  # until KIP-735
     try:
         return float(SESSION_MS if given is None else given) / 1000, name

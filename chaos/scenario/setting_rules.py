@@ -11,12 +11,12 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from chaos.clients.choice import Client
-from chaos.clients.java.traits import NEWEST
+from chaos.clients.contradictions import OTHER_NAMES, Given
 from chaos.clients.traits import Role, number
 from chaos.cluster.settings import ClusterSpec
 from chaos.faults.base import FaultSpec
 from chaos.faults.settings import BrokerConfigSpec, TopicConfigSpec
-from chaos.kafka.settings import GROUP_RANGES, LOCK, Config, as_text, limit_names
+from chaos.kafka.settings import GROUP_RANGES, LOCK, Config, limit_names
 from chaos.scenario.expect import Expect
 from chaos.scenario.members import session_timeout
 from chaos.settings import Source, setting_problem
@@ -31,7 +31,6 @@ BROKER = (
     *(Source(prefix=prefix) for prefix in ("kafka.metrics.", "kafka.csv.metrics.", "rsm.config.", "rlmm.config.")),
 )
 TOPIC = (Source("topic"),)
-_IN_FLIGHT = "max.in.flight.requests.per.connection"
 _PLUGIN = re.compile(r"(class|class\.name|classes|reporters|providers)$")
 """The end of the names of settings that name classes of an application, which see all settings."""
 
@@ -207,61 +206,15 @@ def _installed(package: str) -> str | None:
         return None
 
 
-_OTHER_NAMES = {
-    "request.required.acks": "acks",
-    "message.send.max.retries": "retries",
-    "max.in.flight": _IN_FLIGHT,
-    "Net.MaxOpenRequests": _IN_FLIGHT,
-    "message.timeout.ms": "delivery.timeout.ms",
-    "queue.buffering.max.ms": "linger.ms",
-}
-"""Names of settings that `Traits.common` leaves as they are, with the common ones."""
-
-
 def _contradictions(where: str, client: Client, role: Role, config: Config, transactional: bool) -> Iterator[str]:
     """Yield settings with which the library does not start, though it takes each of them alone."""
-    given = {_OTHER_NAMES.get(name, name): value for name, value in client.traits.common(config).items()}
-    software = f"{client.traits.library} {_release(client) or ''}".strip()
-    found = _idempotence(client, given, transactional) if role == "producer" else _memberships(client, given)
-    yield from (f"{where}: {problem}, so {software} does not start" for problem in found)
-
-
-def _idempotence(client: Client, given: Config, transactional: bool) -> Iterator[str]:
-    runtime, on = client.runtime, as_text(given.get("enable.idempotence", False)).lower() in ("true", "t", "1")
-    if runtime == "java" and "enable.idempotence" not in given:  # the default gives way, but for requests in flight
-        on = transactional
-        if not on and number(_release(client) or NEWEST) >= (4, 0, 0) and _number(given, _IN_FLIGHT, 5) > 5:
-            yield f"{given[_IN_FLIGHT]} requests in flight contradict enable.idempotence=true (default), which allows 5"
-    if on and as_text(given.get("acks", "all")).lower() not in ("all", "-1"):
-        yield f"acks={given['acks']} contradicts enable.idempotence, which needs acks=all"
-    if on and _number(given, "retries", 1) == 0 and runtime in ("java", "confluent", "sarama", "kafka-python"):
-        yield "retries=0 contradicts enable.idempotence, which needs retries"
-    most = 1 if runtime == "sarama" else 5
-    counted = runtime in ("java", "confluent", "sarama", "kafka-python")
-    if on and counted and (found := _number(given, _IN_FLIGHT, most)) > most:
-        yield f"{found:g} requests in flight contradict enable.idempotence, which allows {most}"
-    timeout = _number(given, "delivery.timeout.ms", 0)
-    if runtime == "java" and "delivery.timeout.ms" in given:
-        later = number(client.release or "") >= (4, 0, 0)
-        linger, request = _number(given, "linger.ms", 5 if later else 0), _number(given, "request.timeout.ms", 30_000)
-        if timeout < linger + request:
-            yield (f"delivery.timeout.ms={timeout:g} is below linger.ms={linger:g} plus request.timeout.ms={request:g}")
-    if runtime == "confluent" and timeout and timeout <= (linger := _number(given, "linger.ms", 5)):
-        yield f"message.timeout.ms={timeout:g} is not above linger.ms={linger:g}"
-
-
-def _memberships(client: Client, given: Config) -> Iterator[str]:
-    if uses_kip_848(given):
+    if role == "consumer" and uses_kip_848(client.traits.common(config)):
         return
-    runtime, heartbeat = client.runtime, _number(given, "heartbeat.interval.ms", 3000)
-    session = _number(given, "session.timeout.ms", 0)
-    if runtime == "confluent" and "max.poll.interval.ms" in given:
-        old = number(_release(client) or "99") < (1, 7, 0)
-        session, poll = session or (10_000 if old else 45_000), _number(given, "max.poll.interval.ms", 0)
-        if poll < session:
-            yield f"max.poll.interval.ms={poll:g} is below session.timeout.ms={session:g}"
-    elif runtime in ("java", "kafka-python") and session and heartbeat >= session:
-        yield f"heartbeat.interval.ms={heartbeat:g} is not below session.timeout.ms={session:g}"
+    values = {OTHER_NAMES.get(name, name): value for name, value in client.traits.common(config).items()}
+    given = Given(values, _release(client), role == "producer", transactional)
+    software = f"{client.traits.library} {given.release or ''}".strip()
+    for problem in client.traits.contradictions(given):
+        yield f"{where}: {problem}, so {software} does not start"
 
 
 def _number(given: Config, name: str, default: float) -> float:

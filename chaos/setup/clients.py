@@ -384,7 +384,7 @@ def settings_of(entry: Producer | Processor | Consumer) -> Config:
     KafkaSource of Flink replaces auto.offset.reset by what its start means (`OffsetsInitializer`).
     """
     settings = entry.client.traits.common(entry.config)
-    if isinstance(entry, Assign) and entry.client.runtime == "flink" and entry.start != "group":
+    if isinstance(entry, Assign) and entry.client.traits.starts_reset and entry.start != "group":
         at_end = entry.start == "latest" or (isinstance(entry.start, StartAt) and entry.start.timestamp is not None)
         return {**settings, "auto.offset.reset": "latest" if at_end else "earliest"}
     return settings

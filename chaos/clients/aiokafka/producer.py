@@ -101,8 +101,11 @@ class Producer(ProducerAdapter):
         self._ended(self._kafka.commit_transaction())
 
     def abort(self) -> None:
-        """Abort the transaction."""
-        self._ended(self._kafka.abort_transaction())
+        """Abort the transaction. The library asserts that no error was fatal, such as that of a fenced producer."""
+        try:
+            self._ended(self._kafka.abort_transaction())
+        except AssertionError as e:
+            raise KafkaError(str(e)) from None
 
     def _ended(self, request: Coroutine[Any, Any, None]) -> None:
         """Wait for the end of a transaction. Raises `KafkaTimeoutError` after `END_S`."""

@@ -92,6 +92,7 @@ TRAITS = Traits(
     reserved_parts=("restart-strategy", "execution.savepoint", "execution.state-recovery"),
     misnamed=MISNAMED,
     defaults=defaults,
+    starts_reset=True,
     heap=True,
     checkpoint_every=CHECKPOINT_EVERY_S,
 )

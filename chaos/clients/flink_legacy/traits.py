@@ -14,6 +14,7 @@ _NEWER: frozenset[Ability] = frozenset(
 TRAITS = replace(
     FLINK,
     name="flink-legacy",
+    starts_reset=False,
     releases=(OLDEST, LEGACY_NEWEST),
     abilities={ability: since for ability, since in FLINK.abilities.items() if ability not in _NEWER},
     lacks={

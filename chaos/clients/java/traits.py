@@ -6,6 +6,9 @@ listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from chaos.clients.contradictions import IN_FLIGHT, Given, heartbeats, idempotence
 from chaos.clients.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 from chaos.kafka.settings import Config
 from chaos.settings import Source
@@ -70,6 +73,24 @@ def defaults(release: str | None) -> Config:
     }
 
 
+def contradictions(given: Given) -> Iterator[str]:
+    """Yield settings with which the client does not start. The default of idempotence gives way to most others."""
+    if not given.producer:
+        yield from heartbeats(given)
+        return
+    later = number(given.release or NEWEST) >= (4, 0, 0)
+    on = given.idempotent if "enable.idempotence" in given.values else given.transactional
+    if "enable.idempotence" not in given.values and not on and later and given.number(IN_FLIGHT, 5) > 5:
+        found = given.values[IN_FLIGHT]
+        yield f"{found} requests in flight contradict enable.idempotence=true (default), which allows 5"
+    yield from idempotence(given, on)
+    if "delivery.timeout.ms" in given.values:
+        linger, request = given.number("linger.ms", 5 if later else 0), given.number("request.timeout.ms", 30_000)
+        timeout = given.number("delivery.timeout.ms", 0)
+        if timeout < linger + request:
+            yield f"delivery.timeout.ms={timeout:g} is below linger.ms={linger:g} plus request.timeout.ms={request:g}"
+
+
 TRAITS = Traits(
     name="java",
     library="kafka-clients",
@@ -118,6 +139,8 @@ TRAITS = Traits(
     reserved=frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}),
     misnamed=MISNAMED,
     defaults=defaults,
+    contradictions=contradictions,
+    long_sessions_since="3.0.0",
     rack="client.rack",
     heap=True,
     mixed_assignors=True,

@@ -11,8 +11,10 @@ request 2612), and the producer of 2.2.0 to 2.2.21 may wait without end for the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import get_args
 
+from chaos.clients.contradictions import Given, heartbeats, idempotence
 from chaos.clients.python.traits import (
     COMMITS,
     LACKS,
@@ -66,6 +68,11 @@ def defaults(release: str | None) -> Config:
     }
 
 
+def contradictions(given: Given) -> Iterator[str]:
+    """Yield settings with which kafka-python does not start."""
+    yield from idempotence(given, given.idempotent) if given.producer else heartbeats(given)
+
+
 TRAITS = Traits(
     name="kafka-python",
     library="kafka-python",
@@ -114,6 +121,7 @@ TRAITS = Traits(
     },
     common=common,
     defaults=defaults,
+    contradictions=contradictions,
     rack="client_rack",
     sends=SENDS,
     commits=COMMITS,

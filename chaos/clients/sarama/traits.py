@@ -6,8 +6,10 @@ common names. Cooperative rebalancing (KIP-429) is in sarama from 1.60.2 on (bal
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import get_args
 
+from chaos.clients.contradictions import Given, idempotence
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,
@@ -144,6 +146,12 @@ def defaults(_: str | None) -> Config:
     }
 
 
+def contradictions(given: Given) -> Iterator[str]:
+    """Yield settings with which sarama does not start."""
+    if given.producer:
+        yield from idempotence(given, given.idempotent, most=1)
+
+
 TRAITS = Traits(
     name="sarama",
     library="sarama",
@@ -190,6 +198,7 @@ TRAITS = Traits(
     unknown=unknown,
     common=common,
     defaults=defaults,
+    contradictions=contradictions,
     rack="RackID",
     sends=SENDS,
     commits=COMMITS,
