@@ -272,6 +272,8 @@ def _run(
     proven, healed = "proven" in fault.phases, lasting or "healed"
     if interrupted:
         return INTERRUPTED, f"interrupted; {fault.fault.resolved}: {healed}"
+    if "injected" not in fault.phases and fault.errors:
+        return INCONCLUSIVE, f"{fault.errors[0]}; {fault.fault.resolved}: {healed}"
     if not proven:
         return INCONCLUSIVE, f"no proof: nothing changed that was seen from outside; {fault.fault.resolved}: {healed}"
     return PASS, f"proven; {fault.fault.resolved}: {healed}"

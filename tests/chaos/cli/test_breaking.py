@@ -9,6 +9,7 @@ import pytest
 
 from chaos.cli import breaking
 from chaos.cluster.verbs import Verbs
+from chaos.drive import single_fault
 from chaos.drive.single_fault import KINDS, LeaderWatch, possible
 from chaos.errors import ScenarioError, UsageError
 from chaos.faults import SPECS
@@ -96,3 +97,25 @@ def test_the_time_without_a_leader_is_that_between_two_answers():
     watch = LeaderWatch(lambda: None, [A])
     watch.note(0.0, [A])
     assert watch.describe() == ["each partition had a leader that answered all the time"]
+
+
+def test_a_command_that_was_refused_is_the_reason_and_not_the_missing_proof(tmp_path):
+    words = "injection of break failed: the kill of broker 1 command ended with exit code 255: Permission denied"
+    broken = SimpleNamespace(
+        fault=SimpleNamespace(lasting=False, begun=True, resolved="broker 1"),
+        phases={"failed": 1.0, "healed": 2.0},
+        errors=[words],
+        busy=False,
+        inject=lambda: None,
+        heal=lambda: None,
+        finish=lambda _: None,
+    )
+    leaders = SimpleNamespace(missing=[], describe=lambda: [])
+    order, events = SimpleNamespace(for_s=1.0), SimpleNamespace(note=lambda _: None)
+
+    def ended():
+        return single_fault._run(broken, leaders, order, events, lambda: False, lambda: [])
+
+    assert ended() == (3, f"{words}; broker 1: healed")
+    broken.errors = []
+    assert ended()[1].startswith("no proof: nothing changed")
