@@ -24,51 +24,71 @@ from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 STARTED = time.monotonic()
 """When the command began, with its imports still to come."""
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
-    "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
-    "dag": ("airflow", "Run the DAG of a shipped scenario through Airflow, and watch it."),
-    "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
-    "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
-    "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
-    "compare-clients": ("compare_clients", "Run scenarios with each client library that can, and compare them."),
-    "corpus": ("catalogue", "Run published bugs with affected and fixed releases, and say which ones are found."),
-    "list": ("scenarios", "List the shipped scenarios, gates and published bugs."),
-    "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
-    "promise": (
-        "promise",
-        "Say what the settings of an application promise, and until which fault.",
-    ),
-    "prove": ("prove", "Run an application under the faults that could break its promises."),
-    "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
-    "reference": ("scenarios", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
-    "bundle": ("incident", "Pack a run into one file that `replay` runs again."),
-    "unbundle": ("incident", "Unpack a bundle into a run directory."),
-    "replay": ("incident", "Run an incident again, and compare its outcome."),
-    "repeat": ("incident", "Run a scenario or bundle N times, and give the rate of each anomaly."),
-    "ab": ("incident", "Run it twice with one seed, with and without changed settings, and compare."),
-    "shrink": ("incident", "Reduce a scenario to the smallest one that still shows the anomaly."),
-    "bisect": ("incident", "Find the first release with which the outcome changes."),
-    "up": ("machine", "Start a cluster and leave it running; print its bootstrap servers."),
-    "down": ("machine", "End the cluster of a run directory."),
-    "break": ("breaking", "Break a cluster that runs: one fault, its proof and its heal, without a load."),
-    "ps": ("machine", "List the processes and containers of Aftershock on this machine."),
-    "gc": ("machine", "End processes and containers of runs without an owner, and delete their brokers' data."),
-    "client-check": ("client_check", "Start a client program on a broker, and judge it by the contract of clients."),
-    "java": ("machine", "Find Java 17 or newer, or install it."),
-    "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
-    "serve": ("pages", "Open the web pages over all runs on this machine, until Ctrl-C."),
-    "report": ("pages", "Write the web pages over all runs into a folder for a static host."),
-    "incident": ("incident", "Write a scenario from the logs of an incident."),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run and judge": {
+        "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
+        "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
+        "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
+        "corpus": ("catalogue", "Run published bugs with affected and fixed releases, and say which ones are found."),
+        "dag": ("airflow", "Run the DAG of a shipped scenario through Airflow, and watch it."),
+        "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
+    },
+    "Campaigns": {
+        "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
+        "prove": ("prove", "Run an application under the faults that could break its promises."),
+        "compare-clients": ("compare_clients", "Run scenarios with each client library that can, and compare them."),
+        "ab": ("incident", "Run it twice with one seed, with and without changed settings, and compare."),
+        "repeat": ("incident", "Run a scenario or bundle N times, and give the rate of each anomaly."),
+    },
+    "Scenarios and settings": {
+        "list": ("scenarios", "List the shipped scenarios, gates and published bugs."),
+        "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
+        "promise": ("promise", "Say what the settings of an application promise, and until which fault."),
+        "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
+        "reference": ("scenarios", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
+    },
+    "Incidents": {
+        "bundle": ("incident", "Pack a run into one file that `replay` runs again."),
+        "unbundle": ("incident", "Unpack a bundle into a run directory."),
+        "replay": ("incident", "Run an incident again, and compare its outcome."),
+        "shrink": ("incident", "Reduce a scenario to the smallest one that still shows the anomaly."),
+        "bisect": ("incident", "Find the first release with which the outcome changes."),
+        "incident": ("incident", "Write a scenario from the logs of an incident."),
+    },
+    "A cluster to break": {
+        "up": ("machine", "Start a cluster and leave it running; print its bootstrap servers."),
+        "break": ("breaking", "Break a cluster that runs: one fault, its proof and its heal, without a load."),
+        "down": ("machine", "End the cluster of a run directory."),
+        "ps": ("machine", "List the processes and containers of Aftershock on this machine."),
+        "gc": ("machine", "End processes and containers of runs without an owner, and delete their brokers' data."),
+    },
+    "Runs so far": {
+        "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
+        "serve": ("pages", "Open the web pages over all runs on this machine, until Ctrl-C."),
+        "report": ("pages", "Write the web pages over all runs into a folder for a static host."),
+    },
+    "Setup": {
+        "client-check": (
+            "client_check",
+            "Start a client program on a broker, and judge it by the contract of clients.",
+        ),
+        "java": ("machine", "Find Java 17 or newer, or install it."),
+    },
 }
-"""The commands in the order of the help: name, module of this package, and summary."""
+"""The commands by groups, in the order of the help: name, module of this package, and summary."""
+
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 class LazyGroup(TyperGroup):
     """The group of all commands. It lists them by their summaries and imports only the command that is called."""
 
     def __init__(self, **options: Any) -> None:
-        placeholders = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        placeholders = {
+            name: TyperCommand(name, help=summary, rich_help_panel=group)
+            for group, commands in GROUPS.items()
+            for name, (_, summary) in commands.items()
+        }
         super().__init__(**{**options, "commands": placeholders})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

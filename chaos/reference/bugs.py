@@ -26,8 +26,8 @@ python -m chaos bisect KAFKA-17754 --variant affected --client confluent
 A rate counts conclusive runs on this project's own machines: of the affected variant those that show the bug, of the
 fixed one those that break its contract. To add a bug, write a scenario with `bug:` into this folder (see
 [fields](../scenario/README.md)), run it ten times with each variant, and enter the rates as `measured`.
-[REPORTS.md](REPORTS.md) lists reports about client libraries, and what was tried where none was seen.
-[found](found/README.md) has what Aftershock showed that no case of the corpus shows.
+[Findings](FINDINGS.md) has what Aftershock showed that no case of the corpus shows, and lists reports about client
+libraries with what was tried.
 """
 
 

@@ -38,9 +38,9 @@ def test_every_file_is_a_case_with_its_variants():
 def test_every_finding_has_variants_and_a_line_on_its_page():
     found = sorted((BUGS / "found").glob("*.yaml"))
     assert found
-    page = (BUGS / "found" / "README.md").read_text()
+    page = (BUGS / "FINDINGS.md").read_text()
     for path in found:
-        assert f"({path.name})" in page
+        assert f"(found/{path.name})" in page
         variants = parse(path.read_text(), path.name).variants
         assert len(variants) > 1
         for side in variants:

@@ -14,7 +14,7 @@ from chaos.cli import app
 from chaos.errors import AftershockError, UsageError
 from tests.support.promised import write_app
 
-PAGE = Path(__file__).parents[3] / "chaos" / "guarantees" / "README.md"
+PAGE = Path(__file__).parents[3] / "chaos" / "campaign" / "README.md"
 JAVA = "key.serializer=org.apache.kafka.common.serialization.StringSerializer\n"
 
 
@@ -56,7 +56,8 @@ def used(answer: dict[str, Any], name: str) -> tuple[str, str]:
 
 
 def test_the_example_of_the_page_is_read_and_every_value_has_its_origin(tmp_path: Path) -> None:
-    example = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)[0]
+    section = PAGE.read_text().partition("### app.yaml\n")[2]
+    example = re.findall(r"```yaml\n(.*?)```", section, re.S)[0]
     app_file = put(tmp_path, example, "app.yaml")
     put(tmp_path, "linger.ms=5\n", "producer.properties")
     found = answers(app_file)

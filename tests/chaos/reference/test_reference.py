@@ -204,4 +204,4 @@ def test_the_scenarios_on_the_pages_are_valid():
 
 
 def test_the_readme_stays_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
