@@ -124,9 +124,9 @@ class Sender(ABC, Generic[Spec]):
         if self._channel.progress_due():
             self._progress()
 
-    def _wait_for_reports(self) -> None:
-        """Wait until every record has its report, an error is fatal, or the time to wait is over."""
-        while self._waiting() and not self._fatal and not self._giving_up():
+    def _wait_for_reports(self, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait until every record has its report, or `enough`, an error is fatal, or the time to wait is over."""
+        while self._waiting() and not (enough() or self._fatal or self._giving_up()):
             self._serve(TICK_S)
 
     def _init_transactions(self) -> None:
@@ -154,9 +154,10 @@ class Sender(ABC, Generic[Spec]):
     def _end_transaction(self, spec: TransactionSpec, add_offsets: Callable[[], bool] = lambda: True) -> End:
         """Wait for all reports, hold the transaction open, then end it and write its row. Returns how it ended.
 
-        Each `abort_every`-th transaction is aborted; others too if a record failed, or if `add_offsets` fails.
+        Each `abort_every`-th transaction is aborted; others too if a record failed, or if `add_offsets` fails. After a
+        failure a library sends nothing more of the transaction: the abort is what gives the other records a report.
         """
-        self._wait_for_reports()
+        self._wait_for_reports(self._must_abort)
         held_until = time.monotonic() + spec.hold_s
         while time.monotonic() < held_until and not (self._channel.stopping or self._fatal or self._must_abort()):
             self._serve(TICK_S)
@@ -165,6 +166,7 @@ class Sender(ABC, Generic[Spec]):
         end = planned if not self._must_abort() and add_offsets() else "aborted"
         requested_us = now_us()
         ended = self._call_end(end)
+        self._wait_for_reports()
         self._open = False
         self._ends.append_rows(
             [

@@ -297,3 +297,40 @@ def test_reports_become_rows_and_what_has_none_is_unknown(tmp_path: Path) -> Non
         (3, "fail", None, "KafkaError"),
         (4, "unknown", None, "no answer before the end"),
     ]
+
+
+def test_a_failed_record_ends_the_transaction_though_the_library_answers_nothing_before_the_abort(
+    tmp_path: Path,
+) -> None:
+    spec = ProducerSpec.model_validate(
+        {**SHARED, "ledger": tmp_path, "client": "shop/1", "topic": "orders", "value_size": 100, "records": 3}
+        | {"transactions": {"id": "shop", "records": 3}}
+    )
+    channel = Channel()
+    producer = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+    reports: deque[Report] = deque()
+    calls: list[str] = []
+
+    def wait(timeout_s: float) -> None:
+        calls.append("wait")
+        assert len(calls) < 100, "it waits for reports that only the abort brings"
+
+    def send(records: list[Any], idle: object) -> int:
+        reports.append(Report(0, 10, error=KafkaError(47)))  # INVALID_PRODUCER_EPOCH
+        return 3
+
+    def abort() -> None:
+        calls.append("abort")
+        reports.extend(Report(seq, 10, error=KafkaError(None)) for seq in (1, 2))
+
+    begin = end = lambda: calls.append("other")
+    producer._kafka = SimpleNamespace(  # type: ignore[assignment]
+        send=send, reports=reports, wait=wait, begin=begin, commit=end, abort=abort
+    )
+    assert spec.transactions
+    producer._transaction(spec.transactions, None)
+    assert "abort" in calls
+    assert [(r["txn"], r["outcome"]) for r in rows(tmp_path, "transactions")] == [(1, "aborted")]
+    sends = rows(tmp_path, "sends")
+    assert [r["seq"] for r in sends] == [0, 1, 2]
+    assert {r["txn"] for r in sends} == {1}
