@@ -1,6 +1,8 @@
 """Imports point one way: dags to chaos and checks, checks to a few parts of chaos, chaos to neither."""
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -110,3 +112,11 @@ def test_the_children_of_a_package_import_each_other_one_way(package):
         TopologicalSorter(children(package)).prepare()
     except CycleError as e:
         pytest.fail(f"an import cycle in {package}: {' -> '.join(e.args[1])}")
+
+
+def test_to_load_a_scenario_imports_no_client_of_kafka():
+    """Each Spark worker of an audit loads one, and each command: faults import what speaks to brokers when they act."""
+    asked = "import sys; import checks.audit.rules.registry, chaos.scenario.load; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    clients = {"kafka", "confluent_kafka", "docker", "chaos.kafka.client", "chaos.relay.rules", "cryptography"}
+    assert clients & set(loaded.split()) == set()

@@ -13,17 +13,17 @@ from pydantic import Field, model_validator
 from chaos.clients.traits import Ability
 from chaos.cluster.api import Cluster
 from chaos.kafka.access import Access
-from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.preload.clock import Skew
-from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
 from chaos.setup.names import Spelled
 from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
 
 if TYPE_CHECKING:
+    from chaos.kafka.client import Kafka
     from chaos.observer import Observer
+    from chaos.relay.control import Proxy
 
 Name = Annotated[
     str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$", "1 to 40 letters, digits, _ and -, a letter or digit first")

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from chaos.errors import FaultError
 from chaos.faults.base import NOTHING_TO_HEAL, Client, Fault, FaultSpec, Session, Subtask, World
-from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.model import Setup, unknown
 from chaos.setup.triggers import Partition, Target, split_member
@@ -111,6 +110,8 @@ class ClientQuota(ClientFault[ClientQuotaSpec], spec=ClientQuotaSpec):
     """The throttled responses before the injection, by side."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         self._client = world.fleet.state(self.resolved)
         self._before = {side: responses for side, (responses, _) in self._client.throttled().items()}
         if (present := admin.quotas(world.kafka, self.resolved)) != {}:
@@ -135,6 +136,8 @@ class ClientQuota(ClientFault[ClientQuotaSpec], spec=ClientQuotaSpec):
         return "; ".join(effects)
 
     def _undo(self, world: World) -> str:
+        from chaos.kafka import admin
+
         admin.set_quotas(world.kafka, self.resolved, dict.fromkeys(self.spec.rates))
         return f"client id {self.resolved} has no quota any more"
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from chaos.faults.base import Client, Fault, World
 from chaos.faults.clients import ClientFault, ClientFaultSpec, fenced
-from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.share_groups import share_group
 from chaos.setup.clients import Consumer, uses_kip_848
 from chaos.setup.model import Setup
 from chaos.setup.needs import Needs
 from chaos.setup.share import Share
 from chaos.setup.triggers import Partition, split_member
 from chaos.units import Duration
+
+if TYPE_CHECKING:
+    from chaos.kafka.groups import GroupState
 
 IDLE_S = 2.0
 """Time without progress after which a consumer in assign mode counts as paused."""
@@ -116,6 +117,8 @@ class MemberFault(ClientFault[S]):
         return client_id == self.resolved or client_id.startswith(f"{self.resolved}-StreamThread-")
 
     def _state(self, world: World, group: str) -> GroupState | None:
+        from chaos.kafka.share_groups import share_group
+
         shared = self._consumer.mode == "share"
         return share_group(world.kafka, group) if shared else world.kafka.group(group)
 

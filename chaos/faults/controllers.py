@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from chaos.cluster.api import Kill, Start, Wipe, able
 from chaos.cluster.endpoints import LISTENER
@@ -17,14 +17,11 @@ from chaos.faults.base import Direction, Fault, FaultSpec, World
 from chaos.faults.brokers import BrokerPause, PauseSpec
 from chaos.faults.network import ONE_WAY, CutFault
 from chaos.faults.targets import BrokerFault, start_down
-from chaos.kafka import admin, voters
-from chaos.kafka.brokers import id_text
-from chaos.kafka.connection import BrokerConnection
-from chaos.kafka.quorum import ask_controller
-from chaos.kafka.voters import Members, Replica
-from chaos.relay.cuts import Cut
 from chaos.setup.model import Setup
 from chaos.setup.triggers import CONTROLLER_TARGETS
+
+if TYPE_CHECKING:
+    from chaos.kafka.voters import Members, Replica
 
 MIN_SUCCESSION = 3
 """Least number of controllers of which the others are a majority when one is cut off."""
@@ -132,6 +129,8 @@ class ControllerKill(BrokerFault[ControllerKillSpec], spec=ControllerKillSpec):
 
     def _stalled(self, world: World) -> str | None:
         """Return the proof that the cluster serves, but nothing can change its metadata."""
+        from chaos.kafka import admin
+
         if world.kafka.metadata() is None or admin.accepts_changes(world.kafka, PROBE_S):
             return None
         acked = f"; {_acked(world) - self._acked:,} records were acknowledged since the kill" if world.fleet else ""
@@ -197,6 +196,8 @@ class ControllerIsolate(CutFault[ControllerIsolateSpec], spec=ControllerIsolateS
     _epoch: int
 
     def _inject(self, world: World) -> str:
+        from chaos.relay.cuts import Cut
+
         active, self._epoch = targets.controller(world)
         others = tuple(node for node in targets.controllers(world) if node != active)
         self.brokers, self.resolved = [active], targets.node_name(active, world)
@@ -206,6 +207,9 @@ class ControllerIsolate(CutFault[ControllerIsolateSpec], spec=ControllerIsolateS
 
     def _effect(self, world: World) -> str | None:
         """Ask the controllers themselves: brokers may still follow the one that is cut off."""
+        from chaos.kafka.connection import BrokerConnection
+        from chaos.kafka.quorum import ask_controller
+
         beliefs = {}
         for node, address in world.cluster.state.controller_addresses.items():
             link = BrokerConnection(*address, targets.access_to(node, world))
@@ -257,6 +261,8 @@ class VoterChange(BrokerFault[V]):
     _before: Members
 
     def _begin(self, world: World) -> None:
+        from chaos.kafka import voters
+
         self._before = targets.answer(lambda: voters.members(world.kafka), "no broker describes the quorum")
 
     def _check_majority(self) -> None:
@@ -279,6 +285,7 @@ class VoterChange(BrokerFault[V]):
 
     def _join(self, world: World) -> Members:
         """Make the target, which is up, a voter, and return the members with it. Raises `FaultError`."""
+        from chaos.kafka import voters
 
         def caught_up() -> Members | None:
             now = voters.members(world.kafka)
@@ -310,6 +317,8 @@ class VoterChange(BrokerFault[V]):
         return ()
 
     def _leave(self, world: World, voter: Replica) -> None:
+        from chaos.kafka import voters
+
         voters.remove(world.kafka, self.broker, voter.directory)
 
 
@@ -326,6 +335,8 @@ class QuorumRemoveVoter(VoterChange[QuorumRemoveVoterSpec], spec=QuorumRemoveVot
         return f"removed {self.resolved} from the voters {listed(self._before.voters)}"
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka import voters
+
         now = voters.members(world.kafka)
         if now is None or now.leader == self.broker or self.broker in now.voters:
             return None
@@ -384,6 +395,9 @@ class QuorumReplaceVoter(VoterChange[QuorumReplaceVoterSpec], spec=QuorumReplace
         return (self._lost.directory,)
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka import voters
+        from chaos.kafka.brokers import id_text
+
         now = voters.members(world.kafka)
         voter = now.voters.get(self.broker) if now else None
         if now is None or voter is None or voter.directory == self._lost.directory:
@@ -435,12 +449,16 @@ class QuorumAddVoter(VoterChange[QuorumAddVoterSpec], spec=QuorumAddVoterSpec):
         return f"added {self.resolved} to the voters {listed(self._before.voters)}"
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka import voters
+
         now = voters.members(world.kafka)
         if now is None or self.broker not in now.voters:
             return None
         return f"controller {now.leader}, active in epoch {now.epoch}, lists {listed(now.voters)}"
 
     def _undo(self, world: World) -> str:
+        from chaos.kafka import voters
+
         now = targets.answer(lambda: voters.members(world.kafka), "no broker describes the quorum")
         if self.broker in now.voters:
             self._leave(world, now.voters[self.broker])

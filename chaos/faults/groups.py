@@ -9,9 +9,7 @@ from pydantic import Field
 
 from chaos.errors import FaultError
 from chaos.faults.base import GROUP, Fault, FaultSpec, World
-from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.share_groups import share_positions
 from chaos.setup.model import Setup, unknown
 
 
@@ -56,6 +54,8 @@ class DeleteOffsets(GroupFault[DeleteOffsetsSpec], spec=DeleteOffsetsSpec):
     lasting = "its offsets stay deleted"
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         offsets = self._committed(world)
         admin.delete_offsets(world.kafka, self._group, offsets)
         self._offsets, self.begun = offsets, True
@@ -85,6 +85,8 @@ class ResetOffsets(GroupFault[ResetOffsetsSpec], spec=ResetOffsetsSpec):
     lasting = "its offsets stay as they were reset"
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         to, names = self.spec.to, self._partitions(world)
         offsets = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
         if set(offsets) != set(names):
@@ -127,6 +129,8 @@ class ResetShareOffsets(Fault[ResetShareOffsetsSpec], spec=ResetShareOffsetsSpec
         self.resolved = f"group {self._group}"
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         topics = {topic for entry in world.scenario.shares if entry.group == self._group for topic in entry.topics}
         names = world.observer.partitions(topics)
         starts = world.kafka.start_offsets(names) if self.spec.to == "earliest" else world.kafka.end_offsets(names)
@@ -138,6 +142,8 @@ class ResetShareOffsets(Fault[ResetShareOffsetsSpec], spec=ResetShareOffsetsSpec
         return f"set {self._group} to {', '.join(f'{name}: {offset}' for name, offset in starts.items())}"
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka.share_groups import share_positions
+
         found = share_positions(world.kafka, self._group, self._starts) or {}
         reset = {partition: at.start for partition, at in found.items()} == self._starts
         return f"{self.resolved} has the start offsets that it was set to" if reset else None
@@ -159,6 +165,8 @@ class DeleteGroup(GroupFault[DeleteGroupSpec], spec=DeleteGroupSpec):
     lasting = "it stays deleted until its members come back"
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         offsets = self._committed(world)
         admin.delete_group(self._group).apply(world.kafka)
         self._offsets, self.begun = offsets, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -14,9 +14,11 @@ from chaos.faults.base import ONE_BROKER, Direction, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.relay.cuts import Cut
 from chaos.setup.model import Setup
 from chaos.setup.triggers import Target
+
+if TYPE_CHECKING:
+    from chaos.relay.cuts import Cut
 
 ONE_WAY = {"both": "", "in": ", one way: nothing comes in", "out": ", one way: nothing goes out"}
 
@@ -109,6 +111,8 @@ class BrokerIsolate(CutFault[BrokerIsolateSpec], spec=BrokerIsolateSpec):
     """
 
     def _inject(self, world: World) -> str:
+        from chaos.relay.cuts import Cut
+
         peers = tuple(n for n in world.cluster.node_ids if n not in self.brokers) if self.spec.cut != "clients" else ()
         clients = self.spec.cut != "peers"
         self._watch(world, *self.brokers)
@@ -153,6 +157,8 @@ class LinkCut(CutFault[LinkCutSpec], spec=LinkCutSpec):
     """
 
     def _inject(self, world: World) -> str:
+        from chaos.relay.cuts import Cut
+
         broker, (other,) = self.broker, targets.brokers(self.spec.other, world)
         if broker == other:
             raise FaultError(f"both ends of the link are broker {broker}")

@@ -12,12 +12,12 @@ from pydantic import Field
 from chaos.errors import FaultError
 from chaos.faults.base import Fault, FaultSpec, World
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.raw_producer import Appended, RawProducer
 from chaos.ledger.record import PRODUCER_WIDTH, Identity, encode, run_token
 from chaos.run.events import now_us
 from chaos.setup.model import Setup
 
 if TYPE_CHECKING:
+    from chaos.kafka.raw_producer import Appended, RawProducer
     from chaos.ledger.stream import TableWriter
 
 Sends = Literal["after_abort", "old_epoch", "sequence_gap"]
@@ -101,6 +101,7 @@ class WireProduce(Fault[WireProduceSpec], spec=WireProduceSpec):
     _answer: Appended
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka.raw_producer import Appended, RawProducer
         from chaos.ledger.stream import TableWriter
 
         if world.run is None:

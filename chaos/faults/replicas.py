@@ -13,8 +13,6 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKERS, TOPIC_OR_PARTITION, Fault, FaultSpec, World
 from chaos.faults.settings import HIDDEN, wait_up
-from chaos.kafka import admin, broker_settings
-from chaos.kafka.log_dirs import log_dirs
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.model import Setup
@@ -52,6 +50,8 @@ class Election(Fault[S]):
     _before: dict[TopicPartition, PartitionState]
 
     def _elect(self, partitions: dict[TopicPartition, PartitionState], world: World, unclean: bool) -> None:
+        from chaos.kafka import admin
+
         self.resolved, self._before, self.begun = ", ".join(map(str, partitions)), partitions, True
         admin.elect(world.kafka, partitions, unclean=unclean)
 
@@ -177,6 +177,8 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
 
     def _inject(self, world: World) -> str:
         """Start the reassignment; the brokers copy the data while clients write to the partition."""
+        from chaos.kafka import admin
+
         self._partition = TopicPartition.parse(self.resolved)
         before = targets.partition(self._partition, world).replicas
         brokers = sorted(world.cluster.broker_ids)
@@ -194,6 +196,8 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
 
     def _throttle(self, world: World, before: tuple[int, ...], rate: int) -> None:
         """Set the rate at all brokers of the partition, and the replicas that it concerns."""
+        from chaos.kafka import admin, broker_settings
+
         if not self._added:
             raise FaultError(f"{self._partition} gets no replica on another broker, so nothing is copied")
         size = self._size(targets.partition(self._partition, world).leader, world)
@@ -230,6 +234,8 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
         return round(rate * (seconds + WINDOW_S)) + FETCH_BYTES
 
     def _size(self, broker: int, world: World) -> int | None:
+        from chaos.kafka.log_dirs import log_dirs
+
         folders = log_dirs(world.kafka, broker)
         sizes = [f.sizes[self._partition] for f in folders or [] if self._partition in f.sizes]
         return sizes[0] if sizes else None
@@ -239,6 +245,8 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
 
         The rate of a leader also counts what its replicas in sync fetch (KIP-73), so a low rate copies nothing at all.
         """
+        from chaos.kafka import admin, broker_settings
+
         took_s = time.monotonic() - self._since
         if took_s < LEAST_MOVE_S or not admin.added_by_reassignment(world.kafka, self._partition):
             return None
@@ -253,6 +261,8 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
         return f"{self.resolved} is being moved: after {took_s:.0f} s at {rate:,} bytes per second {copied}"
 
     def _undo(self, world: World) -> str:
+        from chaos.kafka import admin, broker_settings
+
         if self.spec.throttle is None:
             return super()._undo(world)
         if self.spec.cancel:

@@ -13,12 +13,7 @@ from chaos.cluster.secured.settings import CLIENT, client_principal
 from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import BROKER_TARGETS, Client, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault, answer
-from chaos.kafka import acls, broker_settings, scram, tokens
 from chaos.kafka.access import Access
-from chaos.kafka.acls import Operation, Right
-from chaos.kafka.certificates import AnyCertificate, Presented, presented, refusal, short
-from chaos.kafka.client import Kafka
-from chaos.kafka.connection import login_refusal, login_works
 from chaos.kafka.security import OAUTHBEARER
 from chaos.setup.model import Setup
 from chaos.units import Duration, format_duration
@@ -26,6 +21,9 @@ from chaos.wait import wait_until
 
 if TYPE_CHECKING:
     from chaos.cluster.secured.credentials import Secured
+    from chaos.kafka.acls import Operation, Right
+    from chaos.kafka.certificates import Presented
+    from chaos.kafka.client import Kafka
 
 LONGEST_S = 10.0
 """Longest time that a certificate may still be valid: the proof waits for its end."""
@@ -74,6 +72,8 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
     """The sends without success before the injection, by producer of the topic."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import acls
+
         if denying := self._denying(world):
             raise FaultError(f"broker {denying[0]} does not allow clients to {self._operation} {self.resolved} before")
         self._before = {c.client: (c, refused(c)) for c in self._producers(world)}
@@ -95,6 +95,8 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
 
     def _undo(self, world: World) -> str:
         """Give the right back, and wait until every broker allows it again."""
+        from chaos.kafka import acls
+
         acls.grant(world.kafka, client_principal(secured_of(world).spec), [self._right])
 
         def still_denied() -> str:
@@ -106,14 +108,21 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
 
     @property
     def _operation(self) -> Operation:
+        from chaos.kafka.acls import Operation
+
         return cast(Operation, self.spec.operation)
 
     @property
     def _right(self) -> Right:
+        from chaos.kafka.acls import Right
+
         return Right("topic", self.resolved, self._operation)
 
     def _allowed(self, world: World) -> dict[int, set[Operation] | None]:
         """Return what each broker allows a client to do with the topic, over a connection with its credentials."""
+        from chaos.kafka import acls
+        from chaos.kafka.client import Kafka
+
         kafka = Kafka(world.cluster.bootstrap, access=Access.of(secured_of(world).clients))
         try:
             return {broker: acls.allowed(kafka, broker, self.resolved) for broker in world.cluster.broker_ids}
@@ -181,6 +190,8 @@ class CredentialChange(Fault[CredentialChangeSpec], spec=CredentialChangeSpec):
         return f"gave {self.resolved} another {self._mechanism(world)} password, which the clients do not have"
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka.connection import login_refusal, login_works
+
         access, reasons = self._access(world), dict[str, None]()
         for broker in world.cluster.broker_ids:
             try:
@@ -207,10 +218,14 @@ class CredentialChange(Fault[CredentialChangeSpec], spec=CredentialChangeSpec):
         return f"every broker takes the password of the clients for {self.resolved} again"
 
     def _set(self, world: World, password: str) -> None:
+        from chaos.kafka import scram
+
         scram.set_password(world.kafka, CLIENT, self._mechanism(world), password)
 
     def _refusing(self, world: World) -> list[int]:
         """Return the brokers that do not take the password of the clients, or do not answer."""
+        from chaos.kafka.connection import login_works
+
         access = self._access(world)
         return [b for b in world.cluster.broker_ids if not login_works(*world.cluster.address(b), LOGIN_S, access)]
 
@@ -283,6 +298,8 @@ class IssuerStop(Fault[IssuerStopSpec], spec=IssuerStopSpec):
 
     def _refusal(self, world: World) -> str | None:
         """Return why clients get no token; None if they do."""
+        from chaos.kafka import tokens
+
         clients = secured_of(world).clients
         access = Access.of(clients)
         assert access is not None  # the specification demands tokens
@@ -351,6 +368,8 @@ class CertificateFault(BrokerFault[S]):
         raise NotImplementedError
 
     def _presented_before(self, broker: int, world: World) -> Presented:
+        from chaos.kafka.certificates import presented
+
         try:
             return presented(*world.cluster.address(broker), ANSWER_S)
         except OSError as e:
@@ -360,6 +379,8 @@ class CertificateFault(BrokerFault[S]):
 
     def _load(self, world: World, values: Mapping[int, Mapping[str, str]]) -> None:
         """Set dynamic settings of brokers, by broker. Raises `ClusterError`."""
+        from chaos.kafka import broker_settings
+
         kafka = _kafka(world)
         try:
             for broker, settings in values.items():
@@ -369,6 +390,8 @@ class CertificateFault(BrokerFault[S]):
 
     def _presents(self, broker: int, port: int, world: World) -> Presented | None:
         """Return the certificate at a port of a broker if it is the new one, else None."""
+        from chaos.kafka.certificates import presented
+
         try:
             found = presented(world.cluster.address(broker)[0], port, ANSWER_S)
         except OSError:
@@ -391,6 +414,7 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
     def _change(self, world: World) -> str:
         """Let all brokers trust the new authority, then give the targets their certificates."""
         from chaos.cluster import renewal
+        from chaos.kafka.certificates import short
 
         run, state, issuer = world.cluster.run, world.cluster.state, self._before[self.broker].issuer
         authority = renewal.authority_named(run, issuer)
@@ -407,6 +431,8 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
         return f"gave {self.resolved} new certificates of {authority.name} (by broker: {names})"
 
     def _wait_known(self, values: Mapping[int, Mapping[str, str]], world: World) -> None:
+        from chaos.kafka import broker_settings
+
         kafka, unknown = _kafka(world), dict(values)
 
         def known() -> bool:
@@ -425,6 +451,7 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
 
     def _effect(self, world: World) -> str | None:
         from chaos.cluster import renewal
+        from chaos.kafka.certificates import short
 
         now: dict[int, Presented] = {}
         for broker in self.brokers:
@@ -466,6 +493,8 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
     """A certificate that has expired. Proof: the broker presents it, and a client that checks it is refused."""
 
     def _change(self, world: World) -> str:
+        from chaos.kafka.certificates import short
+
         valid = timedelta(seconds=self.spec.after) if self.spec.after else EXPIRED_BEFORE
         ends = datetime.now(UTC) + valid
         self._renew(world, valid)
@@ -495,6 +524,8 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
         return f"{shown}; a client that connects refuses it: {', '.join(reasons)}"
 
     def _refusal(self, broker: int, world: World) -> str | None:
+        from chaos.kafka.certificates import refusal
+
         access = Access.of(secured_of(world).clients)
         assert access is not None
         try:
@@ -524,6 +555,9 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
 
 def _kafka(world: World) -> Kafka:
     """Return a connection that accepts every certificate: those of the targets may be invalid."""
+    from chaos.kafka.certificates import AnyCertificate
+    from chaos.kafka.client import Kafka
+
     return Kafka(world.cluster.bootstrap, ANSWER_S, AnyCertificate.of(secured_of(world).platform))
 
 

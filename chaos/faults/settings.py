@@ -14,7 +14,6 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, BROKERS, TOPIC, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
-from chaos.kafka import admin, broker_settings
 from chaos.kafka.settings import Config, Scalar, as_text, topic_defaults
 from chaos.settings import dynamic_problem
 from chaos.setup.model import Setup, Topic
@@ -52,6 +51,8 @@ class TopicConfig(Fault[TopicConfigSpec], spec=TopicConfigSpec):
     """The former values; None for a setting that had its default."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         self._settings = {key: as_text(value) for key, value in self.spec.settings.items()}
         before = admin.settings(world.kafka, self.resolved, self._settings)
         if missing := self._settings.keys() - before.keys():
@@ -63,12 +64,16 @@ class TopicConfig(Fault[TopicConfigSpec], spec=TopicConfigSpec):
         return "; ".join(f"{key} of {topic} from {before[key][0]} to {value}" for key, value in settings)
 
     def _effect(self, world: World) -> str | None:
+        from chaos.kafka import admin
+
         now = admin.settings(world.kafka, self.resolved, self._settings)
         if any(now.get(key, ("", False))[0] != value for key, value in self._settings.items()):
             return None
         return f"{self.resolved} has {', '.join(f'{key}={value}' for key, value in self._settings.items())}"
 
     def _undo(self, world: World) -> str:
+        from chaos.kafka import admin
+
         admin.set_settings(world.kafka, self.resolved, self._before)
         return f"{self.resolved} has its former settings"
 
@@ -116,6 +121,8 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
     """The former values by broker; None for a setting that was not set for the broker alone."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import broker_settings
+
         self._settings = {key: as_text(value) for key, value in self.spec.settings.items()}
         self._before = {}
         for broker in self.brokers:
@@ -134,6 +141,8 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
         return f"{self.resolved} {'reports' if len(self.brokers) == 1 else 'report'} {self._text(self._settings)}"
 
     def _undo(self, world: World) -> str:
+        from chaos.kafka import broker_settings
+
         for broker, former in self._before.items():
             wait_up(broker, world)
             broker_settings.set_of_broker(world.kafka, broker, former)
@@ -143,6 +152,8 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
         return f"{self.resolved} has its former settings"
 
     def _reports(self, broker: int, values: Mapping[str, str | None], world: World) -> bool:
+        from chaos.kafka import broker_settings
+
         found = broker_settings.dynamic_of_broker(world.kafka, broker, values)
         return found is not None and all(_same(found.get(key), value) for key, value in values.items())
 

@@ -13,10 +13,8 @@ from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Fault, FaultSpec, World
 from chaos.kafka.access import Access
-from chaos.kafka.connection import connect, seconds_left
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.share_groups import share_coordinator
 from chaos.setup.triggers import Target
 from chaos.wait import wait_until
 
@@ -71,6 +69,8 @@ def brokers(target: Target, world: World) -> list[int]:
 
 def share_coordinator_of(group: str, world: World) -> int | None:
     """Return the share coordinator of a share group for partition 0 of its first topic; None if unknown."""
+    from chaos.kafka.share_groups import share_coordinator
+
     topic = next(entry.topics[0] for entry in world.scenario.shares if entry.group == group)
     return share_coordinator(world.kafka, group, TopicPartition(topic, 0))
 
@@ -174,6 +174,8 @@ def answer_s(host: str, port: int, timeout_s: float, access: Access | None = Non
 
     The request needs no login. Raises `TimeoutError` without an answer, another `OSError` if the broker is gone.
     """
+    from chaos.kafka.connection import connect, seconds_left
+
     began = time.monotonic()
     deadline = began + timeout_s
     with connect(host, port, deadline, access) as connection:

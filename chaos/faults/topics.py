@@ -10,7 +10,6 @@ from pydantic import Field
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import TOPIC, TOPIC_OR_PARTITION, Fault, FaultSpec, World
-from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
 from chaos.run.events import now_us
@@ -46,6 +45,8 @@ class AddPartitions(Fault[AddPartitionsSpec], spec=AddPartitionsSpec):
     lasting = "its partitions stay"
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         before = len(targets.led_partitions(self.resolved, world))
         admin.add_partitions(world.kafka, self.resolved, self.spec.to)
         self.begun = True
@@ -116,6 +117,8 @@ class Deletion(Fault[S]):
     """
 
     def _delete(self, world: World) -> None:
+        from chaos.kafka import admin
+
         self.evidence["former_id"] = topic_id(self.resolved, world)
         self.begun = True
         asked_us = now_us()
@@ -207,6 +210,8 @@ class RecreateTopic(Deletion[RecreateTopicSpec], spec=RecreateTopicSpec):
 
 def create(name: str, world: World, partitions: int | None = None) -> None:
     """Create a topic as the scenario describes it, or with another number of partitions."""
+    from chaos.kafka import admin
+
     topic = world.scenario.topic(name)
     config = {key: as_text(value) for key, value in topic.config.items()}
     admin.create_topic(world.kafka, name, partitions or topic.partitions, topic.replication_factor, config)
@@ -256,6 +261,8 @@ class DeleteRecords(Fault[DeleteRecordsSpec], spec=DeleteRecordsSpec):
     """The requested log start by partition."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import admin
+
         names = targets.partitions(self.spec.target, world)
         ends, starts = world.kafka.end_offsets(names), world.kafka.start_offsets(names)
         self.resolved = ", ".join(map(str, names))

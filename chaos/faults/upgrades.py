@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
@@ -20,12 +20,11 @@ from chaos.faults.base import Fault, FaultSpec, World
 from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne, is_gone
 from chaos.faults.controllers import MIN_BEHIND
 from chaos.faults.targets import start_down, stop_controlled
-from chaos.kafka import features
-from chaos.kafka.connection import BrokerConnection
-from chaos.kafka.described_settings import broker_settings
-from chaos.kafka.features import METADATA_VERSION, Support
 from chaos.run.events import now_us
 from chaos.units import Duration, Release
+
+if TYPE_CHECKING:
+    from chaos.kafka.features import Support
 
 PROTOCOL = "inter.broker.protocol.version"
 
@@ -269,6 +268,8 @@ class ClusterFinalize(OneByOne[ClusterFinalizeSpec], spec=ClusterFinalizeSpec):
     """The levels to finalize; with ZooKeeper, there are none."""
 
     def _inject(self, world: World) -> str:
+        from chaos.kafka import features
+
         self.resolved = "the features of the cluster"
         if world.cluster.state.zookeeper:
             return self._raise_protocol(world)
@@ -322,11 +323,16 @@ class ClusterFinalize(OneByOne[ClusterFinalizeSpec], spec=ClusterFinalizeSpec):
 
 def protocol_of(broker: int, world: World) -> str:
     """Return the inter.broker.protocol.version of a broker. Raises `ClusterError` without an answer."""
+    from chaos.kafka.described_settings import broker_settings
+
     return broker_settings(world.kafka, broker, [PROTOCOL])[PROTOCOL].value
 
 
 def supported(node: int, world: World) -> Support | None:
     """Return what a node supports; None without an answer."""
+    from chaos.kafka import features
+    from chaos.kafka.connection import BrokerConnection
+
     return features.support(BrokerConnection(*world.cluster.address(node), targets.access_to(node, world)))
 
 
@@ -354,6 +360,8 @@ def line(release: str) -> tuple[str, ...]:
 
 def offer(found: Support | None) -> str:
     """Return the feature or the number of APIs that shows the line of a release."""
+    from chaos.kafka.features import METADATA_VERSION
+
     if found is None:
         return "no answer"
     if METADATA_VERSION in found.levels:

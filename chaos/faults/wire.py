@@ -13,24 +13,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from chaos.errors import FaultError
 from chaos.faults.base import BROKER_TARGETS, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
-from chaos.kafka import messages
-from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.partition import TopicPartition
-from chaos.relay.control import Hits, Proxy
-from chaos.relay.rules import Act, Frames, Rule
 from chaos.setup.clients import settings_of
 from chaos.setup.hints import nearest
 from chaos.setup.model import Setup
 from chaos.setup.names import TopicName
 from chaos.setup.triggers import Partition, Strict
 from chaos.units import Duration, Size
+
+if TYPE_CHECKING:
+    from chaos.relay.control import Hits, Proxy
+    from chaos.relay.rules import Act, Frames, Rule
 
 CODES = {
     "UNKNOWN_SERVER_ERROR": -1,
@@ -244,6 +244,8 @@ class FrameFault(RuleFault[F]):
         return f"from now on {first}{self._describe()} are {self._result()}"
 
     def _rule_for(self, frames: Frames) -> Rule:
+        from chaos.relay.rules import Rule
+
         return Rule(self.act, frames, self.spec.count)
 
     def _result(self) -> str:
@@ -280,6 +282,8 @@ class WireDelay(FrameFault[WireDelaySpec], spec=WireDelaySpec):
     act, result = "delay", "delayed"
 
     def _rule_for(self, frames: Frames) -> Rule:
+        from chaos.relay.rules import Rule
+
         return Rule(self.act, frames, self.spec.count, delay_s=self.spec.delay)
 
 
@@ -332,6 +336,8 @@ class WireHold(FrameFault[WireHoldSpec], spec=WireHoldSpec):
     act = "hold"
 
     def _rule_for(self, frames: Frames) -> Rule:
+        from chaos.relay.rules import Rule
+
         return Rule(self.act, frames, self.spec.count, delay_s=self.spec.at_most, until=_frames(self.spec.until, None))
 
     def _result(self) -> str:
@@ -387,6 +393,8 @@ class WireError(FrameFault[WireErrorSpec], spec=WireErrorSpec):
     act = "error"
 
     def _rule_for(self, frames: Frames) -> Rule:
+        from chaos.relay.rules import Rule
+
         return Rule(self.act, frames, self.spec.count, error=CODES[self.spec.error])
 
     def _result(self) -> str:
@@ -422,6 +430,8 @@ class WireSlow(RuleFault[WireSlowSpec], spec=WireSlowSpec):
     """The topic names in a probe: enough bytes to fill a link of limited bandwidth in both directions."""
 
     def _inject(self, world: World) -> str:
+        from chaos.relay.rules import Frames, Rule
+
         if self.spec.bandwidth:
             count = max(1, round(self.spec.bandwidth * PROBE_S / 2 / len(PROBE_NAME)))
             self._names = tuple(f"{PROBE_NAME}{number}" for number in range(min(MAX_NAMES, count)))
@@ -453,6 +463,9 @@ class WireSlow(RuleFault[WireSlowSpec], spec=WireSlowSpec):
 
     def _round_trip_s(self, world: World) -> float:
         """Return the seconds of a request for topics that do not exist. Raises `OSError`."""
+        from chaos.kafka import messages
+        from chaos.kafka.connection import BrokerConnection
+
         link = BrokerConnection(*proxy_of(world).address(self.broker), world.access)
         try:
             link.ask(messages.metadata(), PROBE_TIMEOUT_S)
@@ -471,6 +484,8 @@ def proxy_of(world: World) -> Proxy:
 
 
 def _frames(spec: FrameSet, brokers: tuple[int, ...] | None) -> Frames:
+    from chaos.relay.rules import Frames
+
     topic, partition = spec.names
     return Frames(brokers, spec.api, spec.client, spec.side, topic, partition)
 

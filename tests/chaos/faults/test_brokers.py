@@ -161,8 +161,8 @@ class Settings:
 
     def __init__(self, monkeypatch, cluster, **own):
         self.cluster, self.own, self.late, self.refuses = cluster, {1: dict(own), 2: {}, 3: {}}, False, set()
-        monkeypatch.setattr("chaos.faults.settings.broker_settings.dynamic_of_broker", self.read)
-        monkeypatch.setattr("chaos.faults.settings.broker_settings.set_of_broker", self.change)
+        monkeypatch.setattr("chaos.kafka.broker_settings.dynamic_of_broker", self.read)
+        monkeypatch.setattr("chaos.kafka.broker_settings.set_of_broker", self.change)
         monkeypatch.setattr("chaos.faults.settings.BACK_S", 0.05)
 
     def read(self, kafka, broker, names):
@@ -251,7 +251,7 @@ def lost_folder(monkeypatch, cluster, error="KafkaStorageError", isr=(2, 3), lea
     monkeypatch.setattr("chaos.faults.resources.able", lambda cluster, to: cluster)
     monkeypatch.setattr("chaos.faults.targets.able", lambda cluster, to: cluster)
     found = [LogDir("/x/data/d2", "", {}), LogDir("/x/data/d1", error, {})]
-    monkeypatch.setattr("chaos.faults.resources.log_dirs", lambda kafka, broker: found)
+    monkeypatch.setattr("chaos.kafka.log_dirs.log_dirs", lambda kafka, broker: found)
     moved = PartitionState(leader, 4, isr, (1, 2, 3))
     world.observer.partition = lambda name: moved
     return fault, world
@@ -307,17 +307,15 @@ class Move:
         state = PartitionState(1, 3, (1, 2), (1, 2))
         states = {TopicPartition("orders", 0): state}
         self.world.kafka.metadata = lambda: Metadata({b: ("h", b) for b in (1, 2, 3)}, states)
-        monkeypatch.setattr("chaos.faults.replicas.admin.reassign", lambda *_: None)
-        monkeypatch.setattr("chaos.faults.replicas.admin.settings", lambda *_: {})
-        monkeypatch.setattr(
-            "chaos.faults.replicas.admin.set_settings", lambda kafka, topic, values: self.topic.append(values)
-        )
-        monkeypatch.setattr("chaos.faults.replicas.admin.added_by_reassignment", lambda *_: self.added)
-        monkeypatch.setattr("chaos.faults.replicas.admin.cancel_reassignment", self.cancel)
+        monkeypatch.setattr("chaos.kafka.admin.reassign", lambda *_: None)
+        monkeypatch.setattr("chaos.kafka.admin.settings", lambda *_: {})
+        monkeypatch.setattr("chaos.kafka.admin.set_settings", lambda kafka, topic, values: self.topic.append(values))
+        monkeypatch.setattr("chaos.kafka.admin.added_by_reassignment", lambda *_: self.added)
+        monkeypatch.setattr("chaos.kafka.admin.cancel_reassignment", self.cancel)
         monkeypatch.setattr("chaos.faults.replicas.time.monotonic", lambda: self.now)
         sizes = {1: lambda: size, 3: lambda: self.copied}
         monkeypatch.setattr(
-            "chaos.faults.replicas.log_dirs",
+            "chaos.kafka.log_dirs.log_dirs",
             lambda kafka, broker: [LogDir("/d", "", {TopicPartition("orders", 0): sizes[broker]()})],
         )
         fields = {"name": "m", "kind": "partition.reassign", "to": [1, 3], "throttle": 100_000} | spec

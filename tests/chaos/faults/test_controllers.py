@@ -10,6 +10,7 @@ import pytest
 
 from chaos.faults import FAULTS, brokers, controllers
 from chaos.faults.base import World
+from chaos.kafka import admin
 from chaos.kafka.quorum import Quorum
 from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
@@ -112,7 +113,7 @@ def test_a_kill_of_a_follower_is_proven_by_its_log_that_ends() -> None:
 
 def test_without_a_majority_it_is_proven_that_no_change_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     accepted = True
-    monkeypatch.setattr(controllers.admin, "accepts_changes", lambda kafka, timeout_s: accepted)
+    monkeypatch.setattr(admin, "accepts_changes", lambda kafka, timeout_s: accepted)
     fault, world = kill_of(controllers="majority"), world_of()
     assert fault.inject(world).endswith("; 1 of 3 controllers left, no majority")
     assert fault.proof(world) is None, "the active controller still answers"

@@ -51,7 +51,7 @@ class Quorum:
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> Quorum:
     found = Quorum()
-    monkeypatch.setattr(controllers, "voters", found)
+    monkeypatch.setattr("chaos.kafka.voters", found)
     monkeypatch.setattr(controllers, "CHANGE_TIMEOUT_S", 0.3)
     return found
 

@@ -63,7 +63,7 @@ def inject(monkeypatch, world, sends, *answers):
         made.append((str(partition), transactional_id))
         return producer
 
-    monkeypatch.setattr(raw, "RawProducer", build)
+    monkeypatch.setattr("chaos.kafka.raw_producer.RawProducer", build)
     spec = scenario(sends).faults[0]
     fault = FAULTS[spec.kind](spec)
     assert fault.proof(world) is None
@@ -125,7 +125,7 @@ def test_an_answer_is_a_proof_and_only_a_refusal_before_the_append_a_failure(
 
 def test_a_record_before_it_that_is_not_taken_ends_the_fault_without_a_proof(monkeypatch, world):
     producer = Producer(Appended("NOT_LEADER_OR_FOLLOWER", -1))
-    monkeypatch.setattr(raw, "RawProducer", lambda *_: producer)
+    monkeypatch.setattr("chaos.kafka.raw_producer.RawProducer", lambda *_: producer)
     spec = scenario("sequence_gap").faults[0]
     fault = FAULTS[spec.kind](spec)
     with pytest.raises(FaultError, match="did not take the record before: refused with NOT_LEADER_OR_FOLLOWER"):

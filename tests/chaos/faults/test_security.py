@@ -10,7 +10,7 @@ import pytest
 
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, security
-from chaos.kafka import acls
+from chaos.kafka import acls, scram
 from chaos.kafka.acls import Right
 from chaos.kafka.security import ClusterSecurity, Security
 from chaos.scenario.load import parse
@@ -41,7 +41,7 @@ class Brokers:
         self.allowed: dict[int, set[str] | None] = {1: {"read", "write"}, 2: {"read", "write"}}
         self.taken: list[Right] = []
         self.refuses = False
-        monkeypatch.setattr(security, "Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr("chaos.kafka.client.Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(security, "Access", SimpleNamespace(of=lambda _: None))
         monkeypatch.setattr(security, "HEAL_S", 0.3)
         monkeypatch.setattr(acls, "allowed", lambda _, broker, topic: self.allowed[broker])
@@ -155,9 +155,9 @@ class Passwords:
         cluster = SimpleNamespace(broker_ids=[1, 2], state=state, address=lambda b: ("h", b))
         self.world: Any = SimpleNamespace(cluster=cluster, kafka=None)
         self.fault: Any = FAULTS["credential.change"](parse(CHANGE, "t.yaml").faults[0])
-        monkeypatch.setattr(security.scram, "set_password", self._set)
-        monkeypatch.setattr(security, "login_refusal", self._refusal)
-        monkeypatch.setattr(security, "login_works", lambda *args: self._refusal(*args) is None)
+        monkeypatch.setattr(scram, "set_password", self._set)
+        monkeypatch.setattr("chaos.kafka.connection.login_refusal", self._refusal)
+        monkeypatch.setattr("chaos.kafka.connection.login_works", lambda *args: self._refusal(*args) is None)
         monkeypatch.setattr(security, "HEAL_S", 0.3)
 
     def _set(self, _: Any, user: str, mechanism: str, password: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import FAULTS, consumers, groups, targets
+from chaos.faults import FAULTS
+from chaos.kafka import admin
 from chaos.kafka.groups import GroupMember, GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.share_groups import SharePosition
@@ -49,9 +50,13 @@ class World:
         self.rng, self.access, self.proxy = random.Random(0), None, None
         self.controller_ids: tuple[int, ...] = ()
         self.kafka = self.fleet = self.observer = self.cluster = self
-        monkeypatch.setattr(consumers, "share_group", lambda kafka, group: self.state_of_group())
-        monkeypatch.setattr(groups, "share_positions", lambda kafka, group, partitions: self.positions())
-        monkeypatch.setattr(targets, "share_coordinator", lambda kafka, group, partition: self.coordinator)
+        monkeypatch.setattr("chaos.kafka.share_groups.share_group", lambda kafka, group: self.state_of_group())
+        monkeypatch.setattr(
+            "chaos.kafka.share_groups.share_positions", lambda kafka, group, partitions: self.positions()
+        )
+        monkeypatch.setattr(
+            "chaos.kafka.share_groups.share_coordinator", lambda kafka, group, partition: self.coordinator
+        )
         self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
 
     def state_of_group(self) -> GroupState:
@@ -121,7 +126,7 @@ def test_released_records_do_not_prove_a_slow_member_but_a_refusal_does(monkeypa
 def test_start_offsets_are_proven_by_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, "kind: share.reset_offsets, to: latest, target: {group: workers}")
     asked: list[Any] = []
-    monkeypatch.setattr(groups.admin, "alter_share_offsets", lambda kafka, group, starts: asked.append(starts))
+    monkeypatch.setattr(admin, "alter_share_offsets", lambda kafka, group, starts: asked.append(starts))
     assert world.fault.inject(world) == "set workers to orders/0: 9"
     assert asked == [{PARTITION: 9}]
     assert world.fault.evidence["offsets"] == {"orders/0": 9}
