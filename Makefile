@@ -6,7 +6,7 @@ READY := .venv/.ready
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup ui airflow-up airflow-down demo test test-quick test-all lint format bench bench-audit lock wheel clean
+.PHONY: help setup ui airflow-up airflow-down demo test test-quick test-landing test-all lint format bench bench-audit lock wheel clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,10 +46,13 @@ lint: setup ## ruff and mypy
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 test-quick: setup ## the quick lane: no broker, no Airflow, no container
-	$(PYTEST) -m "not kafka and not airflow and not spark_cluster and not nightly"
+	$(PYTEST) -m "not kafka and not airflow and not spark_cluster and not landing and not nightly"
 
-test: lint ## the standard lane: each behaviour on real clusters, containers, Airflow and a browser
-	$(PYTEST) -m "not nightly"
+test: lint ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
+	$(PYTEST) -m "not landing and not nightly"
+
+test-landing: setup ## beside it, before each landing: whole systems, other runtimes, and long runs
+	$(PYTEST) -m "landing and not nightly"
 
 test-all: lint ## the nightly lane: the whole catalogue too, and each behaviour on other releases and drivers
 	AUDIT_HISTORIES=4000 $(PYTEST)

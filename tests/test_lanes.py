@@ -1,4 +1,4 @@
-"""Each test that only the nightly lane runs names its twin: the test of the standard lane with the same behaviour."""
+"""Each test that only the nightly lane runs names its twin: the test with the same behaviour that each landing runs."""
 
 from __future__ import annotations
 

@@ -212,6 +212,7 @@ def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provide
     assert json.loads(done.stdout.splitlines()[-1]) == master
 
 
+@pytest.mark.landing
 @pytest.mark.kafka
 def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow, tmp_path):
     ended = chaos("dag", "resilience-demo", "--json", "--runs-dir", tmp_path, env=airflow)

@@ -13,7 +13,7 @@ from tests.chaos.cluster.test_attached import Watch, files_with, topics_and_grou
 from tests.support.platform import HELD, ROOT, chaos, left_running
 from tests.support.secured import ENVIRONMENT, PASSWORDS, USER, deploy
 
-pytestmark = [pytest.mark.airflow, pytest.mark.kafka]
+pytestmark = [pytest.mark.landing, pytest.mark.airflow, pytest.mark.kafka]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from chaos.wait import wait_until
 from tests.support.airflow_api import ask
 from tests.support.platform import ROOT
 
-pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.landing, pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
 
 FILE = ROOT / "docker" / "compose.yaml"
 LOCAL_BASE = "aftershock-base:bookworm"

@@ -87,6 +87,7 @@ def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path:
 
 
 @needs_engine
+@pytest.mark.landing
 def test_every_fault_of_containers_is_proven_and_healed(tmp_path: Path) -> None:
     file = tmp_path / "everything.yaml"
     file.write_text(everything())
@@ -116,6 +117,7 @@ def _containers(below: Path) -> list:
 
 
 @needs_engine
+@pytest.mark.landing
 def test_ctrl_c_removes_everything(tmp_path: Path) -> None:
     platform = start("run", "clean-run", "--driver", "docker", "--runs-dir", tmp_path)
     wait_until(lambda: len(_containers(tmp_path)) == 3, 120, "no containers")
@@ -191,6 +193,7 @@ while True:
 
 
 @needs_engine
+@pytest.mark.landing
 def test_a_lost_engine_ends_the_run_and_gc_removes_the_rest(tmp_path: Path) -> None:
     path, runs = tmp_path / "engine.sock", tmp_path / "runs"
     forward = subprocess.Popen([sys.executable, "-c", FORWARD, str(path)], stdout=subprocess.PIPE)

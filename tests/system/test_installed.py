@@ -23,6 +23,7 @@ import pytest
 
 from tests.support.platform import ROOT, Ended, left_running
 
+pytestmark = pytest.mark.landing
 NOBODY = 65534
 SCENARIO = """
 title: Zwölf Bestellungen

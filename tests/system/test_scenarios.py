@@ -1,8 +1,8 @@
 """Every shipped scenario on a real cluster, from the command to the verdict.
 
-The nightly lane runs the whole catalogue, the standard lane a part of it. `TWINS` names scenarios with the behaviour of
-another test; the twin of every other one is a scenario of the part. `test_airflow.py` shows what `coordinator-loss` and
-`slow-consumer` do.
+The nightly lane runs the whole catalogue, a landing a part of it, and the standard lane `FIRST` of that part. `TWINS`
+names scenarios with the behaviour of another test; the twin of every other one is a scenario of the part.
+`test_airflow.py` shows what `coordinator-loss` and `slow-consumer` do.
 """
 
 import json
@@ -26,6 +26,7 @@ PART = {
     "quorum-changes",
     "unclean-election",
 }
+FIRST = {"leader-kill", "out-of-range"}
 TWINS = {
     "acks1-leader-kill/acks-1": "system/test_incident.py::test_the_run_names_the_lost_records_with_their_mechanism",
     "assign-same-group": (
@@ -82,7 +83,9 @@ ALL = {part_name(*name) for name in names()}
 def marks(name):
     own = "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[leader-kill]"
     twin = TWINS.get(name) or TWINS.get(name.partition("/")[0]) or own
-    return [*([needs_engine] if name == DOCKER else []), *([] if name in PART else [pytest.mark.nightly(twin=twin)])]
+    if name in PART:
+        return [] if name in FIRST else [pytest.mark.landing]
+    return [*([needs_engine] if name == DOCKER else []), pytest.mark.nightly(twin=twin)]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.bench.histories import Plan, make, resolved
 from tests.support.platform import ROOT, chaos, start
 from tests.support.spark_cluster import hdfs, shell, spark_cluster
 
-pytestmark = pytest.mark.spark_cluster
+pytestmark = [pytest.mark.landing, pytest.mark.spark_cluster]
 
 RECORDS = 100_000
 

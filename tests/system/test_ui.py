@@ -21,7 +21,7 @@ from tests.support.airflow_api import ask
 from tests.support.browser import Browser, find
 from tests.support.platform import ROOT, left_running, start
 
-pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.landing, pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 NO_EFFECT = """
 title: a consumer that is slowed down by nothing

@@ -15,7 +15,7 @@ from chaos.run.directory import Run
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
 from tests.support.ledgers import rows, topic_name
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 
 @pytest.mark.nightly(

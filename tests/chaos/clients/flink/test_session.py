@@ -13,7 +13,7 @@ from chaos.wait import wait_until
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
 from tests.support.ledgers import rows, topic_name
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from chaos.run.directory import Run
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 EARLIEST = "Consumer.Offsets.Initial: OffsetOldest, Consumer.Group.Heartbeat.Interval: 300ms"
 

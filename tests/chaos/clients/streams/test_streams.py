@@ -13,7 +13,7 @@ from tests.chaos.clients.conftest import WAIT_S, MakeFleet, crash_while_reading,
 from tests.chaos.clients.test_transactions import committed_rows
 from tests.support.ledgers import rows, topic_name
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.landing, pytest.mark.kafka]
 
 RECORDS = 1500
 
