@@ -14,8 +14,8 @@ One file for each family has everything about its kinds. Each kind is two classe
 A run is inconclusive if a fault has no proof: a test that passes although its fault never happened proves nothing.
 
 To add a fault to a family, write its two classes in `chaos/faults/<family>.py` and add it to `FAULTS` there. Loading a
-scenario imports all families, so libraries that take long to import (Arrow, librdkafka, cryptography) are imported
-where a fault uses them.
+scenario imports all families, in each Spark worker of an audit too. So what speaks to brokers, and libraries that take
+long to import (Arrow, librdkafka, cryptography), are imported where a fault uses them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.dag_programs import run_program
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.landing, pytest.mark.airflow]
 
 ASK = """
 import json, sys

@@ -194,11 +194,15 @@ def test_each_notifier_gets_the_message_although_another_one_fails(airflow, tmp_
     ("connection", "master"),
     [
         (None, None),
-        ("spark://10.0.0.1:7078", "spark://10.0.0.1:7078"),
         ("spark://10.0.0.1", "spark://10.0.0.1:7077"),
-        ("spark://yarn", "yarn"),
-        ('{"conn_type": "spark", "host": "spark://one:7077,two:7077"}', "spark://one:7077,two:7077"),
-        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+        pytest.param("spark://10.0.0.1:7078", "spark://10.0.0.1:7078", marks=pytest.mark.landing),
+        pytest.param("spark://yarn", "yarn", marks=pytest.mark.landing),
+        pytest.param(
+            '{"conn_type": "spark", "host": "spark://one:7077,two:7077"}',
+            "spark://one:7077,two:7077",
+            marks=pytest.mark.landing,
+        ),
+        pytest.param('{"conn_type": "spark", "host": "local[2]"}', "local[2]", marks=pytest.mark.landing),
     ],
 )
 def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provider(airflow, connection, master):

@@ -23,6 +23,7 @@ GATE = {
 }
 
 
+@pytest.mark.landing
 def test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure(tmp_path):
     """Run the first cell alone, as the task of a DAG does, then the others in the same folder."""
     (tmp_path / "g.yaml").write_text(yaml.safe_dump(GATE))

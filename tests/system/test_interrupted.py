@@ -111,6 +111,7 @@ def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusi
     assert ended.result["verdict"] == "inconclusive"
 
 
+@pytest.mark.landing
 def test_ps_lists_and_gc_removes_processes_that_outlive_the_reaper(tmp_path):
     process = start("run", "leader-kill", "--runs-dir", tmp_path)
     under_way(tmp_path, process)
@@ -125,6 +126,7 @@ def test_ps_lists_and_gc_removes_processes_that_outlive_the_reaper(tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.landing
 def test_the_effects_of_faults_on_processes_disks_and_links_end_with_the_run(tmp_path):
     (tmp_path / "lasting.yaml").write_text(LASTING)
     runs = tmp_path / "runs"

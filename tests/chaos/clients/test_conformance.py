@@ -41,7 +41,7 @@ def lacks(runtime: str, name: str) -> str:
 
 
 def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
-    """Return the mark of a case that the standard lane leaves to others: it has librdkafka, the default, and Java."""
+    """Return the mark of a case that the standard lane leaves to others: it has librdkafka, the default."""
     name = "test_a_shipped_runtime_keeps_every_point"
     if (runtime, case) == ("flink", "producer"):
         flink = "test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
@@ -51,7 +51,7 @@ def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
         return [pytest.mark.nightly(twin=f"chaos/clients/spark/test_spark.py::{spark}")]
     if runtime in ("franz-go", "sarama", "kafka-python", "aiokafka") and case != "group_consumer":
         return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[{runtime}-group_consumer]")]
-    return [] if runtime in ("confluent", "java") else [pytest.mark.landing]
+    return [] if runtime == "confluent" else [pytest.mark.landing]
 
 
 @kafka

@@ -190,6 +190,7 @@ producers:
 
 
 @pytest.mark.parametrize(("commit", "again"), [("after_output", True), ("before_output", False)])
+@pytest.mark.landing
 def test_a_plain_processor_that_dies_between_its_steps_repeats_or_loses_outputs(
     fleet: MakeFleet, run: Run, bootstrap: str, commit: str, again: bool
 ) -> None:

@@ -283,6 +283,7 @@ def test_existing_topics_with_the_prefix_are_not_touched(secured: Secured, run: 
     assert topics_and_groups(secured) == theirs and roles(run) == []
 
 
+@pytest.mark.landing
 def test_commands_break_and_restore_brokers(secured: Secured, run: Run) -> None:
     cluster = secured.attach(run)
     assert cluster.broker_ids == [1, 2, 3] and roles(run) == ["reaper"]
@@ -399,6 +400,7 @@ def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
 
 
+@pytest.mark.landing
 def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, theirs: set[str], run: Run) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
     loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])
@@ -443,6 +445,7 @@ def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured,
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.landing
 def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
@@ -476,6 +479,7 @@ def test_break_aims_at_a_topic_of_the_user_over_sasl_and_restores_the_broker(
     assert all(map(secured.alive, (1, 2, 3)))
 
 
+@pytest.mark.landing
 def test_after_a_kill_of_the_platform_the_reaper_restores_the_cluster(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:

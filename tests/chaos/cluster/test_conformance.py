@@ -69,11 +69,13 @@ DRIVERS = [
 
 
 def marks(name: str, kafka: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a driver's tests: the standard lane has one release, and `test_docker.py` for containers."""
+    """Return the marks of a driver's tests: the standard lane has processes of one release."""
     if name == "docker":
         every_fault = "system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed"
         return [needs_engine, pytest.mark.nightly(twin=every_fault)]
-    return [pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")] if kafka == "3.9.2" else []
+    if kafka == "3.9.2":
+        return [pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")]
+    return [pytest.mark.landing] if name == "attached" else []
 
 
 @pytest.fixture(

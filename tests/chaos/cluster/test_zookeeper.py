@@ -79,6 +79,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     kafka.close()
 
 
+@pytest.mark.landing
 def test_a_killed_broker_starts_after_the_end_of_its_session_and_not_without_its_zookeeper(run: Run) -> None:
     long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to register
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)

@@ -38,6 +38,7 @@ PLANTED: dict[Kind, set[str]] = {
 
 
 @pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.landing
 def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, kind: Kind) -> None:
     plan, run = Plan(RECORDS, kind, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")
     planted = meant(asdict(make(run.path, plan)))
