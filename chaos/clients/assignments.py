@@ -50,13 +50,20 @@ class AssignmentLog:
     positions: dict[Partition, int | None] = field(default_factory=dict)
     _count: int = 0
 
-    def begin(self, event: Literal["assigned", "seek"], starts: Mapping[Partition, StartPosition]) -> None:
-        """Record an assignment or a seek: each partition gets the next running number."""
-        self._count += 1
+    def begin(
+        self, event: Literal["assigned", "seek"], starts: Mapping[Partition, StartPosition], number: int | None = None
+    ) -> int:
+        """Record an assignment or a seek: each partition gets the next running number, or that of its assignment.
+
+        number: of an assignment of which other partitions are recorded already. Returns the number.
+        """
+        self._count += number is None
+        number = number or self._count
         for partition, start in starts.items():
-            self.numbers[partition] = self.last_numbers[partition] = self._count
+            self.numbers[partition] = self.last_numbers[partition] = number
             self.positions[partition] = start.offset
         self._write(event, starts)
+        return number
 
     def end(self, event: Literal["revoked", "lost"], partitions: Iterable[Partition]) -> None:
         """Record that partitions were taken away."""

@@ -27,6 +27,8 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self.assignments.instance_id = str(name or "") or None
         self._unlocated: set[Partition] = set()
         """Assigned partitions of which the library has no position yet."""
+        self._number: int | None = None
+        """The number of the last assignment, once it has a row."""
         self._requests: Mapping[Partition, CommitRequest] = {}
 
     def run(self) -> bool:
@@ -40,6 +42,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
     def assigned(self, partitions: Collection[Partition]) -> None:
         """Pause new partitions until they are located."""
         self.assignments.member_id, self.assignments.generation = self.consumer.membership()
+        self._number = None
         self._unlocated.update(partitions)
         self.consumer.pause(partitions)
 
@@ -51,7 +54,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         starts = {p: StartPosition(offset, self._source(p, offset)) for p, offset in found.items()}
         started = {p: s for p, s in starts.items() if p in self._unlocated}  # not taken away meanwhile
         if started:
-            self.assignments.begin("assigned", started)
+            self._number = self.assignments.begin("assigned", started, self._number)
             self._unlocated.difference_update(started)
             self.consumer.resume(started)
         self.progress()
@@ -59,7 +62,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
     def _process(self, batch: Sequence[Any], polled_us: int) -> None:
         """Process a batch. Records that arrived before their partition was paused show where it began."""
         if early := self._unlocated.intersection((r.topic, r.partition) for r in batch):
-            self.assignments.begin("assigned", {p: StartPosition() for p in sorted(early)})
+            self._number = self.assignments.begin("assigned", {p: StartPosition() for p in sorted(early)}, self._number)
             self._unlocated -= early
             self.consumer.resume(early)
         super()._process(batch, polled_us)
@@ -95,7 +98,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
     def _give_up(self, event: Literal["revoked", "lost"], partitions: Collection[Partition]) -> None:
         """Record that partitions were taken away, also those of which the library never had a position."""
         if never := self._unlocated.intersection(partitions):
-            self.assignments.begin("assigned", {p: StartPosition() for p in sorted(never)})
+            self._number = self.assignments.begin("assigned", {p: StartPosition() for p in sorted(never)}, self._number)
             self._unlocated -= never
         self._committer.forget(partitions)
         self.assignments.end(event, [p for p in sorted(partitions) if p in self.assignments.numbers])

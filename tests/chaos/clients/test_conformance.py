@@ -49,7 +49,9 @@ def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
     if runtime == "spark":
         spark = "test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once"
         return [pytest.mark.nightly(twin=f"chaos/clients/spark/test_spark.py::{spark}")]
-    if runtime in ("franz-go", "sarama", "kafka-python", "aiokafka") and case != "group_consumer":
+    if runtime == "flink-legacy":
+        return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[flink-assign_consumer]")]
+    if runtime in ("java", "franz-go", "sarama", "kafka-python", "aiokafka") and case != "group_consumer":
         return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[{runtime}-group_consumer]")]
     return [] if runtime == "confluent" else [pytest.mark.landing]
 

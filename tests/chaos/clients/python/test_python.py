@@ -137,6 +137,21 @@ def test_a_partition_is_read_only_when_the_library_has_its_position(
     assert (row["event"], row["position"], row["source"], row["generation"]) == ("assigned", found, source, 3)
 
 
+def test_partitions_of_one_assignment_that_get_their_positions_one_by_one_have_its_number(tmp_path: Path) -> None:
+    other = ("orders", 1)
+    consumer = member(tmp_path)
+    for first, second in ((ORDERS, other), (other, ORDERS)):
+        positions: dict[tuple[str, int], int] = {}
+        fake(consumer).position = positions.get  # type: ignore[method-assign]
+        consumer.assigned([ORDERS, other])
+        for partition in (first, second):
+            positions[partition] = 0
+            consumer.between_polls()
+        consumer.revoked([ORDERS, other])
+    begun = [(r["partition"], r["assignment"]) for r in rows(tmp_path, "assignments") if r["event"] == "assigned"]
+    assert begun == [(0, 1), (1, 1), (1, 2), (0, 2)]
+
+
 def test_a_partition_that_is_taken_away_before_has_an_assignment_without_a_position(tmp_path: Path) -> None:
     consumer = member(tmp_path)
     consumer.assigned([ORDERS])
