@@ -126,7 +126,9 @@ def test_a_broken_program_keeps_no_point_and_the_reason_is_one_line(
     assert len(found) == len(list(CASES["producer"](bench)))
 
 
-@pytest.mark.nightly(twin="chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer]")
+@pytest.mark.nightly(
+    twin="chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer]"
+)
 @kafka
 def test_the_example_of_the_page_keeps_every_point_of_a_producer(bench: Bench, tmp_path: Path) -> None:
     page = (Path(clients.__file__).parent / "README.md").read_text(encoding="utf-8")
