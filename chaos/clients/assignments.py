@@ -53,12 +53,13 @@ class AssignmentLog:
     def begin(
         self, event: Literal["assigned", "seek"], starts: Mapping[Partition, StartPosition], number: int | None = None
     ) -> int:
-        """Record an assignment or a seek: each partition gets the next running number, or that of its assignment.
+        """Record an assignment or a seek. Returns its number, which each partition gets.
 
-        number: of an assignment of which other partitions are recorded already. Returns the number.
+        number: of an assignment that has rows of other partitions already; without it, the next running number.
         """
-        self._count += number is None
-        number = number or self._count
+        if number is None:
+            self._count += 1
+            number = self._count
         for partition, start in starts.items():
             self.numbers[partition] = self.last_numbers[partition] = number
             self.positions[partition] = start.offset

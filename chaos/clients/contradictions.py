@@ -1,6 +1,6 @@
 """Settings with which a client library does not start, though it takes each of them alone.
 
-`Traits.contradictions` of a library is `contradictions`, or a function of its own that uses what is here.
+`Traits.contradictions` of a library is `contradictions`, or a function of the library that calls the parts here.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -39,6 +39,8 @@ BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers", "rack"}
 TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
 TOPIC_OR_PARTITION = TOPIC | {"partition"}
 BROKERS = "brokers"
+BY_ADMINISTRATOR = "an act of an administrator"
+"""Why `prove` leaves out a kind; see `FaultSpec.left_out`."""
 Direction = Annotated[
     Literal["both", "in", "out"], Field(description="as the broker sees it; in: packets to the broker are lost")
 ]
@@ -122,12 +124,6 @@ class FaultSpec(Strict, defer_build=True):
         if self.one_of:
             check_one_of(self, *self.one_of)
         return self
-
-    @classmethod
-    def kind_name(cls) -> str:
-        """Return the `kind` of this class, such as `broker.kill`."""
-        name: str = get_args(cls.model_fields["kind"].annotation)[0]
-        return name
 
     @property
     def needed(self) -> frozenset[str]:

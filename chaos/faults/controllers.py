@@ -13,7 +13,7 @@ from chaos.cluster.api import Kill, Start, Wipe, able
 from chaos.cluster.endpoints import LISTENER
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Direction, Fault, FaultSpec, World
+from chaos.faults.base import BY_ADMINISTRATOR, Direction, Fault, FaultSpec, World
 from chaos.faults.brokers import BrokerPause, PauseSpec
 from chaos.faults.network import ONE_WAY, CutFault
 from chaos.faults.targets import BrokerFault, start_down
@@ -247,7 +247,7 @@ class QuorumRemoveVoterSpec(VoterChangeSpec):
     """
 
     effects = frozenset({"voters"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     targets = frozenset({"controller", "controller_follower"})
     kind: Literal["quorum.remove_voter"]
 
@@ -357,7 +357,7 @@ class QuorumReplaceVoterSpec(VoterChangeSpec):
     """
 
     effects = frozenset({"voters"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     targets = frozenset({"controller", "controller_follower"})
     needs = frozenset({"kill", "start", "wipe"})
     kind: Literal["quorum.replace_voter"]
@@ -423,7 +423,7 @@ class QuorumAddVoterSpec(VoterChangeSpec):
     """
 
     effects = frozenset({"voters"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     targets = frozenset({"controller_observer"})
     kind: Literal["quorum.add_voter"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from chaos.errors import FaultError
-from chaos.faults.base import GROUP, Fault, FaultSpec, World
+from chaos.faults.base import BY_ADMINISTRATOR, GROUP, Fault, FaultSpec, World
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.model import Setup, unknown
 
@@ -17,7 +17,7 @@ class DeleteOffsetsSpec(FaultSpec):
     """Delete the committed offsets of a group that is not subscribed to any topic; they stay deleted."""
 
     effects = frozenset({"forgets"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     targets = GROUP
     kind: Literal["group.delete_offsets"]
@@ -71,7 +71,7 @@ class ResetOffsetsSpec(FaultSpec):
     """Commit other offsets for a group without members, as kafka-consumer-groups --reset-offsets does; they stay."""
 
     effects = frozenset({"resets"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     example = "to=earliest"
     targets = GROUP
@@ -107,7 +107,7 @@ class ResetShareOffsetsSpec(FaultSpec):
     """Set the start offsets of a share group without members, as kafka-share-groups --reset-offsets does; they stay."""
 
     effects = frozenset({"resets"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     run_only = "the share groups of a run"
     targets = GROUP
     kind: Literal["share.reset_offsets"]
@@ -153,7 +153,7 @@ class DeleteGroupSpec(FaultSpec):
     """Delete a group without members, with all its offsets; it stays deleted until its members come back."""
 
     effects = frozenset({"forgets"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     targets = GROUP
     kind: Literal["group.delete"]

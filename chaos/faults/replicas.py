@@ -11,7 +11,7 @@ from pydantic import Field
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import BROKERS, TOPIC_OR_PARTITION, Fault, FaultSpec, World
+from chaos.faults.base import BROKERS, BY_ADMINISTRATOR, TOPIC_OR_PARTITION, Fault, FaultSpec, World
 from chaos.faults.settings import HIDDEN, wait_up
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -35,7 +35,7 @@ class ElectPreferredSpec(FaultSpec):
     """Elect the preferred replica, the first in the replica list; it stays the leader."""
 
     effects = frozenset({"moves", "connections"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.preferred"]
 
@@ -90,7 +90,7 @@ class ElectUncleanSpec(FaultSpec):
     """Elect a replica outside the ISR if no other is available: records that it lacks are lost; it stays the leader."""
 
     effects = frozenset({"moves", "unclean", "connections"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.unclean"]

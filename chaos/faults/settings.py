@@ -12,7 +12,7 @@ from pydantic import Field
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import BROKER_TARGETS, BROKERS, TOPIC, Fault, FaultSpec, World
+from chaos.faults.base import BROKER_TARGETS, BROKERS, BY_ADMINISTRATOR, TOPIC, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
 from chaos.kafka.settings import Config, Scalar, as_text, topic_defaults
 from chaos.settings import dynamic_problem
@@ -31,7 +31,7 @@ class TopicConfigSpec(FaultSpec):
     """Change settings of a topic; healed by their former values."""
 
     effects = frozenset()
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     example = "settings.max.message.bytes=1000"
     targets = TOPIC
     kind: Literal["topic.config"]
@@ -93,7 +93,7 @@ class BrokerConfigSpec(FaultSpec):
     """
 
     effects = frozenset({"outage", "connections"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     example = "settings.max.connections=100"
     targets = BROKER_TARGETS
     kind: Literal["broker.config"]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import TOPIC, TOPIC_OR_PARTITION, Fault, FaultSpec, World
+from chaos.faults.base import BY_ADMINISTRATOR, TOPIC, TOPIC_OR_PARTITION, Fault, FaultSpec, World
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
 from chaos.run.events import now_us
@@ -25,7 +25,7 @@ class AddPartitionsSpec(FaultSpec):
     """Add partitions to a topic; they stay."""
 
     effects = frozenset({"adds"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     example = "to=6"
     targets = TOPIC
@@ -61,7 +61,7 @@ class CreateTopicSpec(FaultSpec):
     """Create a topic that `topics` describes and marks `later: true`; it stays."""
 
     effects = frozenset({"adds"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     run_only = "the topics of a run"
     targets = TOPIC
     kind: Literal["topic.create"]
@@ -94,7 +94,7 @@ class DeleteTopicSpec(FaultSpec):
     """Delete a topic with all its records; healed by creating it again, empty, with another topic id."""
 
     effects = frozenset({"recreates"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     targets = TOPIC
     kind: Literal["topic.delete"]
@@ -175,7 +175,7 @@ class RecreateTopicSpec(FaultSpec):
     """Delete a topic and create it again at once, empty and with another topic id (KIP-516); it stays."""
 
     effects = frozenset({"recreates"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     targets = TOPIC
     kind: Literal["topic.recreate"]
@@ -243,7 +243,7 @@ class DeleteRecordsSpec(FaultSpec):
     """Move the log start of partitions forward, as retention does; the records stay deleted."""
 
     effects = frozenset({"deletes"})
-    left_out = "an act of an administrator"
+    left_out = BY_ADMINISTRATOR
     final = True
     example = "leave=100"
     targets = TOPIC_OR_PARTITION

@@ -163,6 +163,11 @@ class Scenario(Experiment):
         return super().transactional or any(fault.in_transaction for fault in self.raw_writes)
 
     @property
+    def topics_with_markers(self) -> set[str]:
+        """The topics that clients or faults write to in transactions."""
+        return self.written_in_transactions() | {fault.topic for fault in self.raw_writes if fault.in_transaction}
+
+    @property
     def compacted(self) -> frozenset[str]:
         """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
         return compaction.compacted_topics(self, self.faults)

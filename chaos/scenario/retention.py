@@ -191,7 +191,7 @@ def superseded(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Kept | 
     number, and where a transaction may stop the cleaner at the last stable offset.
     """
     broker, states = setup.cluster.config, list(_states(setup, faults, topic))
-    changed = {name for fault in faults if isinstance(fault, BrokerConfigSpec) for name in fault.settings}
+    changed = _changed_on_brokers(faults)
     if setup.attached or topic in setup.written_in_transactions() or any(n.startswith("log.cleaner.") for n in changed):
         return None
     if any("compact" not in _policy(broker, state) for state in states) or _CLEANER_RATE in broker:
@@ -224,7 +224,7 @@ def protected_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_ms: 
     """
     broker, states = setup.cluster.config, list(_states(setup, faults, topic))
     behind = any(least_s < 0 for least_s, _ in shifts_s(setup, faults, topic, run_ms / 1_000).values())
-    changed = {name for fault in faults if isinstance(fault, BrokerConfigSpec) for name in fault.settings}
+    changed = _changed_on_brokers(faults)
     if setup.attached or (behind and not appended(broker, iter(states))) or _MIN_LAG in changed:
         return 0
     try:
@@ -236,6 +236,11 @@ def protected_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_ms: 
 def _states(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> Iterator[Config]:
     """Yield each state of the settings of a topic: from the start, and after each fault that changes them."""
     return (config for config, _ in states_of(setup.topic(topic), faults))
+
+
+def _changed_on_brokers(faults: Sequence[FaultSpec]) -> set[str]:
+    """Return the names of the settings of brokers that faults change."""
+    return {name for fault in faults if isinstance(fault, BrokerConfigSpec) for name in fault.settings}
 
 
 def _policy(broker: Config, topic: Config) -> str:

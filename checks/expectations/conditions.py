@@ -119,9 +119,8 @@ class Conditions:
         and rows of a killed producer are missing. In these topics, an acknowledged record that was not read back
         counts as lost by its identity.
         """
-        complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
-        complete -= self._scenario.written_in_transactions()
-        complete -= {fault.topic for fault in self._scenario.raw_writes if fault.in_transaction}
+        scenario = self._scenario
+        complete = {t.name for t in scenario.topics} - scenario.compacted - scenario.topics_with_markers
         gaps = self._counts.get("log_gaps", {})
         return listed([f"{topic}: {n:,} offsets" for topic, n in sorted(gaps.items()) if n and topic in complete])
 

@@ -101,7 +101,7 @@ class Producer(ProducerAdapter):
         self._ended(self._kafka.commit_transaction())
 
     def abort(self) -> None:
-        """Abort the transaction. The library asserts that no error was fatal, such as that of a fenced producer."""
+        """Abort the transaction. The library asserts that no error was fatal: a fence is."""
         try:
             self._ended(self._kafka.abort_transaction())
         except AssertionError as e:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from chaos.clients.golang.traits import AUTO_COMMITS, LACKS
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,
@@ -168,18 +169,17 @@ TRAITS = Traits(
     )
     | {"KIP-848": SERVER_SIDE_SINCE},
     lacks={
+        **LACKS,
         "library partitioner": "the names are librdkafka's; set RecordPartitioner in config",
         "sticky partitioner": "set RecordPartitioner: sticky in config",
         "poll interval": "a group keeps a member that processes slowly, until a rebalance takes too long "
         "(RebalanceTimeout)",
         "workers": "its group consumer processes in one goroutine",
         "assignment without group.id": "that is what every client with assigned partitions has; leave no_group_id out",
-        "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
-        "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "its programs do not end when a partition has no position",
         "automatic commits in assign mode": "franz-go commits by itself in groups only; use kind: sync",
     },
-    auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    auto_commits=AUTO_COMMITS,
     settings=dict.fromkeys(get_args(Role), (Source("franz-go"),)),
     stores_offsets=True,
     mixed_assignors=True,

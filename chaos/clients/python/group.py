@@ -54,16 +54,19 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         starts = {p: StartPosition(offset, self._source(p, offset)) for p, offset in found.items()}
         started = {p: s for p, s in starts.items() if p in self._unlocated}  # not taken away meanwhile
         if started:
-            self._number = self.assignments.begin("assigned", started, self._number)
-            self._unlocated.difference_update(started)
+            self._begin(started)
             self.consumer.resume(started)
         self.progress()
+
+    def _begin(self, starts: Mapping[Partition, StartPosition]) -> None:
+        """Record partitions of the last assignment, all with its number."""
+        self._number = self.assignments.begin("assigned", starts, self._number)
+        self._unlocated.difference_update(starts)
 
     def _process(self, batch: Sequence[Any], polled_us: int) -> None:
         """Process a batch. Records that arrived before their partition was paused show where it began."""
         if early := self._unlocated.intersection((r.topic, r.partition) for r in batch):
-            self._number = self.assignments.begin("assigned", {p: StartPosition() for p in sorted(early)}, self._number)
-            self._unlocated -= early
+            self._begin({p: StartPosition() for p in sorted(early)})
             self.consumer.resume(early)
         super()._process(batch, polled_us)
 
@@ -98,8 +101,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
     def _give_up(self, event: Literal["revoked", "lost"], partitions: Collection[Partition]) -> None:
         """Record that partitions were taken away, also those of which the library never had a position."""
         if never := self._unlocated.intersection(partitions):
-            self._number = self.assignments.begin("assigned", {p: StartPosition() for p in sorted(never)}, self._number)
-            self._unlocated -= never
+            self._begin({p: StartPosition() for p in sorted(never)})
         self._committer.forget(partitions)
         self.assignments.end(event, [p for p in sorted(partitions) if p in self.assignments.numbers])
         self.progress()

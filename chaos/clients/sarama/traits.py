@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from chaos.clients.contradictions import Given, idempotence
+from chaos.clients.golang.traits import AUTO_COMMITS, LACKS
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,
@@ -176,6 +177,7 @@ TRAITS = Traits(
     )
     | {"cooperative": COOPERATIVE_SINCE},
     lacks={
+        **LACKS,
         "library partitioner": "the names are librdkafka's; set Producer.Partitioner in config",
         "sticky partitioner": "it spreads records without a key at random",
         "poll interval": "a group keeps a member that processes slowly, as heartbeats have a separate goroutine",
@@ -184,11 +186,9 @@ TRAITS = Traits(
         "seek": "the position of a claim cannot be moved; ResetOffset changes only what is committed",
         "asynchronous commits": "Session.Commit waits for the answer; use kind: sync, or kind: auto",
         "assignment without group.id": "that is what every partition consumer of sarama has; leave no_group_id out",
-        "wrong clock": "Go asks the kernel for the time and not the C library, so no library can change it",
-        "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
         "reset to none": "Consumer.Offsets.Initial is OffsetOldest or OffsetNewest",
     },
-    auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    auto_commits=AUTO_COMMITS,
     settings=dict.fromkeys(get_args(Role), (Source("sarama"),)),
     stores_offsets=True,
     mixed_assignors=True,

@@ -253,11 +253,6 @@ def _explain_hanging(f: Finding, e: Evidence, c: RunData) -> str:
     return sentence + (f"; the last fault before was {e['fault']}" if "fault" in e else "")
 
 
-def _transactional_topics(s: Scenario) -> set[str]:
-    """Return the topics that clients or faults write to in transactions."""
-    return s.written_in_transactions() | {fault.topic for fault in s.raw_writes if fault.in_transaction}
-
-
 RULES = {
     "torn_transaction": Rule(
         examines=(IN_TRANSACTIONS,),
@@ -270,7 +265,7 @@ RULES = {
     "hanging_transaction": Rule(
         examines=(STABLE_OFFSETS,),
         explain=_explain_hanging,
-        scopes=TOPICS.among(_transactional_topics, NO_TRANSACTIONS),
+        scopes=TOPICS.among(lambda s: s.topics_with_markers, NO_TRANSACTIONS),
         needs_clock=True,
         run=hanging_transaction,
     ),
