@@ -20,19 +20,17 @@ direction holds 1 MiB, or its receiver is that far behind, the relay stops readi
 ## Proxy
 
 Clients get the proxy's bootstrap servers instead of the cluster's. The proxy replaces the brokers' addresses by its
-own in every answer that contains them: Metadata, FindCoordinator, DescribeCluster, and the new leader in Produce. So
-clients never connect to a broker directly. The observer, the read-back and the faults' own requests use the brokers'
-addresses in `cluster.json`, because they must see the true state during a cut.
+own in every answer that contains them: Metadata, FindCoordinator, DescribeCluster, and the new leaders in Produce,
+Fetch, ShareFetch and ShareAcknowledge (KIP-951). So clients never connect to a broker directly. The observer, the
+read-back and the faults' own requests use the brokers' addresses in `cluster.json`, because they must see the true
+state during a cut.
 
-The proxy changes two things without any rule, both in ApiVersions, so that no broker address reaches a client:
-
-- It does not offer versions of the rewritten requests that kafka-python cannot decode, nor the share group requests.
-- It offers Fetch up to version 15. Version 16 (KIP-951) adds the new leader to the answer, and the proxy would have to
-  hold answers of up to 50 MiB to replace it. Consumers find a new leader by Metadata instead.
+Without any rule the proxy changes nothing else. It offers every request of Kafka 4.4 in every version. Of requests that
+it may have to decode, it does not offer versions that are newer, so that no broker address reaches a client.
 
 Of each frame the proxy reads the length, and then the API key, version, correlation id and client id of a request, or
 the correlation id of an answer. It passes the rest on in the pieces in which it arrives. It holds only the answers
-listed above until they are complete.
+listed above until they are complete. An answer to Fetch is as large as the client asks for (`fetch.max.bytes`).
 
 A rule names frames (brokers, API, client id, requests or answers, a topic or partition that the request names) and an
 act:

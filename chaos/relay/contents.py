@@ -15,8 +15,9 @@ from kafka.protocol.consumer import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest, TxnOffsetCommitRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest
 
+from chaos.kafka.schemas import TxnOffsetCommitRequest
 from chaos.relay.frames import LENGTH_BYTES, Head
 
 Names = frozenset[tuple[str, int]]
@@ -38,14 +39,27 @@ TOPIC_APIS: dict[int, Any] = {
     }.items()
 }
 """The requests that name partitions, and that the proxy reads for them."""
+_SAME_LAYOUT = {int(ApiKey.ListOffsets): (10, 11), int(ApiKey.ApiVersions): (4, 5)}
+"""The last version of kafka-python, and the last one of Kafka 4.4 with the same layout."""
 _NEW_SESSION = (0, -1)
 """Session epochs of a Fetch request that names all its partitions (KIP-227). Others name those that change."""
+
+
+def last_version(api: int, kind: Any) -> int:
+    """Return the last version of a request, or of an answer to it, that can be decoded."""
+    return int(_SAME_LAYOUT[api][1] if api in _SAME_LAYOUT else kind.max_version)
+
+
+def layout(api: int, version: int) -> int:
+    """Return the version of kafka-python that has the layout of this version."""
+    known, same = _SAME_LAYOUT.get(api, (version, version))
+    return known if known < version <= same else version
 
 
 def decoded(head: Head, frame: bytes, kind: Any) -> Any:
     """Return a complete request as a message of kafka-python. Raises `ValueError` if it cannot be decoded."""
     try:
-        return kind.decode(memoryview(frame)[LENGTH_BYTES:], version=head.version, header=True)
+        return kind.decode(memoryview(frame)[LENGTH_BYTES:], version=layout(head.api, head.version), header=True)
     except Exception as e:  # noqa: BLE001 - the decoder raises errors of many types
         raise ValueError(f"a request {ApiKey(head.api).name} version {head.version} is not understood: {e!r}") from None
 

@@ -36,12 +36,11 @@ from kafka.protocol.producer import (
     InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
 )
 
 from chaos.kafka.messages import request as message
-from chaos.relay.contents import TopicIds
+from chaos.kafka.schemas import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from chaos.relay.contents import TopicIds, layout
 from chaos.relay.frames import LENGTH_BYTES, Head
 
 _MESSAGES = {
@@ -80,7 +79,7 @@ def refusal(head: Head, request: Any, code: int) -> bytes:
     if head.api in _CODED and head.version not in _CODED[head.api]:
         raise ValueError(f"an answer to {ApiKey(head.api).name} version {head.version} has no error code")
     fields = _ANSWERS.get(head.api, _plain)(head, request, code)
-    answer = message(ERROR_APIS[head.api][head.version], **fields)
+    answer = message(ERROR_APIS[head.api][layout(head.api, head.version)], **fields)
     answer.with_header(correlation_id=head.correlation)
     return bytes(answer.encode(header=True, framed=True))
 
@@ -215,7 +214,7 @@ def changed(frame: bytes, api: int, version: int, code: int, matches: Matches, i
     An answer without partitions gets the code as a whole. Raises `ValueError` if the answer cannot be decoded.
     """
     try:
-        answer = ERROR_APIS[api].decode(memoryview(frame)[LENGTH_BYTES:], version=version, header=True)
+        answer = ERROR_APIS[api].decode(memoryview(frame)[LENGTH_BYTES:], version=layout(api, version), header=True)
         found = False
         for holder, field in list(_codes(answer, api, version, matches, ids)):
             if getattr(holder, field) != code:

@@ -7,10 +7,12 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.api_key import ApiKey
+from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
-from chaos.relay.contents import TOPIC_APIS, TopicIds
+from chaos.kafka.schemas import ShareAcknowledgeResponse, ShareFetchResponse
+from chaos.relay.contents import TOPIC_APIS, TopicIds, last_version, layout
 from chaos.relay.frames import LENGTH_BYTES
 
 
@@ -29,22 +31,28 @@ _RESPONSES: dict[int, Any] = {
     ApiKey.FindCoordinator: FindCoordinatorResponse,
     ApiKey.DescribeCluster: DescribeClusterResponse,
     ApiKey.Produce: ProduceResponse,
+    ApiKey.Fetch: FetchResponse,
+    ApiKey.ShareFetch: ShareFetchResponse,
+    ApiKey.ShareAcknowledge: ShareAcknowledgeResponse,
     ApiKey.ApiVersions: ApiVersionsResponse,
 }
-_LAST_VERSION = {
-    **{api: request.max_version for api, request in TOPIC_APIS.items()},
-    **{int(api): response.max_version for api, response in _RESPONSES.items()},
-    int(ApiKey.Fetch): 15,
+_LAST_VERSION = {api: last_version(api, kind) for api, kind in {**TOPIC_APIS, **_RESPONSES}.items()}
+_WITH_ENDPOINTS: dict[int, int] = {
+    ApiKey.Produce: 10,
+    ApiKey.Fetch: 16,
+    ApiKey.ShareFetch: 0,
+    ApiKey.ShareAcknowledge: 0,
 }
-_NOT_OFFERED = frozenset({int(ApiKey.ShareFetch), int(ApiKey.ShareAcknowledge)})
-_PRODUCE_WITH_ENDPOINTS = 10
+"""The first versions with the addresses of new leaders (KIP-951), at the end of the answer."""
+_ENDPOINT_BYTES = 2**16
+"""Bytes at the end of an answer that certainly hold all of these addresses."""
 _METADATA_WITH_IDS = 10
 _UNSUPPORTED_VERSION = 35
 
 
 def holds_addresses(api: int, version: int) -> bool:
     """Return whether the proxy must rewrite the answer to such a request, and so hold it until it is complete."""
-    return api in _RESPONSES and (api != ApiKey.Produce or version >= _PRODUCE_WITH_ENDPOINTS)
+    return api in _RESPONSES and version >= _WITH_ENDPOINTS.get(api, 0)
 
 
 def rewritten(frame: bytes, api: int, version: int, addresses: Addresses) -> bytes:
@@ -55,10 +63,10 @@ def rewritten(frame: bytes, api: int, version: int, addresses: Addresses) -> byt
     response = _RESPONSES[api]
     if api == ApiKey.ApiVersions and _error(frame) == _UNSUPPORTED_VERSION:
         return frame  # it has the layout of version 0, and the client repeats the request with a supported version
-    if api == ApiKey.Produce and not any(host in frame for host in addresses.hosts):
+    if api in _WITH_ENDPOINTS and all(frame.find(host, -_ENDPOINT_BYTES) < 0 for host in addresses.hosts):
         return frame  # nearly always; decoding every answer would cost more than the rest of the proxy
     try:
-        answer = response.decode(memoryview(frame)[LENGTH_BYTES:], version=version, header=True)
+        answer = response.decode(memoryview(frame)[LENGTH_BYTES:], version=layout(api, version), header=True)
         if api == ApiKey.ApiVersions:
             _limit_versions(answer)
             return bytes(answer.encode(header=True, framed=True))
@@ -77,15 +85,14 @@ def _error(frame: bytes) -> int:
 
 
 def _limit_versions(answer: Any) -> None:
-    """Remove the versions with addresses that the proxy cannot replace."""
-    answer.api_keys = [entry for entry in answer.api_keys if entry.api_key not in _NOT_OFFERED]
+    """Remove the versions, newer than Kafka 4.4, that the proxy cannot decode."""
     for entry in answer.api_keys:
         entry.max_version = min(entry.max_version, _LAST_VERSION.get(entry.api_key, entry.max_version))
 
 
 def _replace(answer: Any, api: int, version: int, addresses: Addresses) -> bool:
     """Replace the addresses. Returns whether there was one to replace."""
-    if api == ApiKey.Produce:
+    if api in _WITH_ENDPOINTS:
         nodes = answer.node_endpoints or []
     elif api == ApiKey.FindCoordinator:
         nodes = answer.coordinators if version >= 4 else [answer]

@@ -2,7 +2,8 @@
 
 ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know. ShareGroupDescribe,
 DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups. AddRaftVoter and
-RemoveRaftVoter (KIP-853) are for dynamic quorums.
+RemoveRaftVoter (KIP-853) are for dynamic quorums. The answers to ShareFetch and ShareAcknowledge contain addresses of
+brokers. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
 """
 
 from __future__ import annotations
@@ -28,5 +29,9 @@ DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
 RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")
 RemoveRaftVoterResponse = _message("RemoveRaftVoterResponse")
+ShareAcknowledgeResponse = _message("ShareAcknowledgeResponse")
+ShareFetchResponse = _message("ShareFetchResponse")
 ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
 ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")
+TxnOffsetCommitRequest = _message("TxnOffsetCommitRequest")
+TxnOffsetCommitResponse = _message("TxnOffsetCommitResponse")

@@ -7,19 +7,20 @@ from uuid import UUID
 from kafka.protocol.api_key import ApiKey
 
 from chaos.kafka.messages import request
-from chaos.relay.contents import TOPIC_APIS
+from chaos.relay.contents import TOPIC_APIS, last_version, layout
 
 TOPIC_ID = UUID("3c4a77f6-1ff1-4f30-9b3a-0a8ba0a4a1c5")
 PARTITION = ("orders", 3)
 
 _FIRST = {ApiKey.Produce: 3, ApiKey.Fetch: 4, ApiKey.ListOffsets: 1, ApiKey.OffsetForLeaderEpoch: 2}
 _FIRST |= {ApiKey.OffsetCommit: 2, ApiKey.OffsetFetch: 2}
-_LAST = {ApiKey.Fetch: 15, ApiKey.AddPartitionsToTxn: 3}
+_LAST = {ApiKey.AddPartitionsToTxn: 3}
 _BY_ID = {ApiKey.Produce: 13, ApiKey.Fetch: 13, ApiKey.OffsetCommit: 10, ApiKey.OffsetFetch: 10}
+_BY_ID |= {ApiKey.TxnOffsetCommit: 6}
 VERSIONS = [
     (ApiKey(api), version)
     for api, kind in TOPIC_APIS.items()
-    for version in range(_FIRST.get(ApiKey(api), 0), _LAST.get(ApiKey(api), kind.max_version) + 1)
+    for version in range(_FIRST.get(ApiKey(api), 0), _LAST.get(ApiKey(api), last_version(api, kind)) + 1)
 ]
 
 
@@ -38,7 +39,7 @@ def named(api, version, topic="orders"):
 
 def naming(api, version, topic="orders", number=3, **fields):
     """Return a request for one partition, with further fields."""
-    kind, name = TOPIC_APIS[api][version], named(api, version, topic)
+    kind, name = TOPIC_APIS[api][layout(api, version)], named(api, version, topic)
     if api == ApiKey.Produce:
         data = [{**name, "partition_data": [{"index": number, "records": b"records"}]}]
         return request(kind, **{"acks": -1, "timeout_ms": 1, "topic_data": data, **fields})

@@ -7,7 +7,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceResponse
 
 from chaos.kafka.messages import request
-from chaos.relay.contents import decoded
+from chaos.relay.contents import decoded, layout
 from chaos.relay.frames import LENGTH_BYTES, request_head, response_head
 from chaos.relay.refusals import ERROR_APIS, REQUESTS, changed, refusal
 from tests.chaos.relay.messages import PARTITION, TOPIC_ID, VERSIONS, encoded, named, naming
@@ -24,7 +24,8 @@ def refused(message, code=NOT_LEADER):
 
 
 def read(head, answer):
-    return ERROR_APIS[head.api].decode(memoryview(answer)[LENGTH_BYTES:], version=head.version, header=True)
+    version = layout(head.api, head.version)
+    return ERROR_APIS[head.api].decode(memoryview(answer)[LENGTH_BYTES:], version=version, header=True)
 
 
 def codes(message):
