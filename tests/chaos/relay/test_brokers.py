@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from uuid import UUID
 
 import psutil
 import pytest
@@ -16,6 +17,8 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.consumer import FetchRequest
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
@@ -131,6 +134,47 @@ def test_the_new_leader_in_an_answer_to_produce_is_rewritten(cluster, proxy):
     assert sending.flush(20) == 0
     assert end_offset(cluster, TopicPartition("moving", 0)) == 2
     assert own_connections(cluster) == set()
+
+
+def test_the_proxy_offers_every_version_of_the_brokers(cluster, proxy):
+    def offered(address: tuple[str, int]) -> dict[int, tuple[int, int]]:
+        link = BrokerConnection(*address)
+        answer = link.ask(messages.versions(), 10)
+        link.close()
+        return {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+
+    through = offered(proxy.address(1))
+    assert through == offered(cluster.address(1))
+    assert through[ApiKey.Fetch][1] >= 18 and ApiKey.ShareFetch in through
+
+
+def test_the_new_leader_in_an_answer_to_fetch_is_rewritten(cluster, proxy):
+    """A reader at the old leader gets the new one in the refusal (KIP-951), and its address there is the proxy's."""
+    move_to(cluster, "moving", 1)
+    ids = metadata_ids(proxy)
+    move_to(cluster, "moving", 2)
+    fetch = messages.request(
+        FetchRequest[16],
+        **{"max_wait_ms": 1, "min_bytes": 1, "max_bytes": 2**20, "forgotten_topics_data": []},
+        topics=[
+            {
+                "topic_id": ids["moving"],
+                "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20}],
+            }
+        ],
+    )
+    link = BrokerConnection(*proxy.address(1))
+    answer = link.ask(fetch, 10)
+    link.close()
+    assert answer.responses[0].partitions[0].error_code == NOT_LEADER
+    assert [(n.node_id, (n.host, n.port)) for n in answer.node_endpoints] == [(2, proxy.address(2))]
+
+
+def metadata_ids(proxy: Proxy) -> dict[str, UUID]:
+    link = BrokerConnection(*proxy.address(1))
+    answer = link.ask(messages.metadata(["moving"], topic_ids=True), 10)
+    link.close()
+    return {topic.name: topic.topic_id for topic in answer.topics}
 
 
 def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
