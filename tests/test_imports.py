@@ -18,7 +18,6 @@ ALLOWED_TO_CHECKS = {
     "faults",
     "guarantees.contract",
     "install.locations",
-    "kafka.access",
     "kafka.offsets_log",
     "kafka.partition",
     "kafka.security",

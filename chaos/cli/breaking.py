@@ -283,7 +283,7 @@ def _list(order: Order, saved: ClusterState | None) -> None:
     from chaos.cluster.attached.discovery import reach
     from chaos.drive.single_fault import KINDS, possible
     from chaos.faults import SPECS
-    from chaos.kafka.access import Access
+    from chaos.kafka.security import Access
 
     if saved is not None:
         brokers = {node.id: node.address for node in saved.brokers}

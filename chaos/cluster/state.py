@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chaos.cluster.secured.credentials import Secured
 from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError, RunDirError
-from chaos.kafka.access import Access
-from chaos.kafka.security import Security
+from chaos.kafka.security import Access, Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_atomically
 

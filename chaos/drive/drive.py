@@ -26,8 +26,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
-from chaos.observer import OFFSETS_TOPIC, Observer
-from chaos.quorum_watch import QuorumWatch
+from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from chaos.kafka.metadata_merge import Metadata
+from chaos.kafka.metadata import Metadata
 from chaos.setup.model import Setup
 
 

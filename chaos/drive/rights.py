@@ -5,9 +5,9 @@ from __future__ import annotations
 from chaos.cluster.api import Cluster
 from chaos.cluster.secured.settings import client_principal
 from chaos.errors import ClusterError
-from chaos.kafka import acls
-from chaos.kafka.acls import Right, rights
+from chaos.kafka import users
 from chaos.kafka.client import Kafka
+from chaos.kafka.users import Right, rights
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 
@@ -16,8 +16,8 @@ TIMEOUT_S = 30.0
 
 def rights_of(scenario: Scenario) -> list[Right]:
     """Return the rights that the clients of a scenario need: to its topics and groups, and to write in transactions."""
-    needed = [*rights("cluster", acls.CLUSTER, "idempotent_write")]
-    needed += rights("transactional_id", acls.ANY_NAME, "write", "describe")
+    needed = [*rights("cluster", users.CLUSTER, "idempotent_write")]
+    needed += rights("transactional_id", users.ANY_NAME, "write", "describe")
     for topic in scenario.topics:
         needed += rights("topic", topic.name, "read", "write", "create", "describe", "describe_configs")
     for group in scenario.groups:
@@ -37,13 +37,13 @@ def grant(cluster: Cluster, scenario: Scenario) -> None:
     kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
 
     def missing() -> list[int]:
-        return [b for b in cluster.broker_ids if not needed <= (acls.listed(kafka, b, principal) or set())]
+        return [b for b in cluster.broker_ids if not needed <= (users.rights_at(kafka, b, principal) or set())]
 
     def unknown() -> str:
         return f"broker {', '.join(map(str, missing()))} does not know the rights of the clients"
 
     try:
-        acls.grant(kafka, principal, needed)
+        users.grant(kafka, principal, needed)
         wait_until(lambda: not missing(), TIMEOUT_S, unknown, every_s=0.1, error=ClusterError)
     finally:
         kafka.close()

@@ -51,9 +51,9 @@ from chaos.faults.base import FaultSpec, World
 from chaos.faults.runner import FaultRun
 from chaos.faults.targets import BrokerFault, abbreviate
 from chaos.fleet.fleet import Fleet
+from chaos.kafka.admin import topic_settings
 from chaos.kafka.client import Kafka
-from chaos.kafka.described_settings import topic_settings
-from chaos.kafka.metadata_merge import Metadata
+from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config

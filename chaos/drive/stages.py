@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import state
 from chaos.cluster.api import ChangeRelease, Cluster, able
@@ -31,15 +28,13 @@ from chaos.guarantees.from_cluster import DIFFER, add_cluster
 from chaos.guarantees.values import Problems
 from chaos.install.java import find_java
 from chaos.kafka import admin
-from chaos.kafka.access import Access
-from chaos.kafka.client import Kafka
+from chaos.kafka.admin import topic_settings
+from chaos.kafka.client import Kafka, has_share_groups
 from chaos.kafka.connection import BrokerConnection
-from chaos.kafka.described_settings import topic_settings
 from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.security import Access, ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
-from chaos.kafka.share_groups import has_share_groups
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
@@ -304,17 +299,10 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
 
     Raises `ClusterError`.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
-    new = [
-        NewTopic(t.name, t.partitions, t.replication_factor, config={k: as_text(v) for k, v in t.config.items()})
-        for t in topics
-    ]
-    for name, future in admin.create_topics(new, operation_timeout=TOPICS_TIMEOUT_S).items():
-        try:
-            future.result(TOPICS_TIMEOUT_S)
-        except KafkaException as e:
-            raise ClusterError(f"topic {name} could not be created: {e.args[0].str()}") from None
     kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
+    for t in topics:
+        config = {key: as_text(value) for key, value in t.config.items()}
+        admin.create_topic(kafka, t.name, t.partitions, t.replication_factor, config)
     names = [t.name for t in topics]
     partitions = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
 

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 from chaos.clients.traits import Ability
 from chaos.cluster.api import Cluster
-from chaos.kafka.access import Access
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
 from chaos.preload.clock import Skew
 from chaos.run.directory import Run
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup

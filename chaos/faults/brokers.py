@@ -15,7 +15,7 @@ from chaos.errors import AftershockError
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, ONE_BROKER, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault, abbreviate, led_by, start_down, stop_controlled
-from chaos.kafka.metadata_merge import NO_LEADER
+from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.run.events import now_us
 from chaos.setup.triggers import Strict

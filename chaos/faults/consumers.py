@@ -20,7 +20,7 @@ from chaos.setup.triggers import Partition, split_member
 from chaos.units import Duration
 
 if TYPE_CHECKING:
-    from chaos.kafka.groups import GroupState
+    from chaos.kafka.client import GroupState
 
 IDLE_S = 2.0
 """Time without progress after which a consumer in assign mode counts as paused."""
@@ -117,7 +117,7 @@ class MemberFault(ClientFault[S]):
         return client_id == self.resolved or client_id.startswith(f"{self.resolved}-StreamThread-")
 
     def _state(self, world: World, group: str) -> GroupState | None:
-        from chaos.kafka.share_groups import share_group
+        from chaos.kafka.client import share_group
 
         shared = self._consumer.mode == "share"
         return share_group(world.kafka, group) if shared else world.kafka.group(group)

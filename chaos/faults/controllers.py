@@ -207,8 +207,8 @@ class ControllerIsolate(CutFault[ControllerIsolateSpec], spec=ControllerIsolateS
 
     def _effect(self, world: World) -> str | None:
         """Ask the controllers themselves: brokers may still follow the one that is cut off."""
+        from chaos.kafka.client import ask_controller
         from chaos.kafka.connection import BrokerConnection
-        from chaos.kafka.quorum import ask_controller
 
         beliefs = {}
         for node, address in world.cluster.state.controller_addresses.items():

@@ -142,7 +142,7 @@ class ResetShareOffsets(Fault[ResetShareOffsetsSpec], spec=ResetShareOffsetsSpec
         return f"set {self._group} to {', '.join(f'{name}: {offset}' for name, offset in starts.items())}"
 
     def _effect(self, world: World) -> str | None:
-        from chaos.kafka.share_groups import share_positions
+        from chaos.kafka.client import share_positions
 
         found = share_positions(world.kafka, self._group, self._starts) or {}
         reset = {partition: at.start for partition, at in found.items()} == self._starts

@@ -12,7 +12,7 @@ from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import ONE_BROKER, Direction, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
-from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
+from chaos.kafka.metadata import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.model import Setup
 from chaos.setup.triggers import Target

@@ -13,7 +13,7 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKERS, BY_ADMINISTRATOR, TOPIC_OR_PARTITION, Fault, FaultSpec, World
 from chaos.faults.settings import HIDDEN, wait_up
-from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
+from chaos.kafka.metadata import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.model import Setup
 from chaos.units import Size
@@ -196,7 +196,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
 
     def _throttle(self, world: World, before: tuple[int, ...], rate: int) -> None:
         """Set the rate at all brokers of the partition, and the replicas that it concerns."""
-        from chaos.kafka import admin, broker_settings
+        from chaos.kafka import admin
 
         if not self._added:
             raise FaultError(f"{self._partition} gets no replica on another broker, so nothing is copied")
@@ -209,7 +209,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
             )
         self._rates = {}
         for broker in sorted({*before, *self._to}):
-            found = broker_settings.dynamic_of_broker(world.kafka, broker, RATES)
+            found = admin.dynamic_of_broker(world.kafka, broker, RATES)
             if found is None:
                 raise FaultError(f"broker {broker} does not answer for its settings, so nothing was moved")
             if HIDDEN in found.values():
@@ -224,7 +224,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
         }
         self.begun, self._since = True, time.monotonic()
         for broker in self._rates:
-            broker_settings.set_of_broker(world.kafka, broker, dict.fromkeys(RATES, str(rate)))
+            admin.set_of_broker(world.kafka, broker, dict.fromkeys(RATES, str(rate)))
         lists = (",".join(f"{number}:{broker}" for broker in sorted(brokers)) for brokers in (before, self._added))
         admin.set_settings(world.kafka, topic, dict(zip(THROTTLED, lists, strict=True)))
 
@@ -234,7 +234,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
         return round(rate * (seconds + WINDOW_S)) + FETCH_BYTES
 
     def _size(self, broker: int, world: World) -> int | None:
-        from chaos.kafka.log_dirs import log_dirs
+        from chaos.kafka.client import log_dirs
 
         folders = log_dirs(world.kafka, broker)
         sizes = [f.sizes[self._partition] for f in folders or [] if self._partition in f.sizes]
@@ -245,7 +245,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
 
         The rate of a leader also counts what its replicas in sync fetch (KIP-73), so a low rate copies nothing at all.
         """
-        from chaos.kafka import admin, broker_settings
+        from chaos.kafka import admin
 
         took_s = time.monotonic() - self._since
         if took_s < LEAST_MOVE_S or not admin.added_by_reassignment(world.kafka, self._partition):
@@ -254,14 +254,14 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
         if any(size is None or size > self._allowed(rate, took_s) for size in sizes.values()):
             return None
         for broker in self._rates:
-            found = broker_settings.dynamic_of_broker(world.kafka, broker, RATES) or {}
+            found = admin.dynamic_of_broker(world.kafka, broker, RATES) or {}
             if any(found.get(name) not in (str(rate), HIDDEN) for name in RATES):
                 return None
         copied = ", ".join(f"broker {broker} has {size:,} bytes" for broker, size in sizes.items())
         return f"{self.resolved} is being moved: after {took_s:.0f} s at {rate:,} bytes per second {copied}"
 
     def _undo(self, world: World) -> str:
-        from chaos.kafka import admin, broker_settings
+        from chaos.kafka import admin
 
         if self.spec.throttle is None:
             return super()._undo(world)
@@ -269,7 +269,7 @@ class Reassign(Fault[ReassignSpec], spec=ReassignSpec):
             admin.cancel_reassignment(world.kafka, self._partition)
         for broker, former in self._rates.items():
             wait_up(broker, world)
-            broker_settings.set_of_broker(world.kafka, broker, former)
+            admin.set_of_broker(world.kafka, broker, former)
         admin.set_settings(world.kafka, self._partition.topic, self._replicas)
         why = f"{self._partition} is still being moved"
         targets.answer(lambda: admin.added_by_reassignment(world.kafka, self._partition) == frozenset(), why, MOVE_S)

@@ -23,7 +23,7 @@ from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Experiment, Fault, FaultSpec, World
 from chaos.faults.brokers import BrokerKill, is_gone
 from chaos.faults.targets import BrokerFault, node_name, start_down
-from chaos.kafka.metadata_merge import NO_LEADER
+from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.preload.disk import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
@@ -233,7 +233,7 @@ class DiskLimit(BrokerFault[DiskLimitSpec], spec=DiskLimitSpec):
 
     def _effect(self, world: World) -> str | None:
         """Check that the broker ended: Kafka exits when its last log directory has a write error."""
-        from chaos.kafka.log_dirs import log_dirs
+        from chaos.kafka.client import log_dirs
 
         now = world.observer.partition(self._partition)
         if now is None or self.broker in (now.leader, *now.isr):
@@ -348,7 +348,7 @@ class DiskSlow(BrokerFault[DiskSlowSpec], spec=DiskSlowSpec):
 
     def _measure_before(self, node: int, world: World) -> Reading:
         """Return the times of a node before the fault. Raises `FaultError` if it reports none."""
-        from chaos.kafka.probe import create_probe
+        from chaos.kafka.raw_producer import create_probe
 
         silent = f"{node_name(node, world)} reports no times of requests and flushes, so its disk cannot be observed"
 
@@ -365,7 +365,7 @@ class DiskSlow(BrokerFault[DiskSlowSpec], spec=DiskSlowSpec):
 
     def _measure(self, node: int, since: Reading, world: World) -> Reading | None:
         """Let a node write, and return what it has measured since a reading; None if that is too little for a mean."""
-        from chaos.kafka.probe import probe
+        from chaos.kafka.raw_producer import probe
 
         if _takes_records(node):
             delays = self._delays
@@ -405,7 +405,7 @@ class DiskSlow(BrokerFault[DiskSlowSpec], spec=DiskSlowSpec):
         return f"by their own metrics, {'; '.join(texts)}"
 
     def _undo(self, world: World) -> str:
-        from chaos.kafka.probe import remove_probe
+        from chaos.kafka.raw_producer import remove_probe
 
         for node in self.brokers:
             able(world.cluster, SlowDisk).slow_disk(node, FAST)

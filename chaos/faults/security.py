@@ -13,17 +13,16 @@ from chaos.cluster.secured.settings import CLIENT, client_principal
 from chaos.errors import ClusterError, FaultError
 from chaos.faults.base import BROKER_TARGETS, Client, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault, answer
-from chaos.kafka.access import Access
-from chaos.kafka.security import OAUTHBEARER
+from chaos.kafka.security import OAUTHBEARER, Access
 from chaos.setup.model import Setup
 from chaos.units import Duration, format_duration
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
     from chaos.cluster.secured.credentials import Secured
-    from chaos.kafka.acls import Operation, Right
-    from chaos.kafka.certificates import Presented
     from chaos.kafka.client import Kafka
+    from chaos.kafka.connection import Presented
+    from chaos.kafka.users import Operation, Right
 
 LONGEST_S = 10.0
 """Longest time that a certificate may still be valid: the proof waits for its end."""
@@ -72,13 +71,13 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
     """The sends without success before the injection, by producer of the topic."""
 
     def _inject(self, world: World) -> str:
-        from chaos.kafka import acls
+        from chaos.kafka import users
 
         if denying := self._denying(world):
             raise FaultError(f"broker {denying[0]} does not allow clients to {self._operation} {self.resolved} before")
         self._before = {c.client: (c, refused(c)) for c in self._producers(world)}
         self.begun = True
-        acls.withdraw(world.kafka, client_principal(secured_of(world).spec), [self._right])
+        users.withdraw(world.kafka, client_principal(secured_of(world).spec), [self._right])
         return f"took the right to {self._operation} {self.resolved} from the clients"
 
     def _effect(self, world: World) -> str | None:
@@ -95,9 +94,9 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
 
     def _undo(self, world: World) -> str:
         """Give the right back, and wait until every broker allows it again."""
-        from chaos.kafka import acls
+        from chaos.kafka import users
 
-        acls.grant(world.kafka, client_principal(secured_of(world).spec), [self._right])
+        users.grant(world.kafka, client_principal(secured_of(world).spec), [self._right])
 
         def still_denied() -> str:
             brokers = ", ".join(map(str, self._denying(world)))
@@ -108,24 +107,23 @@ class AclWithdraw(Fault[AclWithdrawSpec], spec=AclWithdrawSpec):
 
     @property
     def _operation(self) -> Operation:
-        from chaos.kafka.acls import Operation
 
-        return cast(Operation, self.spec.operation)
+        return cast("Operation", self.spec.operation)
 
     @property
     def _right(self) -> Right:
-        from chaos.kafka.acls import Right
+        from chaos.kafka.users import Right
 
         return Right("topic", self.resolved, self._operation)
 
     def _allowed(self, world: World) -> dict[int, set[Operation] | None]:
         """Return what each broker allows a client to do with the topic, over a connection with its credentials."""
-        from chaos.kafka import acls
+        from chaos.kafka import users
         from chaos.kafka.client import Kafka
 
         kafka = Kafka(world.cluster.bootstrap, access=Access.of(secured_of(world).clients))
         try:
-            return {broker: acls.allowed(kafka, broker, self.resolved) for broker in world.cluster.broker_ids}
+            return {broker: users.allowed(kafka, broker, self.resolved) for broker in world.cluster.broker_ids}
         finally:
             kafka.close()
 
@@ -218,9 +216,9 @@ class CredentialChange(Fault[CredentialChangeSpec], spec=CredentialChangeSpec):
         return f"every broker takes the password of the clients for {self.resolved} again"
 
     def _set(self, world: World, password: str) -> None:
-        from chaos.kafka import scram
+        from chaos.kafka import users
 
-        scram.set_password(world.kafka, CLIENT, self._mechanism(world), password)
+        users.set_password(world.kafka, CLIENT, self._mechanism(world), password)
 
     def _refusing(self, world: World) -> list[int]:
         """Return the brokers that do not take the password of the clients, or do not answer."""
@@ -368,10 +366,10 @@ class CertificateFault(BrokerFault[S]):
         raise NotImplementedError
 
     def _presented_before(self, broker: int, world: World) -> Presented:
-        from chaos.kafka.certificates import presented
+        from chaos.kafka.connection import presented_certificate
 
         try:
-            return presented(*world.cluster.address(broker), ANSWER_S)
+            return presented_certificate(*world.cluster.address(broker), ANSWER_S)
         except OSError as e:
             raise FaultError(
                 f"broker {broker} presented no certificate before the fault: {e or type(e).__name__}"
@@ -379,21 +377,21 @@ class CertificateFault(BrokerFault[S]):
 
     def _load(self, world: World, values: Mapping[int, Mapping[str, str]]) -> None:
         """Set dynamic settings of brokers, by broker. Raises `ClusterError`."""
-        from chaos.kafka import broker_settings
+        from chaos.kafka import admin
 
         kafka = _kafka(world)
         try:
             for broker, settings in values.items():
-                broker_settings.set_of_broker(kafka, broker, settings)
+                admin.set_of_broker(kafka, broker, settings)
         finally:
             kafka.close()
 
     def _presents(self, broker: int, port: int, world: World) -> Presented | None:
         """Return the certificate at a port of a broker if it is the new one, else None."""
-        from chaos.kafka.certificates import presented
+        from chaos.kafka.connection import presented_certificate
 
         try:
-            found = presented(world.cluster.address(broker)[0], port, ANSWER_S)
+            found = presented_certificate(world.cluster.address(broker)[0], port, ANSWER_S)
         except OSError:
             return None
         return found if found.serial == self._serials.get(broker) else None
@@ -414,7 +412,7 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
     def _change(self, world: World) -> str:
         """Let all brokers trust the new authority, then give the targets their certificates."""
         from chaos.cluster import renewal
-        from chaos.kafka.certificates import short
+        from chaos.kafka.connection import short_serial
 
         run, state, issuer = world.cluster.run, world.cluster.state, self._before[self.broker].issuer
         authority = renewal.authority_named(run, issuer)
@@ -427,17 +425,17 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
         for broker in self.brokers:
             self._serials[broker], stores[broker] = renewal.renew(run, state, broker, authority)
         self._load(world, stores)
-        names = ", ".join(f"{b}: {short(serial)}" for b, serial in self._serials.items())
+        names = ", ".join(f"{b}: {short_serial(serial)}" for b, serial in self._serials.items())
         return f"gave {self.resolved} new certificates of {authority.name} (by broker: {names})"
 
     def _wait_known(self, values: Mapping[int, Mapping[str, str]], world: World) -> None:
-        from chaos.kafka import broker_settings
+        from chaos.kafka import admin
 
         kafka, unknown = _kafka(world), dict(values)
 
         def known() -> bool:
             for broker, settings in list(unknown.items()):
-                if broker_settings.dynamic_of_broker(kafka, broker, settings) == dict(settings):
+                if admin.dynamic_of_broker(kafka, broker, settings) == dict(settings):
                     del unknown[broker]
             return not unknown
 
@@ -451,7 +449,7 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
 
     def _effect(self, world: World) -> str | None:
         from chaos.cluster import renewal
-        from chaos.kafka.certificates import short
+        from chaos.kafka.connection import short_serial
 
         now: dict[int, Presented] = {}
         for broker in self.brokers:
@@ -462,7 +460,8 @@ class CertificateRotate(CertificateFault[CertificateRotateSpec], spec=Certificat
                 now[broker] = found
         self._note(now)
         shown = (
-            f"broker {b} presents {c.describe()} (before: {short(self._before[b].serial)})" for b, c in now.items()
+            f"broker {b} presents {c.describe()} (before: {short_serial(self._before[b].serial)})"
+            for b, c in now.items()
         )
         return f"each listener has the new certificate: {', '.join(shown)}"
 
@@ -493,12 +492,12 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
     """A certificate that has expired. Proof: the broker presents it, and a client that checks it is refused."""
 
     def _change(self, world: World) -> str:
-        from chaos.kafka.certificates import short
+        from chaos.kafka.connection import short_serial
 
         valid = timedelta(seconds=self.spec.after) if self.spec.after else EXPIRED_BEFORE
         ends = datetime.now(UTC) + valid
         self._renew(world, valid)
-        names = ", ".join(f"{b}: {short(serial)}" for b, serial in self._serials.items())
+        names = ", ".join(f"{b}: {short_serial(serial)}" for b, serial in self._serials.items())
         return f"gave {self.resolved} a certificate for clients that ends at {ends:%H:%M:%S} UTC (by broker: {names})"
 
     def _renew(self, world: World, valid: timedelta) -> None:
@@ -524,12 +523,12 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
         return f"{shown}; a client that connects refuses it: {', '.join(reasons)}"
 
     def _refusal(self, broker: int, world: World) -> str | None:
-        from chaos.kafka.certificates import refusal
+        from chaos.kafka.connection import certificate_refusal
 
         access = Access.of(secured_of(world).clients)
         assert access is not None
         try:
-            return refusal(*world.cluster.address(broker), ANSWER_S, access)
+            return certificate_refusal(*world.cluster.address(broker), ANSWER_S, access)
         except OSError:
             return None
 
@@ -555,8 +554,8 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
 
 def _kafka(world: World) -> Kafka:
     """Return a connection that accepts every certificate: those of the targets may be invalid."""
-    from chaos.kafka.certificates import AnyCertificate
     from chaos.kafka.client import Kafka
+    from chaos.kafka.connection import AnyCertificate
 
     return Kafka(world.cluster.bootstrap, ANSWER_S, AnyCertificate.of(secured_of(world).platform))
 

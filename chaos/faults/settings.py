@@ -121,18 +121,18 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
     """The former values by broker; None for a setting that was not set for the broker alone."""
 
     def _inject(self, world: World) -> str:
-        from chaos.kafka import broker_settings
+        from chaos.kafka import admin
 
         self._settings = {key: as_text(value) for key, value in self.spec.settings.items()}
         self._before = {}
         for broker in self.brokers:
-            found = broker_settings.dynamic_of_broker(world.kafka, broker, self._settings)
+            found = admin.dynamic_of_broker(world.kafka, broker, self._settings)
             if found is None:
                 raise FaultError(f"broker {broker} does not answer for its settings, so none was changed")
             self._before[broker] = {key: found.get(key) for key in self._settings}
         self.begun = True
         for broker in self.brokers:
-            broker_settings.set_of_broker(world.kafka, broker, self._settings)
+            admin.set_of_broker(world.kafka, broker, self._settings)
         return f"set {self._text(self._settings)} at {self.resolved}"
 
     def _effect(self, world: World) -> str | None:
@@ -141,20 +141,20 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
         return f"{self.resolved} {'reports' if len(self.brokers) == 1 else 'report'} {self._text(self._settings)}"
 
     def _undo(self, world: World) -> str:
-        from chaos.kafka import broker_settings
+        from chaos.kafka import admin
 
         for broker, former in self._before.items():
             wait_up(broker, world)
-            broker_settings.set_of_broker(world.kafka, broker, former)
+            admin.set_of_broker(world.kafka, broker, former)
         for broker, former in self._before.items():
             why = f"broker {broker} does not report its former settings"
             targets.answer(partial(self._reports, broker, former, world), why)
         return f"{self.resolved} has its former settings"
 
     def _reports(self, broker: int, values: Mapping[str, str | None], world: World) -> bool:
-        from chaos.kafka import broker_settings
+        from chaos.kafka import admin
 
-        found = broker_settings.dynamic_of_broker(world.kafka, broker, values)
+        found = admin.dynamic_of_broker(world.kafka, broker, values)
         return found is not None and all(_same(found.get(key), value) for key, value in values.items())
 
     @staticmethod

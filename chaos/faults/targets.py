@@ -12,9 +12,9 @@ from chaos.cluster.api import Cluster, Start, Stop, able
 from chaos.cluster.endpoints import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Fault, FaultSpec, World
-from chaos.kafka.access import Access
-from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
+from chaos.kafka.metadata import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
 from chaos.setup.triggers import Target
 from chaos.wait import wait_until
 
@@ -69,7 +69,7 @@ def brokers(target: Target, world: World) -> list[int]:
 
 def share_coordinator_of(group: str, world: World) -> int | None:
     """Return the share coordinator of a share group for partition 0 of its first topic; None if unknown."""
-    from chaos.kafka.share_groups import share_coordinator
+    from chaos.kafka.client import share_coordinator
 
     topic = next(entry.topics[0] for entry in world.scenario.shares if entry.group == group)
     return share_coordinator(world.kafka, group, TopicPartition(topic, 0))

@@ -323,7 +323,7 @@ class ClusterFinalize(OneByOne[ClusterFinalizeSpec], spec=ClusterFinalizeSpec):
 
 def protocol_of(broker: int, world: World) -> str:
     """Return the inter.broker.protocol.version of a broker. Raises `ClusterError` without an answer."""
-    from chaos.kafka.described_settings import broker_settings
+    from chaos.kafka.admin import broker_settings
 
     return broker_settings(world.kafka, broker, [PROTOCOL])[PROTOCOL].value
 

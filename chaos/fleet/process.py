@@ -12,7 +12,7 @@ from chaos.clients.protocol import ClientSpec
 from chaos.clients.runtime import Installed, prepare
 from chaos.fleet.specs import write_spec
 from chaos.install.cache import silent
-from chaos.kafka.access import Access
+from chaos.kafka.security import Access
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.scrub import Scrubber

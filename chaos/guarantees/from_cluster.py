@@ -15,11 +15,10 @@ from chaos.cluster.attached.discovery import ANSWER_S, no_topic, reach
 from chaos.errors import UsageError
 from chaos.guarantees.facts import BROKER_NAMES, BROKER_SETTINGS, ClusterPart, TopicPart
 from chaos.guarantees.values import Problems, Setting, Settings, setting
-from chaos.kafka.access import Access
+from chaos.kafka.admin import DescribedSetting, broker_settings, topic_settings
 from chaos.kafka.client import Kafka
-from chaos.kafka.described_settings import DescribedSetting, broker_settings, topic_settings
-from chaos.kafka.metadata_merge import Metadata, PartitionState
-from chaos.kafka.security import Security
+from chaos.kafka.metadata import Metadata, PartitionState
+from chaos.kafka.security import Access, Security
 from chaos.kafka.settings import limit_names
 from chaos.setup.addresses import Bootstrap
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from kafka.errors import for_code
 from kafka.protocol.admin import (
@@ -30,7 +30,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError, UsageError, WaitTimeout
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request, topics
 from chaos.kafka.partition import TopicPartition, by_topic
@@ -40,7 +40,8 @@ from chaos.wait import wait_until
 TIMEOUT_S = 30.0
 _TIMEOUT_MS = 10_000
 _ANSWER_S = 12.0
-_TOPIC_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE, _OF_TOPIC, _OF_GROUP = 2, 32, 0, 1, 1, 8
+_TOPIC_RESOURCE, _BROKER_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE = 2, 4, 32, 0, 1
+_OF_TOPIC, _OF_ONE_BROKER, _OF_GROUP = 1, 2, 8
 _EXACT = 0
 _CHECKED = "aftershock-check"
 """The name of a topic that is asked for but never created."""
@@ -50,10 +51,27 @@ replica to elect yet."""
 _UNKNOWN_TOPIC, _TOPIC_EXISTS, _GROUP_NOT_FOUND, _ELECTION_NOT_NEEDED, _NO_REASSIGNMENT = 3, 36, 69, 84, 85
 _NAME_FIELDS = ("name", "topic", "group_id", "resource_name", "partition_index", "partition_id")
 
+_REFUSED = {29, 31}
+"""Error codes of a missing right: of a topic, of the cluster."""
+
+Level = Literal["topic", "broker", "all brokers", "file", "default"]
+_LEVELS: dict[int, Level] = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default"}
+
 Errors = list[tuple[str, int]]
 """Names of topics, groups or partitions with Kafka's error codes (0: success)."""
 Broker = Callable[[Kafka], int | None]
 """The broker that must answer a request; None if unknown at the moment."""
+
+
+@dataclass(frozen=True)
+class DescribedSetting:
+    """A value, and the level at which it is set.
+
+    level: topic; broker or all brokers, set while they run; file, the broker's server.properties; or Kafka's default.
+    """
+
+    value: str
+    level: Level
 
 
 @dataclass(frozen=True)
@@ -159,8 +177,7 @@ def delete_records(kafka: Kafka, before: Mapping[TopicPartition, int]) -> None:
 
 def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[str, bool]]:
     """Return the values of a topic's settings, each with whether it is set for the topic; empty without an answer."""
-    resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": list(keys)}
-    answer = kafka.ask_any(request(DescribeConfigsRequest[1], resources=[resource], include_synonyms=False))
+    answer = _described(kafka, _TOPIC_RESOURCE, topic, keys)
     if answer is None or any(r.error_code for r in answer.results):
         return {}
     return {c.name: (c.value or "", c.config_source == _OF_TOPIC) for r in answer.results for c in r.configs}
@@ -168,20 +185,19 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
 
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:
     """Set settings of a topic; None removes the topic's value, so that the default applies."""
-    change(kafka, _TOPIC_RESOURCE, topic, values, topic)
+    _change(kafka, _TOPIC_RESOURCE, topic, values, topic)
 
 
 def set_group_settings(kafka: Kafka, group: str, values: Mapping[str, str]) -> None:
     """Give a group, which need not exist yet, these settings and no others."""
-    resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configuration_keys": None}
-    answer = kafka.ask_any(request(DescribeConfigsRequest[1], resources=[resource], include_synonyms=False))
+    answer = _described(kafka, _GROUP_RESOURCE, group, None)
     found = [c for r in answer.results for c in r.configs or ()] if answer else []
     former = [c.name for c in found if c.config_source == _OF_GROUP and c.name not in values]
     if changes := dict.fromkeys(former) | dict(values):
-        change(kafka, _GROUP_RESOURCE, group, changes, group)
+        _change(kafka, _GROUP_RESOURCE, group, changes, group)
 
 
-def change(
+def _change(
     kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None], what: str, broker: Broker | None = None
 ) -> None:
     """Set settings of a resource, or remove those that are None. what: its name for messages. broker: which to ask."""
@@ -192,6 +208,59 @@ def change(
     resource = {"resource_type": kind, "resource_name": name, "configs": configs}
     message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
     AdminRequest(f"change settings of {what}", message, broker or any_broker).apply(kafka)
+
+
+def set_of_broker(kafka: Kafka, broker: int, values: Mapping[str, str | None]) -> None:
+    """Set dynamic settings of one broker, which checks them itself; None removes a value. Raises `ClusterError`.
+
+    A broker also reloads a key store or trust store if the setting has the same path as before.
+    """
+    _change(kafka, _BROKER_RESOURCE, str(broker), values, f"broker {broker}", lambda _: broker)
+
+
+def dynamic_of_broker(kafka: Kafka, broker: int, names: Iterable[str]) -> dict[str, str] | None:
+    """Return which of these settings are dynamic ones of a broker, as it knows them; None without an answer."""
+    answer = _described(kafka, _BROKER_RESOURCE, str(broker), names, broker)
+    if answer is None or any(r.error_code for r in answer.results):
+        return None
+    return {c.name: c.value or "" for r in answer.results for c in r.configs if c.config_source == _OF_ONE_BROKER}
+
+
+def topic_settings(kafka: Kafka, topic: str, names: Iterable[str]) -> dict[str, DescribedSetting]:
+    """Return settings of a topic. Raises `UsageError` without the right to see them, else `ClusterError`."""
+    return _levelled(_described(kafka, _TOPIC_RESOURCE, topic, names), f"the settings of topic {topic}")
+
+
+def broker_settings(kafka: Kafka, broker: int, names: Iterable[str]) -> dict[str, DescribedSetting]:
+    """Return settings of a broker, which it answers itself. Raises as `topic_settings`."""
+    answer = _described(kafka, _BROKER_RESOURCE, str(broker), names, broker)
+    return _levelled(answer, f"the settings of broker {broker}")
+
+
+def _described(kafka: Kafka, kind: int, name: str, names: Iterable[str] | None, broker: int | None = None) -> Any:
+    """Return the answer with settings (None: all) of a resource. broker: which to ask, None for any."""
+    keys = None if names is None else list(names)
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    message = request(DescribeConfigsRequest[1], resources=[resource], include_synonyms=False)
+    return kafka.ask_any(message) if broker is None else kafka.ask(broker, message)
+
+
+def _levelled(answer: Any, what: str) -> dict[str, DescribedSetting]:
+    """Return the settings in an answer, without those that have no value."""
+    if answer is None:
+        raise ClusterError(f"the cluster did not answer for {what}; are all its brokers reachable from here?")
+    found: dict[str, DescribedSetting] = {}
+    for result in answer.results:
+        if result.error_code in _REFUSED:
+            raise UsageError(f"the cluster refuses {what}: the user needs the right DescribeConfigs")
+        if result.error_code == _UNKNOWN_TOPIC:
+            raise UsageError(f"the cluster has no {what.removeprefix('the settings of ')}")
+        if result.error_code:
+            raise ClusterError(f"the cluster refused {what}: {for_code(result.error_code).__name__}")
+        for config in result.configs:
+            if config.value is not None and config.config_source in _LEVELS:
+                found[config.name] = DescribedSetting(config.value, _LEVELS[config.config_source])
+    return found
 
 
 def quotas(kafka: Kafka, client_id: str) -> dict[str, float] | None:

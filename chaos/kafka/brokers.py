@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from chaos.kafka import messages
-from chaos.kafka.access import Access
 from chaos.kafka.connection import BrokerConnection
-from chaos.kafka.metadata_merge import NO_LEADER, Metadata, PartitionState, Views
+from chaos.kafka.metadata import NO_LEADER, Metadata, PartitionState, Views
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
 
 METADATA = 3
 """API key of Metadata."""

@@ -15,8 +15,8 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from chaos.errors import ClusterError
 from chaos.kafka import admin, messages
-from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
+from chaos.kafka.security import Access
 
 TIMEOUT_S = 150.0
 """Limit for the whole removal. It covers the election of a coordinator after brokers came back (more than 60 s on a

@@ -1,24 +1,184 @@
-"""Questions to a Kafka cluster, answered as plain data.
+"""Questions to a Kafka cluster about offsets, groups, the KRaft quorum and data folders, answered as plain data.
 
 A question without an answer in time returns None, or leaves out the part that is missing: while faults take brokers
 down, that is an observation and no error. The request versions are supported by Kafka 2.8 to 4.4 (KIP-896).
+
+The quorum: a broker passes the question on to the controller that it takes for the active one. A controller answers for
+itself, and only if it believes to be active.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
+from kafka.errors import for_code
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeLogDirsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from chaos.kafka import messages
 from chaos.kafka.brokers import Brokers
-from chaos.kafka.groups import UNKNOWN_GROUP, GroupState, from_classic, from_kip_848
+from chaos.kafka.connection import BrokerConnection
+from chaos.kafka.messages import request
 from chaos.kafka.partition import TopicPartition, by_topic
-from chaos.kafka.quorum import DESCRIBE_QUORUM, Quorum, described
-from chaos.kafka.schemas import ConsumerGroupDescribeRequest
+from chaos.kafka.schemas import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from chaos.run.events import now_us
+
+
+def describe_request(version: int) -> Any:
+    """Return the request that describes the quorum. Version 2, of Kafka 3.9, has the directories of the replicas."""
+    partitions = [{"partition_index": 0}]
+    return messages.request(
+        DescribeQuorumRequest[version], topics=[{"topic_name": "__cluster_metadata", "partitions": partitions}]
+    )
+
+
+DESCRIBE_QUORUM = describe_request(0)
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The active controller, its epoch, and the end of the metadata log of each voter as the active one knows it."""
+
+    leader: int
+    epoch: int
+    ends: Mapping[int, int]
+
+
+def described(answer: Any) -> Quorum | None:
+    """Return the quorum in an answer; None without an answer, or if it is an error."""
+    if answer is None or answer.error_code or not answer.topics:
+        return None
+    quorum = answer.topics[0].partitions[0]
+    if quorum.error_code or quorum.leader_id < 0:
+        return None
+    ends = {int(voter.replica_id): int(voter.log_end_offset) for voter in quorum.current_voters}
+    return Quorum(int(quorum.leader_id), int(quorum.leader_epoch), ends)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The answer of one controller about itself. epoch: in which it believes to be active; None if it does not."""
+
+    epoch: int | None
+    asked_us: int
+
+
+def ask_controller(node: int, link: BrokerConnection, timeout_s: float) -> Belief | None:
+    """Return what a controller believes; None if it does not answer."""
+    asked_us = now_us()
+    try:
+        quorum = described(link.ask(DESCRIBE_QUORUM, timeout_s))
+    except OSError:
+        return None
+    return Belief(quorum.epoch if quorum and quorum.leader == node else None, asked_us)
+
+
+UNKNOWN_GROUP = "Dead"
+"""State of a group that the coordinator does not know."""
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """A member of a group.
+
+    instance_id: its `group.instance.id`, None for a dynamic member. topics: the topics that it subscribed to when it
+    joined the current generation; None if the coordinator does not know them, as during a rebalance or for a regular
+    expression that brokers evaluate (KIP-848). partitions: its assigned partitions in order.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...] | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group. An unknown group has the state `Dead` and no members."""
+
+    state: str
+    coordinator: int
+    members: tuple[GroupMember, ...]
+
+
+def from_classic(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to DescribeGroups."""
+    members = (
+        _member(
+            m,
+            instance_id=m.group_instance_id,
+            topics=_subscription(m.member_metadata),
+            partitions=_classic_assignment(m.member_assignment),
+        )
+        for m in described.members
+    )
+    return GroupState(described.group_state, coordinator, tuple(members))
+
+
+def from_kip_848(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to ConsumerGroupDescribe. Its members use the `consumer` protocol."""
+    members = (
+        _member(
+            m,
+            instance_id=m.instance_id,
+            topics=None if m.subscribed_topic_regex else tuple(sorted(m.subscribed_topic_names)),
+            partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
+        )
+        for m in described.members
+    )
+    return GroupState(described.group_state, coordinator, tuple(members))
+
+
+def from_kip_932(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to ShareGroupDescribe. Several members may have the same partition."""
+    members = (
+        _member(
+            m,
+            instance_id=None,
+            topics=tuple(sorted(m.subscribed_topic_names)),
+            partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
+        )
+        for m in described.members
+    )
+    return GroupState(described.group_state, coordinator, tuple(members))
+
+
+def _member(
+    m: Any, *, instance_id: str | None, topics: tuple[str, ...] | None, partitions: list[TopicPartition]
+) -> GroupMember:
+    return GroupMember(m.member_id, instance_id, m.client_id, m.client_host, topics, tuple(sorted(partitions)))
+
+
+def _subscription(data: Any) -> tuple[str, ...] | None:
+    """Return the topics in the metadata of a classic member; None if it is empty or of an unknown form."""
+    if not data:
+        return None
+    try:
+        known = isinstance(data, ConsumerProtocolSubscription)
+        subscription = data if known else ConsumerProtocolSubscription.decode(bytes(data))
+    except (struct.error, ValueError):
+        return None
+    return tuple(sorted(subscription.topics))
+
+
+def _classic_assignment(data: Any) -> list[TopicPartition]:
+    """Return the partitions of an assignment, which is empty while the group rebalances."""
+    if not data:
+        return []
+    decoded = data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
+    return [TopicPartition(t.topic, p) for t in decoded.assigned_partitions for p in t.partitions]
+
 
 CONSUMER_GROUP_DESCRIBE = 69
 """API key of ConsumerGroupDescribe."""
@@ -173,4 +333,118 @@ def _without_error(answer: Any) -> list[tuple[TopicPartition, Any]]:
         for topic in (answer.topics if answer else ())
         for p in topic.partitions
         if not p.error_code
+    ]
+
+
+GROUP_ID_NOT_FOUND = 69
+_UNSUPPORTED = 35
+_SHARE = 2
+"""Key type of FindCoordinator for the state of a share group in one partition."""
+
+
+@dataclass(frozen=True)
+class SharePosition:
+    """The state of a share group in one partition.
+
+    start: the offset below which each record has its final state; None before the group has begun there. lag: the
+    number of records from there on that have none (KIP-1226); None if the broker does not know it.
+    """
+
+    start: int | None
+    lag: int | None
+
+
+def has_share_groups(kafka: Kafka, group: str) -> bool:
+    """Return whether brokers can have share groups: their release can, and their feature share.version is not 0.
+
+    With the feature at 0 they list the requests of share groups, and refuse each group.
+    """
+    if not kafka.supports(DescribeShareGroupOffsetsRequest.API_KEY, version=1):
+        return False
+    groups: list[dict[str, Any]] = [{"group_id": group, "topics": []}]
+    answer = kafka.ask_any(messages.request(DescribeShareGroupOffsetsRequest[1], groups=groups))
+    return answer is not None and answer.groups[0].error_code != _UNSUPPORTED
+
+
+def share_group(kafka: Kafka, group: str) -> GroupState | None:
+    """Return state and members of a share group; None if its coordinator does not answer."""
+    coordinator = kafka.coordinator(group)
+    if coordinator is None:
+        return None
+    answer = kafka.ask(coordinator, ShareGroupDescribeRequest[1](group_ids=[group]))
+    if answer is None:
+        return None
+    described = answer.groups[0]
+    if described.error_code == GROUP_ID_NOT_FOUND:
+        return GroupState(UNKNOWN_GROUP, coordinator, ())
+    return None if described.error_code else from_kip_932(described, coordinator)
+
+
+def share_coordinator(kafka: Kafka, group: str, partition: TopicPartition) -> int | None:
+    """Return the broker that keeps the state of a share group in a partition; None if no broker names one.
+
+    It leads the partition of `__share_group_state` that the hash of group, topic id and partition selects.
+    """
+    metadata = kafka.metadata()
+    topic_id = metadata.topic_ids.get(partition.topic) if metadata else None
+    if not topic_id:
+        return None
+    key = f"{group}:{topic_id}:{partition.number}"
+    answer = kafka.ask_any(FindCoordinatorRequest[6](key_type=_SHARE, coordinator_keys=[key]))
+    found = answer.coordinators[0] if answer and answer.coordinators else None
+    return None if found is None or found.error_code else int(found.node_id)
+
+
+def share_positions(
+    kafka: Kafka, group: str, partitions: Iterable[TopicPartition], coordinator: int | None = None
+) -> dict[TopicPartition, SharePosition] | None:
+    """Return the position of a share group in each partition that its coordinator answers for; None without an answer.
+
+    coordinator: the broker to ask if it is known.
+    """
+    coordinator = kafka.coordinator(group) if coordinator is None else coordinator
+    if coordinator is None:
+        return None
+    topics = [{"topic_name": name, "partitions": numbers} for name, numbers in by_topic(partitions).items()]
+    groups = [{"group_id": group, "topics": topics}]
+    answer = kafka.ask(coordinator, messages.request(DescribeShareGroupOffsetsRequest[1], groups=groups))
+    if answer is None or answer.groups[0].error_code:
+        return None
+    return {
+        TopicPartition(topic.topic_name, p.partition_index): SharePosition(_known(p.start_offset), _known(p.lag))
+        for topic in answer.groups[0].topics
+        for p in topic.partitions
+        if not p.error_code
+    }
+
+
+def _known(number: int) -> int | None:
+    return int(number) if number >= 0 else None
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """A data folder. error: Kafka's name for what is wrong with it; empty if it works. sizes: bytes of each replica."""
+
+    path: str
+    error: str
+    sizes: Mapping[TopicPartition, int]
+
+
+def log_dirs(kafka: Kafka, broker: int) -> list[LogDir] | None:
+    """Return the data folders of a broker, also those that failed; None without an answer."""
+    answer = kafka.ask(broker, request(DescribeLogDirsRequest[1], topics=None))
+    if answer is None:
+        return None
+    return [
+        LogDir(
+            found.log_dir,
+            for_code(found.error_code).__name__ if found.error_code else "",
+            {
+                TopicPartition(topic.name, p.partition_index): p.partition_size
+                for topic in found.topics or ()
+                for p in topic.partitions
+            },
+        )
+        for found in answer.results
     ]

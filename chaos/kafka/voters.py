@@ -12,9 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from chaos.kafka.admin import AdminRequest, any_broker
-from chaos.kafka.client import Kafka
+from chaos.kafka.client import Kafka, describe_request, described
 from chaos.kafka.messages import request
-from chaos.kafka.quorum import describe_request, described
 from chaos.kafka.schemas import AddRaftVoterRequest, RemoveRaftVoterRequest
 
 _DESCRIBE = describe_request(2)

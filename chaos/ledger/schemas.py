@@ -160,7 +160,7 @@ TABLES: dict[str, pa.Schema] = {
     # an observed offset is gone; of a share group share_start, share_lag: the offset before which each record has its
     # final state, and the records from there on that have none), `topic:orders` (id: empty if the brokers give none,
     # null while they do not list the topic), `cluster` (answers, brokers), `__consumer_offsets` (partitions),
-    # `__consumer_offsets/7` (leader), `controller:101` (active, active_last: `chaos.quorum_watch`), `client:billing`
+    # `__consumer_offsets/7` (leader), `controller:101` (active, active_last: `chaos.observer`), `client:billing`
     # (fetches: number by broker, of entries with a rack). `value` is JSON.
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }

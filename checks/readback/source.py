@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from chaos.errors import ClusterError
-from chaos.kafka.access import librdkafka
-from chaos.kafka.security import Security
+from chaos.kafka.security import Security, librdkafka_settings
 from chaos.ledger.record import in_headers, parse_count, parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
@@ -148,7 +147,7 @@ class _Reader:
     """A consumer of one part. reached: the offset up to which the log has been read."""
 
     def __init__(self, part: OffsetRange, isolation: str) -> None:
-        connection = {"bootstrap.servers": part.bootstrap, **librdkafka(part.security)}
+        connection = {"bootstrap.servers": part.bootstrap, **librdkafka_settings(part.security)}
         self._part, self.reached, self._last_answer = part, part.start, time.monotonic()
         self._consumer = Consumer({**SETTINGS, "isolation.level": isolation, **connection})
         self._consumer.assign([TopicPartition(part.topic, part.partition, part.start)])

@@ -21,8 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
 from chaos.errors import AftershockError, ClusterError
-from chaos.kafka.access import librdkafka
-from chaos.kafka.security import Security
+from chaos.kafka.security import Security, librdkafka_settings
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
@@ -85,14 +84,14 @@ def _present(bootstrap: str, resolved: Resolved, security: Security | None) -> l
     absent = resolved.scenario.absent_topics
     if not absent:
         return topics
-    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka_settings(security)})
     listed = admin.list_topics(timeout=TIMEOUT_S).topics
     return [t for t in topics if t not in absent or t in listed]
 
 
 def topic_ids(bootstrap: str, topics: list[str], security: Security | None = None) -> dict[str, str]:
     """Return the ids of topics as Kafka's tools print them; empty if the brokers give none (KIP-516)."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka_settings(security)})
     answers = admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
     try:
         ids = {topic: str(answer.result(TIMEOUT_S).topic_id) for topic, answer in answers.items()}
@@ -121,7 +120,7 @@ def _ask(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> list[Offsets]:
     """Return the offsets of each spec in every partition of the topics."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka_settings(security)})
     try:
         metadata = admin.list_topics(timeout=TIMEOUT_S).topics
         missing = [t for t in topics if t not in metadata or metadata[t].error is not None]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.kafka.groups import GroupState
+from chaos.kafka.client import GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.observer import Observer
 from chaos.run.directory import Run

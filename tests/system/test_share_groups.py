@@ -19,9 +19,8 @@ import pytest
 from kafka.protocol.api_message import ApiMessage
 
 from chaos.kafka import admin, messages
-from chaos.kafka.client import Kafka
+from chaos.kafka.client import Kafka, share_coordinator
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.share_groups import share_coordinator
 from chaos.wait import wait_until
 from tests.support.platform import left_running, start
 

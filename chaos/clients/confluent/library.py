@@ -8,7 +8,7 @@ import confluent_kafka
 from confluent_kafka import ThrottleEvent
 
 from chaos.clients.protocol import ClientSpec
-from chaos.kafka.access import librdkafka
+from chaos.kafka.security import librdkafka_settings
 
 VERSIONS = {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
 """The installed releases, which the event `started` reports."""
@@ -38,4 +38,4 @@ class Throttled:
 
 def connection(spec: ClientSpec) -> dict[str, str]:
     """Return the connection settings of a client. Raises `UsageError` if a secret is missing."""
-    return {"bootstrap.servers": spec.bootstrap, "client.id": spec.client, **librdkafka(spec.security)}
+    return {"bootstrap.servers": spec.bootstrap, "client.id": spec.client, **librdkafka_settings(spec.security)}

@@ -8,7 +8,7 @@ from typing import Any
 from chaos.clients.protocol import ClientSpec, Config, Scalar
 from chaos.clients.python.library import Library, Settings
 from chaos.errors import ClientError
-from chaos.kafka.access import python as security_settings
+from chaos.kafka.security import python_settings as security_settings
 
 ASSIGNORS = "partition_assignment_strategy"
 

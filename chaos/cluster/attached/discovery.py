@@ -16,13 +16,13 @@ from difflib import get_close_matches
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka import messages
-from chaos.kafka.access import Access, AccessRefused
 from chaos.kafka.brokers import addresses
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import BrokerConnection
-from chaos.kafka.metadata_merge import Metadata
+from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access, AccessRefused
 
 ANSWER_S = 15.0
 """The timeout for an answer of the cluster."""

@@ -17,9 +17,9 @@ from chaos.cluster.state import Attachment, BrokerStatus, ClusterState, NodeStat
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.install.cache import Progress, silent
 from chaos.kafka import cleanup
-from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import accepts_connections
+from chaos.kafka.security import Access
 from chaos.processes.process import ProcessId, wait_gone
 from chaos.run.directory import Run
 from chaos.wait import wait_until

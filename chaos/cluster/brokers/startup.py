@@ -15,8 +15,8 @@ from chaos.cluster.settings import properties
 from chaos.cluster.state import NodeState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import messages
-from chaos.kafka.access import Access
 from chaos.kafka.connection import BrokerConnection
+from chaos.kafka.security import Access
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 

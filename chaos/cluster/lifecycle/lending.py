@@ -17,7 +17,7 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.kafka import acls
+from chaos.kafka import users
 from chaos.kafka.cleanup import remove
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
@@ -58,7 +58,7 @@ def give_back(cluster: Cluster) -> None:
     if secured is not None and secured.spec.acls:
         kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
         try:
-            acls.withdraw_all(kafka, client_principal(secured.spec))
+            users.withdraw_all(kafka, client_principal(secured.spec))
         finally:
             kafka.close()
     remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from chaos.cluster.secured.credentials import Secured
 from chaos.errors import ClusterError
-from chaos.kafka import scram
-from chaos.kafka.access import Access
+from chaos.kafka import users
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import login_works
+from chaos.kafka.security import Access
 from chaos.wait import wait_until
 
 TIMEOUT_S = 30.0
@@ -27,7 +27,7 @@ def create(secured: Secured, bootstrap: str, brokers: Iterable[tuple[str, int]])
         return
     kafka = Kafka(bootstrap, access=Access.of(secured.platform))
     try:
-        scram.set_password(kafka, str(secured.clients.username), mechanism, access.password)
+        users.set_password(kafka, str(secured.clients.username), mechanism, access.password)
     finally:
         kafka.close()
     missing = [*brokers]

@@ -7,8 +7,8 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.drive.drain import readable_ends
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.readable_offsets import readable_ends
 from chaos.run.directory import Run
 from checks.readback.source import OffsetRange, read
 from checks.readback.stage import log_ranges, stable_offsets

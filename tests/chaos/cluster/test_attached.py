@@ -22,9 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.cluster.attached import discovery
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.errors import AftershockError, ClusterError, UsageError
-from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
-from chaos.kafka.security import Security
+from chaos.kafka.security import Access, Security
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
 from chaos.scenario.load import parse

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from chaos.cluster.attached.airflow import overrides
 from chaos.drive import stages
 from chaos.errors import ScenarioError, UsageError
-from chaos.kafka.access import Access, librdkafka
-from chaos.kafka.security import Security
+from chaos.kafka.security import Access, Security, librdkafka_settings
 from chaos.scenario.load import all_overrides, parse
 
 PLAIN = """
@@ -145,7 +144,7 @@ def test_a_missing_secret_is_named(tmp_path, reference, content, message):
 
 def test_librdkafka_settings(monkeypatch):
     monkeypatch.setenv("PW", "hunter2")
-    assert librdkafka(SCRAM) == {
+    assert librdkafka_settings(SCRAM) == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": "alice",
@@ -153,14 +152,14 @@ def test_librdkafka_settings(monkeypatch):
         "ssl.ca.location": "/ca.pem",
     }
     tls = Security(protocol="SSL", certificate="/c", key="/k", key_password="env:PW", verify_hostname=False)
-    assert librdkafka(tls) == {
+    assert librdkafka_settings(tls) == {
         "security.protocol": "SSL",
         "ssl.certificate.location": "/c",
         "ssl.key.location": "/k",
         "ssl.key.password": "hunter2",
         "ssl.endpoint.identification.algorithm": "none",
     }
-    assert librdkafka(None) == librdkafka(Security()) == {}
+    assert librdkafka_settings(None) == librdkafka_settings(Security()) == {}
 
 
 def test_an_access_shows_no_secret(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from chaos.cluster.attached import commands, discovery
 from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError, UsageError
-from chaos.kafka.metadata_merge import Metadata, PartitionState
+from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ROLE, RUN_DIR, ProcessId
 from tests.support.attached import with_a_killed_broker

@@ -36,10 +36,10 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS, SPECS, targets
 from chaos.faults.base import World
-from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
-from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.metadata import PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
 from chaos.preload.clock import RIGHT, Skew
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut

@@ -15,8 +15,7 @@ import pytest
 from chaos.cluster.secured import credentials, issuer_process
 from chaos.errors import ClusterError
 from chaos.kafka import tokens
-from chaos.kafka.access import Access
-from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.security import Access, ClusterSecurity, Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 

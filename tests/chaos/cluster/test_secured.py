@@ -21,11 +21,10 @@ from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.settings import CA, LOGIN, STORE
 from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
 from chaos.incident.bundle import pack
-from chaos.kafka import acls
-from chaos.kafka.access import Access
+from chaos.kafka import users
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import login_works
-from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.security import Access, ClusterSecurity, Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from tests.chaos.cluster.test_controllers import TWO
@@ -163,7 +162,7 @@ def test_platform_and_clients_log_in_and_others_do_not(
     assert not login_works(*cluster.address(1), 10, Access(stranger, password="wrong"))
     if security.acls:
         asking = Kafka(cluster.bootstrap, access=cluster.state.access())
-        assert acls.listed(asking, 1, "User:CN=client") == set()
+        assert users.rights_at(asking, 1, "User:CN=client") == set()
         asking.close()
 
 

@@ -13,7 +13,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import targets
 from chaos.kafka.client import Kafka
-from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.metadata import PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run

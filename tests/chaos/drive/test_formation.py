@@ -6,7 +6,7 @@ import pytest
 
 from chaos.drive.formation import wait_formed
 from chaos.errors import WaitTimeout
-from chaos.kafka.groups import GroupState
+from chaos.kafka.client import GroupState
 from chaos.scenario.load import parse
 
 HEAD = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, records: 9}]\n"

@@ -15,7 +15,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
-from chaos.kafka import admin, broker_settings
+from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.observer import Observer
@@ -114,7 +114,7 @@ def test_topics_change_while_clients_use_them(world: World) -> None:
 def test_settings_of_brokers_change_while_they_run(world: World) -> None:
     assert run(world, "few") == "broker 1, broker 2, broker 3 report max.connections=200"
     for broker in (1, 2, 3):
-        assert broker_settings.dynamic_of_broker(world.kafka, broker, ["max.connections"]) == {}
+        assert admin.dynamic_of_broker(world.kafka, broker, ["max.connections"]) == {}
 
 
 def test_quotas_of_a_client_id_are_set_and_removed(world: World) -> None:

@@ -10,8 +10,8 @@ from chaos.faults import FAULTS, replicas, resources
 from chaos.faults import brokers as specs
 from chaos.faults.base import World
 from chaos.faults.settings import BrokerConfigSpec
-from chaos.kafka.log_dirs import LogDir
-from chaos.kafka.metadata_merge import Metadata, PartitionState
+from chaos.kafka.client import LogDir
+from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.triggers import Target, Trigger
 from chaos.wait import wait_until
@@ -161,8 +161,8 @@ class Settings:
 
     def __init__(self, monkeypatch, cluster, **own):
         self.cluster, self.own, self.late, self.refuses = cluster, {1: dict(own), 2: {}, 3: {}}, False, set()
-        monkeypatch.setattr("chaos.kafka.broker_settings.dynamic_of_broker", self.read)
-        monkeypatch.setattr("chaos.kafka.broker_settings.set_of_broker", self.change)
+        monkeypatch.setattr("chaos.kafka.admin.dynamic_of_broker", self.read)
+        monkeypatch.setattr("chaos.kafka.admin.set_of_broker", self.change)
         monkeypatch.setattr("chaos.faults.settings.BACK_S", 0.05)
 
     def read(self, kafka, broker, names):
@@ -251,7 +251,7 @@ def lost_folder(monkeypatch, cluster, error="KafkaStorageError", isr=(2, 3), lea
     monkeypatch.setattr("chaos.faults.resources.able", lambda cluster, to: cluster)
     monkeypatch.setattr("chaos.faults.targets.able", lambda cluster, to: cluster)
     found = [LogDir("/x/data/d2", "", {}), LogDir("/x/data/d1", error, {})]
-    monkeypatch.setattr("chaos.kafka.log_dirs.log_dirs", lambda kafka, broker: found)
+    monkeypatch.setattr("chaos.kafka.client.log_dirs", lambda kafka, broker: found)
     moved = PartitionState(leader, 4, isr, (1, 2, 3))
     world.observer.partition = lambda name: moved
     return fault, world
@@ -315,7 +315,7 @@ class Move:
         monkeypatch.setattr("chaos.faults.replicas.time.monotonic", lambda: self.now)
         sizes = {1: lambda: size, 3: lambda: self.copied}
         monkeypatch.setattr(
-            "chaos.kafka.log_dirs.log_dirs",
+            "chaos.kafka.client.log_dirs",
             lambda kafka, broker: [LogDir("/d", "", {TopicPartition("orders", 0): sizes[broker]()})],
         )
         fields = {"name": "m", "kind": "partition.reassign", "to": [1, 3], "throttle": 100_000} | spec

@@ -17,8 +17,8 @@ from chaos.cluster.secured.settings import CA, STORE
 from chaos.cluster.state import ClusterState, NodeState
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, security
-from chaos.kafka import broker_settings
-from chaos.kafka.certificates import Presented, short
+from chaos.kafka import admin
+from chaos.kafka.connection import Presented, short_serial
 from chaos.kafka.security import ClusterSecurity
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
@@ -71,11 +71,11 @@ class Brokers:
         self.world: Any = SimpleNamespace(scenario=scenario, cluster=cluster, kafka=None, rng=None)
         self.fault: Any = FAULTS[scenario.faults[0].kind](scenario.faults[0])
         monkeypatch.setattr("chaos.kafka.client.Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
-        monkeypatch.setattr("chaos.kafka.certificates.presented", self._presented)
-        monkeypatch.setattr("chaos.kafka.certificates.refusal", self._refusal)
+        monkeypatch.setattr("chaos.kafka.connection.presented_certificate", self._presented)
+        monkeypatch.setattr("chaos.kafka.connection.certificate_refusal", self._refusal)
         monkeypatch.setattr(security, "LOADED_S", 0.3)
-        monkeypatch.setattr(broker_settings, "set_of_broker", self._set)
-        monkeypatch.setattr(broker_settings, "dynamic_of_broker", self._dynamic)
+        monkeypatch.setattr(admin, "set_of_broker", self._set)
+        monkeypatch.setattr(admin, "dynamic_of_broker", self._dynamic)
 
     def _presented(self, host: str, port: int, timeout_s: float) -> Presented:
         found = self.presents.get(port)
@@ -112,7 +112,7 @@ def test_a_certificate_is_rotated_when_every_listener_presents_it(monkeypatch: p
     assert "gave broker 1, broker 2 new certificates of aftershock-ca" in brokers.fault.inject(brokers.world)
     assert [broker for broker, _ in brokers.altered] == [1, 2]
     proof = brokers.fault.proof(brokers.world)
-    assert proof and f"before: {short(before[20].serial_number)}" in proof
+    assert proof and f"before: {short_serial(before[20].serial_number)}" in proof
     assert set(brokers.fault.evidence["certificates"]) == {"broker 1", "broker 2"}
     for port, old in before.items():
         new = brokers.presents[port]
@@ -174,7 +174,7 @@ def test_an_injection_that_failed_half_way_is_healed(monkeypatch: pytest.MonkeyP
 def test_a_broker_that_loads_no_renewed_certificate_is_an_error(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     brokers = Brokers(monkeypatch, run, EXPIRE)
     brokers.fault.inject(brokers.world)
-    monkeypatch.setattr(broker_settings, "set_of_broker", lambda *_: None)
+    monkeypatch.setattr(admin, "set_of_broker", lambda *_: None)
     with pytest.raises(ClusterError, match="broker 2 does not present its renewed certificate"):
         brokers.fault.heal(brokers.world)
 

@@ -9,7 +9,7 @@ import pytest
 from chaos.errors import ClientError, ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.kafka import admin
-from chaos.kafka.groups import GroupMember, GroupState
+from chaos.kafka.client import GroupMember, GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 

@@ -11,7 +11,7 @@ import pytest
 from chaos.faults import FAULTS, brokers, controllers
 from chaos.faults.base import World
 from chaos.kafka import admin
-from chaos.kafka.quorum import Quorum
+from chaos.kafka.client import Quorum
 from chaos.setup.triggers import Target, Trigger
 from tests.chaos.faults.test_brokers import Cluster
 

@@ -10,9 +10,9 @@ import pytest
 
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, security
-from chaos.kafka import acls, scram
-from chaos.kafka.acls import Right
+from chaos.kafka import users
 from chaos.kafka.security import ClusterSecurity, Security
+from chaos.kafka.users import Right
 from chaos.scenario.load import parse
 
 SCENARIO = """
@@ -44,9 +44,9 @@ class Brokers:
         monkeypatch.setattr("chaos.kafka.client.Kafka", lambda *_, **__: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(security, "Access", SimpleNamespace(of=lambda _: None))
         monkeypatch.setattr(security, "HEAL_S", 0.3)
-        monkeypatch.setattr(acls, "allowed", lambda _, broker, topic: self.allowed[broker])
-        monkeypatch.setattr(acls, "withdraw", self._withdraw)
-        monkeypatch.setattr(acls, "grant", self._grant)
+        monkeypatch.setattr(users, "allowed", lambda _, broker, topic: self.allowed[broker])
+        monkeypatch.setattr(users, "withdraw", self._withdraw)
+        monkeypatch.setattr(users, "grant", self._grant)
 
     def _withdraw(self, _: Any, principal: str, rights: list[Right]) -> None:
         assert principal == "User:client"
@@ -155,7 +155,7 @@ class Passwords:
         cluster = SimpleNamespace(broker_ids=[1, 2], state=state, address=lambda b: ("h", b))
         self.world: Any = SimpleNamespace(cluster=cluster, kafka=None)
         self.fault: Any = FAULTS["credential.change"](parse(CHANGE, "t.yaml").faults[0])
-        monkeypatch.setattr(scram, "set_password", self._set)
+        monkeypatch.setattr(users, "set_password", self._set)
         monkeypatch.setattr("chaos.kafka.connection.login_refusal", self._refusal)
         monkeypatch.setattr("chaos.kafka.connection.login_works", lambda *args: self._refusal(*args) is None)
         monkeypatch.setattr(security, "HEAL_S", 0.3)

@@ -11,9 +11,8 @@ import pytest
 
 from chaos.faults import FAULTS
 from chaos.kafka import admin
-from chaos.kafka.groups import GroupMember, GroupState
+from chaos.kafka.client import GroupMember, GroupState, SharePosition
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.share_groups import SharePosition
 from chaos.scenario.load import parse
 
 PARTITION = TopicPartition("orders", 0)
@@ -50,13 +49,9 @@ class World:
         self.rng, self.access, self.proxy = random.Random(0), None, None
         self.controller_ids: tuple[int, ...] = ()
         self.kafka = self.fleet = self.observer = self.cluster = self
-        monkeypatch.setattr("chaos.kafka.share_groups.share_group", lambda kafka, group: self.state_of_group())
-        monkeypatch.setattr(
-            "chaos.kafka.share_groups.share_positions", lambda kafka, group, partitions: self.positions()
-        )
-        monkeypatch.setattr(
-            "chaos.kafka.share_groups.share_coordinator", lambda kafka, group, partition: self.coordinator
-        )
+        monkeypatch.setattr("chaos.kafka.client.share_group", lambda kafka, group: self.state_of_group())
+        monkeypatch.setattr("chaos.kafka.client.share_positions", lambda kafka, group, partitions: self.positions())
+        monkeypatch.setattr("chaos.kafka.client.share_coordinator", lambda kafka, group, partition: self.coordinator)
         self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
 
     def state_of_group(self) -> GroupState:

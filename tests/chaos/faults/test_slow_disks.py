@@ -82,9 +82,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
         cluster.write(node)
         return None
 
-    monkeypatch.setattr("chaos.kafka.probe.create_probe", lambda kafka, topic, node: topics.append(topic))
-    monkeypatch.setattr("chaos.kafka.probe.probe", probe)
-    monkeypatch.setattr("chaos.kafka.probe.remove_probe", lambda kafka, topic: topics.remove(topic))
+    monkeypatch.setattr("chaos.kafka.raw_producer.create_probe", lambda kafka, topic, node: topics.append(topic))
+    monkeypatch.setattr("chaos.kafka.raw_producer.probe", probe)
+    monkeypatch.setattr("chaos.kafka.raw_producer.remove_probe", lambda kafka, topic: topics.remove(topic))
     for name in ("NORMAL_TIMEOUT_S", "FRESH_TIMEOUT_S", "ENDED_TIMEOUT_S"):
         monkeypatch.setattr(resources, name, 0.5)
     kafka = SimpleNamespace(controller=lambda: (101, 1), topics=topics)
@@ -195,7 +195,7 @@ def test_a_second_fault_of_a_slow_disk_is_refused_and_changes_nothing(world: Any
 
 
 def test_a_node_that_refuses_writes_is_an_error_that_says_so(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.kafka.probe.probe", lambda *args: "NotLeaderForPartitionError")
+    monkeypatch.setattr("chaos.kafka.raw_producer.probe", lambda *args: "NotLeaderForPartitionError")
     with pytest.raises(FaultError, match=r"reports no times .*; it answers a write with: NotLeaderForPartitionError"):
         fault_of(WRITE).inject(world)
     assert not world.cluster.delays[2].write_s

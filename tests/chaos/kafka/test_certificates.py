@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from chaos.cluster.secured.certificates import Authority
-from chaos.kafka.access import Access
-from chaos.kafka.certificates import AnyCertificate, presented, refusal
-from chaos.kafka.security import Security
+from chaos.kafka.connection import AnyCertificate, certificate_refusal, presented_certificate
+from chaos.kafka.security import Access, Security
 
 HOST = "127.0.0.1"
 DAY = datetime.timedelta(days=1)
@@ -65,11 +64,11 @@ def trusting(folder: Path, authority: Authority) -> Access:
 def test_a_valid_certificate_is_presented_and_accepted(tmp_path: Path, authority: Authority) -> None:
     certificate, key, serial = authority.issue("node", [HOST], DAY)
     with listening(tmp_path, key + certificate) as port:
-        found = presented(HOST, port, 5)
+        found = presented_certificate(HOST, port, 5)
         assert (found.serial, found.issuer) == (serial, "one-ca")
         left = found.ends - datetime.datetime.now(datetime.UTC)
         assert abs(left - DAY) < datetime.timedelta(minutes=5)
-        assert refusal(HOST, port, 5, trusting(tmp_path, authority)) is None
+        assert certificate_refusal(HOST, port, 5, trusting(tmp_path, authority)) is None
 
 
 @pytest.mark.parametrize(
@@ -87,15 +86,18 @@ def test_a_certificate_that_does_not_match_is_refused_with_its_reason(
     certificate, key, serial = authority.issue("node", hosts, valid)
     access = trusting(tmp_path, Authority.create() if other else authority)
     with listening(tmp_path, key + certificate) as port:
-        assert reason in (refusal(HOST, port, 5, access) or "")
-        assert presented(HOST, port, 5).serial == serial
-        assert refusal(HOST, port, 5, AnyCertificate(access.security)) is None
+        assert reason in (certificate_refusal(HOST, port, 5, access) or "")
+        assert presented_certificate(HOST, port, 5).serial == serial
+        assert certificate_refusal(HOST, port, 5, AnyCertificate(access.security)) is None
 
 
 def test_a_listener_that_is_gone_is_an_error(tmp_path: Path, authority: Authority) -> None:
     certificate, key, _ = authority.issue("node", [HOST])
     with listening(tmp_path, key + certificate) as port:
         pass
-    for ask in (lambda: presented(HOST, port, 5), lambda: refusal(HOST, port, 5, trusting(tmp_path, authority))):
+    for ask in (
+        lambda: presented_certificate(HOST, port, 5),
+        lambda: certificate_refusal(HOST, port, 5, trusting(tmp_path, authority)),
+    ):
         with pytest.raises(OSError, match="refused"):
             ask()

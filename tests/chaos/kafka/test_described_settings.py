@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.errors import ClusterError, UsageError
-from chaos.kafka.described_settings import DescribedSetting, broker_settings, topic_settings
+from chaos.kafka.admin import DescribedSetting, broker_settings, topic_settings
 
 
 class Answers:

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from chaos.kafka.offset_records import CommitKey, CommitValue, parse_key, parse_value
+from chaos.kafka.offsets_log import CommitKey, CommitValue, parse_key, parse_value
 
 
 def text(value):

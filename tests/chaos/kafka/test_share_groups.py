@@ -5,18 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from chaos.kafka.client import SharePosition, has_share_groups, share_coordinator, share_group, share_positions
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.schemas import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
     ShareGroupDescribeResponse,
-)
-from chaos.kafka.share_groups import (
-    SharePosition,
-    has_share_groups,
-    share_coordinator,
-    share_group,
-    share_positions,
 )
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]

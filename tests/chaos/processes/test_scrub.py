@@ -13,8 +13,7 @@ import pytest
 
 from chaos.cluster.secured.credentials import jaas, new_password
 from chaos.errors import UsageError
-from chaos.kafka.access import Access
-from chaos.kafka.security import Security
+from chaos.kafka.security import Access, Security
 from chaos.processes.process import ProcessId, spawn
 from chaos.processes.scrub import HIDDEN, Scrubber
 from chaos.run.directory import Run

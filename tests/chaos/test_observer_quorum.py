@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from chaos.kafka.quorum import Belief
-from chaos.quorum_watch import QuorumWatch, Track
+from chaos.kafka.client import Belief
+from chaos.observer import QuorumWatch, Track
 from chaos.wait import wait_until
 
 
@@ -58,8 +58,8 @@ def test_a_new_epoch_of_the_same_controller_ends_the_former_one() -> None:
 
 def test_each_controller_is_watched_until_the_context_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[tuple[str, str, object]] = []
-    monkeypatch.setattr("chaos.quorum_watch.EVERY_S", 0.01)
-    monkeypatch.setattr("chaos.quorum_watch.ask_controller", lambda node, link, timeout_s: Belief(node, 1))
+    monkeypatch.setattr("chaos.observer.QUORUM_EVERY_S", 0.01)
+    monkeypatch.setattr("chaos.observer.ask_controller", lambda node, link, timeout_s: Belief(node, 1))
     controllers = {101: ("127.0.0.1", 1), 102: ("127.0.0.1", 2)}
     with QuorumWatch(controllers, lambda *note: notes.append(note), lambda node: None):
         for node in controllers:

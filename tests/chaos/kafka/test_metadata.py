@@ -1,6 +1,6 @@
 """Tests of the merge of several brokers' metadata: the highest epoch wins, and a majority decides who is listed."""
 
-from chaos.kafka.metadata_merge import Metadata, PartitionState, Views
+from chaos.kafka.metadata import Metadata, PartitionState, Views
 from chaos.kafka.partition import TopicPartition
 
 AT = {broker: ("127.0.0.1", 9000 + broker) for broker in (1, 2, 3)}
@@ -54,7 +54,7 @@ def test_a_view_counts_until_its_broker_stops_answering() -> None:
 def test_a_view_expires(monkeypatch) -> None:
     views = Views()
     views.note(AT[1], view((1,), 1, 4, (1,)))
-    monkeypatch.setattr("chaos.kafka.metadata_merge.FRESH_S", -1.0)
+    monkeypatch.setattr("chaos.kafka.metadata.FRESH_S", -1.0)
     assert views.merged() is None
 
 

@@ -1,17 +1,44 @@
-"""The rights of clients: ACLs of an authorizer, and what a broker allows a connection."""
+"""The users of a cluster: SCRAM credentials in its metadata (KIP-554), and rights, the ACLs of an authorizer."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from kafka.protocol.admin import (
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
 
 from chaos.kafka.admin import AdminRequest, any_broker
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request
+
+ITERATIONS = 4096
+_MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+
+
+def set_password(kafka: Kafka, user: str, mechanism: str, password: str) -> None:
+    """Set the password of a user for new logins. Only its salted hash is sent. Raises `ClusterError`."""
+    number, digest = _MECHANISMS[mechanism]
+    salt = secrets.token_bytes(32)
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, ITERATIONS)
+    fields = {
+        "name": user,
+        "mechanism": number,
+        "iterations": ITERATIONS,
+        "salt": salt,
+        "salted_password": salted,
+    }
+    message = request(AlterUserScramCredentialsRequest[0], deletions=[], upsertions=[fields])
+    AdminRequest(f"set the {mechanism} password of {user}", message, any_broker).apply(kafka)
+
 
 Resource = Literal["topic", "group", "cluster", "transactional_id"]
 Operation = Literal["all", "read", "write", "create", "delete", "describe", "describe_configs", "idempotent_write"]
@@ -88,7 +115,7 @@ def withdraw_all(kafka: Kafka, principal: str) -> None:
     AdminRequest(f"take all rights from {principal}", message, any_broker).apply(kafka)
 
 
-def listed(kafka: Kafka, broker: int, principal: str) -> set[Right] | None:
+def rights_at(kafka: Kafka, broker: int, principal: str) -> set[Right] | None:
     """Return the rights of a principal as one broker knows them; None without an answer.
 
     Brokers learn about a change one after the other.
