@@ -6,7 +6,6 @@ the ledger (sends, deliveries, commits, log).
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.dataset as ds
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
-from chaos.run.directory import Run
+from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, read_events, stages_broken_off
 from chaos.run.result import FaultOutcome
 from chaos.scenario.resolve import Resolved
@@ -60,15 +59,6 @@ def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
     except (pa.ArrowException, OSError):
         return []  # terms that need these rows are then inconclusive: nothing reads as zero
     return [row | absent for row in rows] if absent else rows
-
-
-def json_object(text: Any) -> dict[str, Any]:
-    """Parse a JSON object from a ledger column; anything else is an empty object."""
-    try:
-        value = json.loads(text)
-    except (TypeError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
@@ -116,57 +106,6 @@ def _unsealed_rows(run: Run, table: str) -> list[Row]:
         ]
     except (pa.ArrowException, OSError, ValueError):
         return []
-
-
-def in_progress(fault: FaultOutcome) -> str:
-    """Return the state of a fault in progress when the drive broke off; empty if it had not begun, or was healed."""
-    if not fault.drive_broke_off or fault.heal_error or fault.begun_us is None or fault.healed_us is not None:
-        return ""
-    if fault.injected_us is None:
-        return "its injection had begun"
-    hit = f"injected on {fault.resolved}" if fault.resolved else "injected"
-    return f"{hit}, {'proven and ' if fault.proven_us is not None else 'not yet proven, '}not healed"
-
-
-def shortcoming(fault: FaultOutcome) -> str:
-    """Return why a fault proves nothing, or was never healed, and what to change; empty if neither is so."""
-    if fault.left_out:
-        return f"{'no proof' if fault.injected_us else 'never injected'}: it {fault.left_out}"
-    if fault.error:
-        return f"{fault.error}; look at logs/ and at the fault's target"
-    if state := in_progress(fault):
-        return f"fault {fault.name} was in progress when the drive ended ({state}); run again"
-    if fault.drive_broke_off and fault.injected_us is None:
-        return (
-            f"fault {fault.name} was not injected: the drive ended before its trigger ({fault.trigger}) came; run again"
-        )
-    if fault.drive_broke_off and fault.proven_us is None:
-        return f"fault {fault.name} was injected, but the drive ended before an effect was seen from outside; run again"
-    if fault.injected_us is None:
-        why, advice = (f": {fault.sends}", "mend the sends, or ") if fault.sends else ("", "")
-        return (
-            f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come{why}; "
-            f"{advice}set it earlier or raise limits.drive"
-        )
-    if fault.proven_us is None:
-        hit = f" on {fault.resolved}" if fault.resolved else ""
-        return (
-            f"fault {fault.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, "
-            "keep the load running for longer after it, or aim it at something that the load depends on"
-        )
-    if fault.heal_error and fault.healed_us is None:
-        return f"fault {fault.name} took effect, but was not healed: {fault.heal_error}; look at logs/"
-    return ""
-
-
-def is_late(fault: FaultOutcome) -> bool:
-    """Return whether a heal failed, such as by its limit, and a later one succeeded."""
-    return bool(fault.heal_error) and fault.healed_us is not None
-
-
-def proof_text(fault: FaultOutcome) -> str:
-    """Return the proof of a fault, and with it why the fault was healed late, if it was."""
-    return f"{fault.proof}; healed late: {fault.heal_error}" if is_late(fault) else fault.proof
 
 
 def _enter(outcome: FaultOutcome, row: Row) -> None:

@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, RunDirError
 from chaos.kafka.security import Security
+from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import WAIT, Event, EventLog
 from chaos.run.result import Expectation, Result
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
-from checks.report.junit import junit
 from checks.spark.master import refusal
 from checks.verdict.decision import collect
 
@@ -84,7 +84,7 @@ def report(run: Run, *, listener: Listener | None = None) -> Result:
         resolved = read_resolved(run)
         result = collect(run, resolved, _validated(run))
         _save(run, result)
-        from checks.report.html import write_report
+        from chaos.report.html import write_report
 
         write_report(run, result, resolved)
     return result

@@ -126,7 +126,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
 @task
 def compare(whole: str) -> None:
     """Put the results of all variants side by side."""
-    from checks.report.compare import write
+    from chaos.campaign.comparison import write
 
     write(Run(Path(whole)))
 

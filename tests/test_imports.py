@@ -23,6 +23,7 @@ ALLOWED_TO_CHECKS = {
     "kafka.security",
     "kafka.settings",
     "ledger",
+    "report",
     "run",
     "scenario",
     "setup",

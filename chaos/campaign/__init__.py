@@ -19,7 +19,7 @@
 | `catalogue` | a shipped scenario | the worst verdict; a missing run is inconclusive |
 | `corpus` | a variant of a published bug | the affected variant shows the bug, the fixed one does not |
 | `repeat` | one scenario with another seed | rates with intervals; the worst verdict |
-| `ab` | a variant of a scenario, on its own brokers | the variants side by side (`checks.verdict.comparison`) |
+| `ab` | a variant of a scenario, on its own brokers | the variants side by side (`chaos.campaign.comparison`) |
 | `replay` | the incident itself | the same outcome or not |
 | `shrink` | the next candidate | one of its runs shows the anomaly |
 | `bisect` | a release in the middle | the same outcome as the older end, or another one |

@@ -1,7 +1,7 @@
 """A/B: runs of each variant of a scenario, or of one scenario with and without changed settings, with the same seeds.
 
 Each run has its own brokers, and the next one begins when the verdict is known: a warm cluster or an audit at the same
-time would change the times of one side. `checks.verdict.comparison` puts the sides side by side.
+time would change the times of one side. `chaos.campaign.comparison` puts the sides side by side.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.incident.bundle import SUFFIX, pack
-from chaos.processes.python_module import run_module
 from chaos.run.campaign import RESULT, Campaign, TrialRun
 from chaos.run.directory import Run, make_folder, new_run_id, write_atomically, write_json
 
@@ -177,10 +176,13 @@ class Folder:
     def write(self, result: Campaign) -> None:
         """Write the result with its pages. Raises `AftershockError`."""
         write_atomically(self.path / RESULT, result.model_dump_json(indent=1) + "\n")
-        done = run_module("checks.report", "campaign", str(self.path))
-        if done.returncode:
-            reason = (done.stderr.strip() or "no reason was given").splitlines()[-1]
-            raise AftershockError(f"{RESULT} is in {self.path}, but its pages could not be written: {reason}")
+        from chaos.report import campaign  # imported on use: templates are needed at the end only
+
+        try:
+            campaign.write(result, self.path)
+        except OSError as e:
+            reason = e.strerror or str(e)
+            raise AftershockError(f"{RESULT} is in {self.path}, but its pages could not be written: {reason}") from None
 
 
 def lasting(source: str) -> str:

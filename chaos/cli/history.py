@@ -15,8 +15,7 @@ from rich.table import Table
 from chaos.cli.metrics import metrics
 from chaos.cli.options import RUNS_DIR, RunsDir, Url
 from chaos.cli.view import loading
-from chaos.errors import AftershockError, HistoryError, RunDirError
-from chaos.processes.python_module import run_module
+from chaos.errors import HistoryError, RunDirError, UsageError
 from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
 
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
@@ -56,15 +55,22 @@ def _show(
         trends = _read(scenario, limit, url, runs_dir)
         if html is not None:
             view.doing("drawing the page")
-            done = run_module("checks.report", "trend", str(html.absolute()), text_input=trends.model_dump_json())
+            _write_page(html, trends)
     if html is not None:
-        if done.returncode:
-            raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
         Console(stderr=True, soft_wrap=True).print(f"page: {html}", highlight=False)
     if as_json:
         sys.stdout.write(trends.model_dump_json(indent=1) + "\n")
     else:
         _print_trends(trends)
+
+
+def _write_page(path: Path, trends: Trends) -> None:
+    from chaos.report import trend
+
+    try:
+        trend.write(path.absolute(), trends)
+    except OSError as e:
+        raise UsageError(f"{path} cannot be written: {e.strerror}; name another file with --html") from None
 
 
 @history.command("import", epilog="Example: python -m chaos history import runs")

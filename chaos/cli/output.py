@@ -44,8 +44,11 @@ def print_result(run: Run, as_json: bool) -> None:
         return
     if as_json:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
-    else:
-        sys.stdout.write(_page("run", run))
+        return
+    from chaos.report import terminal
+    from chaos.run.result import Result
+
+    terminal.render(Result.read(run), Console())
 
 
 def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = None) -> Callable[[C, Path], None]:
@@ -55,46 +58,28 @@ def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = No
     """
 
     def show(result: C, folder: Path) -> None:
-        if plain is not None and not as_json:
+        if as_json:
+            sys.stdout.write(result.model_dump_json(indent=1) + "\n")
+        elif plain is not None:
             plain(result, folder)
-            return
-        text = result.model_dump_json(indent=1) + "\n" if as_json else _drawn("campaign-text", folder)
-        sys.stdout.write(text)
+        else:
+            from chaos.report import campaign
+
+            campaign.show(result, folder)
         sys.stdout.flush()
 
     return show
 
 
-def _page(name: str, run: Run) -> str:
-    """Return a page for the terminal, as text, with the wait for it shown."""
-    from chaos.cli.view import View
-
-    with View() as view:
-        view.doing("comparing the variants" if name == "compare" else "printing the result")
-        return _drawn(name, run.path)
-
-
-def _drawn(name: str, path: Path) -> str:
-    """Return a page for the terminal, as text, from a child process."""
-    from chaos.processes.python_module import run_module
-
-    terminal, variables = Console(), dict[str, str]()
-    if terminal.is_terminal:
-        variables = {"FORCE_COLOR": "1", "COLUMNS": str(terminal.width)}
-    done = run_module("checks.report", name, str(path), variables=variables)
-    sys.stderr.write(done.stderr)
-    return done.stdout
-
-
 def print_comparison(run: Run, as_json: bool) -> int:
     """Compare the variants of an A/B run, print the comparison, and return the exit code of its verdict."""
-    from chaos.run.comparison import Comparison
+    from chaos.campaign.comparison import write
+    from chaos.report import compare
     from chaos.run.result import EXIT_CODES
 
-    text = _page("compare", run)
-    comparison = Comparison.read(run)
+    comparison = write(run)
     if as_json:
         print_result(run, as_json)
     else:
-        sys.stdout.write(text)
+        compare.show(comparison, Console())
     return EXIT_CODES[comparison.verdict]

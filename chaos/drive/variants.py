@@ -1,7 +1,7 @@
 """A/B runs: runs of each variant of a scenario, with the same seed and timeline for all variants of a round.
 
 The run directory of an A/B scenario, `runs/<id>/`, contains the complete run directories of its variants.
-`comparison.json` lists them; `checks.verdict.comparison` writes `result.json`, `report.html` and `junit.xml` with the
+`comparison.json` lists them; `chaos.campaign.comparison` writes `result.json`, `report.html` and `junit.xml` with the
 variants side by side.
 """
 

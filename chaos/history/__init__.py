@@ -12,6 +12,5 @@
 - `recording` is called by `run`, `catalogue` and the DAGs after each run. If the database is unavailable, they write
   one line and keep the result. Run `python -m chaos history import RUNS_DIR` later to add the missing runs.
 
-The history reads `result.json` and does not import `checks`. `checks.report` draws the page, in a separate
-process, from the JSON that `history --json` prints.
+The history reads `result.json`. `chaos.report.trend` draws the page of the trends.
 """

@@ -26,8 +26,6 @@ from chaos.history.recording import record
 from chaos.lab.judge import Judge, Judgement
 from chaos.lab.progress import ProgressListener
 from chaos.processes.process import ProcessId
-from chaos.processes.python_module import run_module
-from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 from chaos.run.outcome import RunOutcome
@@ -214,12 +212,6 @@ def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: s
             return code
     finally:
         stages.destroy(run, events)
-
-
-def compare(run: Run) -> Comparison:
-    """Write the comparison of all variants and return it. Raises `RunDirError` if a variant has no result."""
-    run_module("checks.report", "compare", str(run.path))
-    return Comparison.read(run)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,7 @@
   on this machine; `remote` is one on another file system, of which `copies` keeps files here. `opening` chooses.
 - `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
 - `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
-- Reports, trends and the pages of campaigns are drawn by `checks.report`, in a child process. `drawing` asks it
-  for the style sheet and the digests of its scripts.
+- `chaos.report` draws reports, trends and the pages of campaigns, and has the style sheet of all pages.
 
 All links are relative, so the pages work below any path and from disk. If its source is missing or damaged, a page says
 what happened and what to do next, with the same navigation. The pages only read; nothing in a run directory changes.

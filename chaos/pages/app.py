@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import tempfile
 import threading
@@ -23,11 +22,10 @@ from starlette.exceptions import HTTPException
 from chaos.errors import AftershockError
 from chaos.history.listing import RunFilter
 from chaos.incident.bundle import SUFFIX, pack
-from chaos.pages.drawing import look, script_digest
 from chaos.pages.folder import REPORT, Found, RunsFolder
 from chaos.pages.problem import PageError
 from chaos.pages.site import Site
-from chaos.pages.templates import page_scripts
+from chaos.pages.templates import address, allowed_scripts
 from chaos.run.directory import Run
 
 RunDirOf = Callable[[str, str, str], str | None]
@@ -52,12 +50,6 @@ def create_app(site: Site, dependencies: Sequence[Any] = (), run_dir_of: RunDirO
         _add_dag_runs(app, site, run_dir_of)
     _add_rest(app)
     return app
-
-
-def warm_up() -> None:
-    """Read the style of the pages, so that no request waits for it. A failure is shown by the first page."""
-    with contextlib.suppress(PageError):
-        look()
 
 
 def _add_rest(app: FastAPI) -> None:
@@ -122,7 +114,7 @@ def _add_runs(app: FastAPI, site: Site) -> None:
             served = site.folder.file(path)
         except PageError:  # the address of a directory, without its report
             found = site.folder.directory(path.rstrip("/"))
-            return RedirectResponse(f"{_root(request)}runs/{_quoted(found.path)}/{REPORT}", status_code=303)
+            return RedirectResponse(f"{_root(request)}runs/{address(found.path)}/{REPORT}", status_code=303)
         if served.is_report:
             return HTMLResponse(site.report(served))
         return FileResponse(served.path, media_type=served.type)
@@ -154,7 +146,7 @@ def _report_of(request: Request, site: Site, run_dir: str | None) -> Response:
             "Use the default runs_dir, or set AFTERSHOCK_RUNS of the API server to its folder.",
         )
     found = site.folder.directory(path)
-    return RedirectResponse(f"{_root(request)}runs/{_quoted(found.path)}/{REPORT}", status_code=303)
+    return RedirectResponse(f"{_root(request)}runs/{address(found.path)}/{REPORT}", status_code=303)
 
 
 def _bundle(folder: RunsFolder, found: Found) -> FileResponse:
@@ -196,11 +188,7 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Any]) -
 
 def _policy() -> str:
     """Return the content security policy: only the scripts of this release run, and only these pages frame a page."""
-    try:
-        digests = [*look().scripts, *map(script_digest, page_scripts())]
-    except PageError:
-        digests = []
-    scripts = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    scripts = " ".join(f"'sha256-{digest}'" for digest in allowed_scripts())
     return (
         f"default-src 'none'; style-src 'self' 'unsafe-inline'; script-src {scripts}; connect-src 'self'; "
         "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
@@ -210,12 +198,6 @@ def _policy() -> str:
 def _root(request: Request) -> str:
     """Return the path at which the application is mounted, with a slash at its end."""
     return str(request.scope.get("root_path", "")).rstrip("/") + "/"
-
-
-def _quoted(path: str) -> str:
-    from chaos.pages.templates import address
-
-    return address(path)
 
 
 def _up(request: Request) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from chaos.errors import RunDirError
 from chaos.pages.folder import REPORT, Found, RunsFolder
 from chaos.pages.problem import PageError
-from chaos.pages.templates import count
+from chaos.report.text import count
 from chaos.run.campaign import RESULT, Head
 from chaos.run.directory import read_json, read_model
 

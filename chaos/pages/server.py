@@ -10,7 +10,7 @@ import uvicorn
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from chaos.errors import MachineError
-from chaos.pages.app import create_app, warm_up
+from chaos.pages.app import create_app
 from chaos.pages.site import Site
 
 LOOPBACK = "127.0.0.1"
@@ -28,7 +28,6 @@ def serve(site: Site, host: str, port: int, ready: Callable[[str], None]) -> Non
         app = create_app(site)
         if host == LOOPBACK:
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOCAL_NAMES)
-        warm_up()
         ready(f"http://{host}:{listener.getsockname()[1]}/")
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=3)
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has ended

@@ -11,13 +11,14 @@ from typing import Any
 from chaos.errors import AftershockError, HistoryError
 from chaos.history.listing import RunFilter
 from chaos.history.trends import trends
-from chaos.pages import beside, drawing
+from chaos.pages import beside
 from chaos.pages.campaigns import summaries
 from chaos.pages.folder import BESIDE, REPORT, SEAL, STATE, Found, RunsFolder, Served
 from chaos.pages.listing import PAGE, Places, RunList, list_page, state_of, store_of
 from chaos.pages.live import Live, read_live
 from chaos.pages.problem import PageError
 from chaos.pages.templates import render
+from chaos.report import trend
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.run.trend import Trends
@@ -70,7 +71,7 @@ class Site:
             for run in (run for trend in computed for run in trend.runs):
                 run.run_dir = _stand_in(Path(root), places.of(run.run_dir))
             page = Trends(database=store.name, made_us=now_us(), trends=computed)
-            return beside.insert(drawing.trend_page(page, Path(root)), self._bar("../", "trends"))
+            return beside.insert(trend.page(page, Path(root) / "trends.html"), self._bar("../", "trends"))
 
     def report(self, served: Served) -> str:
         """Return the report of a run or campaign with the bar."""

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment
 from markupsafe import Markup
 
-from chaos.pages.drawing import look, script_digest
+from chaos.report.pages import digest, environment, script_digests, style
+from chaos.report.text import count, number
 
 _FOLDER = Path(__file__).parent / "page"
-_CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_MARKS = dict.fromkeys([*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F], "\ufffd")
-_INVISIBLE = _CONTROLS | _MARKS | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def render(template: str, up: str, *, script: str = "", **values: Any) -> str:
@@ -24,35 +22,25 @@ def render(template: str, up: str, *, script: str = "", **values: Any) -> str:
     source = (_FOLDER / script).read_text(encoding="utf-8") if script else ""
     values |= {
         "up": up,
-        "style": Markup(f"{look().style}\n{(_FOLDER / 'pages.css').read_text(encoding='utf-8')}"),  # our own files
+        "style": Markup(f"{style()}\n{(_FOLDER / 'pages.css').read_text(encoding='utf-8')}"),  # our own files
         "script": Markup(source),
-        "digest": script_digest(source),
+        "digest": digest(source),
     }
     return _environment().get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
 
 
-def page_scripts() -> list[str]:
-    """Return the scripts that `render` writes into pages."""
-    return [path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.js"))]
+@cache
+def allowed_scripts() -> list[str]:
+    """Return the digests of the scripts that this release writes into pages."""
+    own = [path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.js"))]
+    return [*script_digests(), *map(digest, own)]
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=select_autoescape(("html.j2",)),
-        finalize=_visible,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"wall": wall, "took": took, "number": number, "address": address, "count": count}
-    return environment
-
-
-def _visible(value: Any) -> Any:
-    """Make control characters, direction marks and lone surrogates of foreign text visible."""
-    return value.translate(_INVISIBLE) if isinstance(value, str) and not isinstance(value, Markup) else value
+    found = environment(_FOLDER)
+    found.filters |= {"wall": wall, "took": took, "number": number, "address": address, "count": count}
+    return found
 
 
 def wall(us: int) -> str:
@@ -67,16 +55,6 @@ def took(us: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-
-
-def number(value: float) -> str:
-    """Format a number: `12,345`."""
-    return f"{value:,.0f}"
-
-
-def count(n: int, noun: str) -> str:
-    """Format a count: `1 run`, `37 runs`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def address(path: str) -> str:

@@ -131,6 +131,15 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def json_object(text: Any) -> dict[str, Any]:
+    """Parse a JSON object from a column of the ledger; anything else is an empty object."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_json(path: Path, what: str) -> Any:
     """Return the content of a JSON file in a run directory. `what` names it in the `RunDirError`."""
     try:

@@ -19,6 +19,8 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
 NOT_APPLICABLE: Final = "not applicable"
 """In place of a verdict: an expectation about what the scenario does not contain. It counts nowhere."""
+FOLLOWS = "follows from "
+"""How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
 EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 
 
@@ -87,6 +89,11 @@ class Expectation(BaseModel):
         """Whether it counts."""
         return self.verdict != NOT_APPLICABLE
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is not decided because of something else, which `why` names."""
+        return self.why.startswith(FOLLOWS)
+
 
 def applicable(expectations: Iterable[Expectation]) -> tuple[list[Expectation], list[Expectation]]:
     """Return the expectations that count, the worst first, and those that are not applicable."""
@@ -129,6 +136,60 @@ class FaultOutcome(BaseModel):
     produce_unavailability_us: int | None = None
     consume_unavailability_us: int | None = None
 
+    @property
+    def in_progress(self) -> str:
+        """Its state if it was in progress when the drive broke off; empty if it had not begun, or was healed."""
+        if not self.drive_broke_off or self.heal_error or self.begun_us is None or self.healed_us is not None:
+            return ""
+        if self.injected_us is None:
+            return "its injection had begun"
+        hit = f"injected on {self.resolved}" if self.resolved else "injected"
+        return f"{hit}, {'proven and ' if self.proven_us is not None else 'not yet proven, '}not healed"
+
+    @property
+    def shortcoming(self) -> str:
+        """Why it proves nothing, or was never healed, and what to change; empty if neither is so."""
+        if self.left_out:
+            return f"{'no proof' if self.injected_us else 'never injected'}: it {self.left_out}"
+        if self.error:
+            return f"{self.error}; look at logs/ and at the fault's target"
+        if state := self.in_progress:
+            return f"fault {self.name} was in progress when the drive ended ({state}); run again"
+        if self.drive_broke_off and self.injected_us is None:
+            return (
+                f"fault {self.name} was not injected: the drive ended before its trigger ({self.trigger}) came; "
+                "run again"
+            )
+        if self.drive_broke_off and self.proven_us is None:
+            return (
+                f"fault {self.name} was injected, but the drive ended before an effect was seen from outside; run again"
+            )
+        if self.injected_us is None:
+            why, advice = (f": {self.sends}", "mend the sends, or ") if self.sends else ("", "")
+            return (
+                f"fault {self.name} was never injected: its trigger ({self.trigger}) did not come{why}; "
+                f"{advice}set it earlier or raise limits.drive"
+            )
+        if self.proven_us is None:
+            hit = f" on {self.resolved}" if self.resolved else ""
+            return (
+                f"fault {self.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, "
+                "keep the load running for longer after it, or aim it at something that the load depends on"
+            )
+        if self.heal_error and self.healed_us is None:
+            return f"fault {self.name} took effect, but was not healed: {self.heal_error}; look at logs/"
+        return ""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a heal failed, such as by its limit, and a later one succeeded."""
+        return bool(self.heal_error) and self.healed_us is not None
+
+    @property
+    def proof_text(self) -> str:
+        """The proof, and with it why the fault was healed late, if it was."""
+        return f"{self.proof}; healed late: {self.heal_error}" if self.is_late else self.proof
+
 
 class Finding(BaseModel):
     """One anomaly with its coordinates. The number of findings is capped; the counts (`totals`) are exact."""
@@ -165,7 +226,7 @@ class Counts(BaseModel):
     brokers refused for their timestamps. superseded, expired_tombstones: records that compaction removed.
     commits_unknown: offset commits of which the client did not learn the outcome. commits_by_log_ok,
     commits_by_log_fail: those of them that the log of `__consumer_offsets` decides. commits_left_out: the others, by
-    the reason for which they are undecided.
+    the reason for which they are undecided. rebalances: of each group with subscribe members, as far as observed.
     """
 
     sent: int = 0
@@ -184,6 +245,7 @@ class Counts(BaseModel):
     commits_by_log_fail: int = 0
     commits_left_out: dict[str, int] = {}
     readers: list[ReaderCount] = []
+    rebalances: dict[str, int] = {}
     rows_read: int = 0
     rows_audited: int = 0
     torn_bytes: int = 0

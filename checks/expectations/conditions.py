@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.errors import RunDirError
 from chaos.ledger.seal import Seal, read_seal
-from chaos.run.directory import Run
+from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, UNDRAINED, Event, notes, read_events, stages_broken_off
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
@@ -18,11 +18,8 @@ from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import (
     audit_rows,
     fault_outcomes,
-    json_object,
     last_send_error,
     ledger_rows,
-    proof_text,
-    shortcoming,
 )
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import NOTHING_ACKED, Observation, listed
@@ -126,10 +123,10 @@ class Conditions:
 
     def _fault(self, name: str) -> Observation:
         fault = self._faults[name]
-        if reason := shortcoming(fault):
+        if reason := fault.shortcoming:
             seen = "proven, not healed" if fault.proven_us is not None else "no proof"
             return Observation(0, "failed" if fault.error else seen, reason)
-        return Observation(1, proof_text(fault) or "proven", proof_text(fault))
+        return Observation(1, fault.proof_text or "proven", fault.proof_text)
 
     def _fetches(self, entry: str) -> Observation:
         """Return the share in percent of the fetches of an entry at brokers in its rack, as the wire proxy counted.

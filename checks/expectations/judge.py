@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from chaos.run.result import NOT_APPLICABLE, Expectation, Verdict
+from chaos.run.result import FOLLOWS, NOT_APPLICABLE, Expectation, Verdict
 from checks.expectations.contract import Term
 
 LIVED, COMPLETED = "clients_lived", "drive_completed"
 PLATFORM = (COMPLETED, "something_happened", "rack_fetches", "fault_proof", "ledger_complete")
 """Conditions that a client's death may leave unmet."""
-FOLLOWS = "follows from "
-"""How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
 NOTHING_ACKED = "no record was acknowledged"
 SAW_NOTHING = "the check saw nothing"
 NEVER_INJECTED = "was never injected: its trigger (at "

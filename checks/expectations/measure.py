@@ -9,13 +9,13 @@ import json
 from collections import Counter
 
 from chaos.anomalies import PHRASES
-from chaos.run.directory import Run
+from chaos.run.directory import Run, json_object
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.checkpoints import NOT_RESTORED
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.undecided import COMMITS
-from checks.evidence import audit_rows, json_object, ledger_rows
+from checks.evidence import audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
 from checks.expectations.judge import SAW_NOTHING, Observation, listed

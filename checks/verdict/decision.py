@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from chaos.anomalies import ANOMALIES
 from chaos.guarantees.contract import unpromised
 from chaos.ledger.seal import SEAL
-from chaos.run.directory import Run
+from chaos.run.directory import Run, json_object
 from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
+    FOLLOWS,
     NOT_APPLICABLE,
     Count,
     Counts,
@@ -30,10 +31,11 @@ from chaos.scenario.resolve import Resolved
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.retention import behind_by
 from checks.audit.undecided import COMMITS
-from checks.evidence import audit_rows, fault_outcomes, in_progress, json_object, shortcoming
+from checks.evidence import audit_rows, fault_outcomes
 from checks.expectations.conditions import REPORTED
 from checks.expectations.contract import readers
-from checks.expectations.judge import COMPLETED, FOLLOWS, LIVED, NOTHING_ACKED, PLATFORM, listed
+from checks.expectations.judge import COMPLETED, LIVED, NOTHING_ACKED, PLATFORM, listed
+from checks.expectations.rebalances import count_rebalances
 from checks.verdict.load import measure_load
 from checks.verdict.sentence import NOTHING, longest_outages, sentence, tolerated
 
@@ -70,8 +72,8 @@ def decide(
     readers without a record that reported an error, come before faults that were not injected or not healed for that.
     """
     unmet = [e for e in expectations if e.verdict == "inconclusive"]
-    follows = [e.name for e in unmet if e.why.startswith(FOLLOWS)]
-    unproven = [reason for f in faults if (reason := shortcoming(f)) and FOLLOWS not in reason]
+    follows = [e.name for e in unmet if e.follows]
+    unproven = [reason for f in faults if (reason := f.shortcoming) and FOLLOWS not in reason]
     undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
     died = [w for w, check in undecided.items() if follows and (check == LIVED or w.startswith(NOTHING_ACKED))]
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
@@ -101,7 +103,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     faults = fault_outcomes(run, resolved)
     for fault in faults:
         proof = next((e for e in expectations if e.check == "fault_proof" and e.scope == fault.name), None)
-        fault.left_out = proof.why if proof and proof.why.startswith(FOLLOWS) else ""
+        fault.left_out = proof.why if proof and proof.follows else ""
     totals = [
         Count(check=r["check"], split=r["split"] or "", scope=r["scope"], count=r["count"], examined=r["examined"])
         for r in audit_rows(run, "summary")
@@ -152,7 +154,7 @@ def _problems(
     broken = stages_broken_off(events, stages)
     problems = []
     if killed := "" if expectations else killed_while(events):
-        during = [f"fault {f.name} was in progress ({state})" for f in faults if (state := in_progress(f))]
+        during = [f"fault {f.name} was in progress ({state})" for f in faults if (state := f.in_progress)]
         problems.append(
             f"the drive ended early, {' and '.join([f'its process was killed while {killed}', *during])}; run again"
         )
@@ -179,6 +181,13 @@ def _findings(run: Run) -> list[Finding]:
         values = {name: row[name] for name in Finding.model_fields if name in row and row[name] is not None}
         findings.append(Finding.model_validate(values | {"evidence": json_object(row["evidence"])}))
     return findings
+
+
+def _rebalances(run: Run, resolved: Resolved) -> dict[str, int]:
+    """Return the number of rebalances of each group with subscribe members, as far as its members reported any."""
+    groups = sorted({c.group for c in resolved.scenario.readers if c.mode == "subscribe"})
+    found = {group: count_rebalances(run, resolved, group).value for group in groups}
+    return {group: value for group, value in found.items() if value is not None}
 
 
 def _counts(run: Run, resolved: Resolved) -> Counts:
@@ -208,4 +217,5 @@ def _counts(run: Run, resolved: Resolved) -> Counts:
             ReaderCount(reader=r, mode=modes.get(r, ""), delivered=n, distinct=distinct.get(r, 0))
             for r, n in sorted(delivered.items())
         ],
+        rebalances=_rebalances(run, resolved),
     )

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.errors import AftershockError
-from chaos.run.directory import Run
+from chaos.run.directory import Run, json_object
 from chaos.run.result import Counts, EntryKind, EntryUsage, Load
 from chaos.scenario.resolve import Resolved
 from chaos.setup.clients import Entry, Processor, Producer
-from checks.evidence import json_object, ledger_rows
+from checks.evidence import ledger_rows
 
 
 def measure_load(run: Run, resolved: Resolved, counts: Counts) -> Load:

@@ -12,7 +12,6 @@ from chaos.anomalies import PHRASES, STOPPED_US, UNAVAILABILITY
 from chaos.guarantees.contract import contract
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
 from chaos.scenario.model import Scenario
-from checks.evidence import is_late
 from checks.expectations.contract import duration
 
 MOST = 3
@@ -68,7 +67,7 @@ def sentence(
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
-        late = [f.name for f in faults if is_late(f)]
+        late = [f.name for f in faults if f.is_late]
         unhealed = [f.name for f in faults if f.heal_error and f.healed_us is None]
         parts += [f"{', '.join(late)} healed late."] if late else []
         parts += [f"{', '.join(unhealed)} did not heal."] if unhealed else []

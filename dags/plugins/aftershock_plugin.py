@@ -41,13 +41,12 @@ class Pages:
 def make_app() -> Any:
     """Return the pages, for users of Airflow who may read DAG runs."""
     sys.path.insert(0, str(PROJECT))  # checkout only
-    from chaos.pages.app import create_app, warm_up
+    from chaos.pages.app import create_app
     from chaos.pages.opening import open_folder
     from chaos.pages.site import Site
 
     runs = Path(os.environ.get("AFTERSHOCK_RUNS") or PROJECT / "runs")
     site = Site(open_folder(os.environ.get(URL) or str(runs), runs), os.environ.get("AFTERSHOCK_HISTORY") or None)
-    warm_up()
     return create_app(site, [_access()], run_dir_of)
 
 

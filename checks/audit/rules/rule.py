@@ -11,6 +11,7 @@ from typing import Any
 from chaos.clients.choice import Client
 from chaos.clients.libraries import DEFAULT
 from chaos.kafka.settings import as_text
+from chaos.run.directory import json_object
 from chaos.scenario.clock_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Processor, Producer, settings_of
@@ -30,7 +31,6 @@ from checks.audit.findings import Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.share_block import ShareBlock
-from checks.evidence import json_object
 
 Evidence = dict[str, Any]
 

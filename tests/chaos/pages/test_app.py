@@ -16,9 +16,9 @@ from sqlalchemy import create_engine, text
 from chaos.history.store import default_url
 from chaos.incident.bundle import unpack
 from chaos.pages.beside import insert
-from chaos.pages.drawing import look
 from chaos.pages.local import LocalFolder
 from chaos.pages.problem import PageError
+from chaos.report.pages import script_digests
 from tests.chaos.pages.conftest import DAY, Folder, entry
 from tests.support.platform import ROOT
 
@@ -314,7 +314,7 @@ def test_every_page_has_a_strict_policy_and_is_not_kept(runs: Folder) -> None:
 def test_the_policy_allows_exactly_the_scripts_that_the_reports_have(runs: Folder) -> None:
     page = runs.text(REPORT)
     digests = re.findall(r"script-src 'sha256-([^']+)'", page)
-    assert digests and set(digests) <= set(look().scripts)
+    assert digests and set(digests) <= set(script_digests())
     assert all(d in runs.get(REPORT).headers["content-security-policy"] for d in digests)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import checks
 from checks import pipeline
-from checks.report.html import write_report
+from chaos.report.html import write_report
 from tests.support.fake_runs import FakeRun
 
 here = Path.cwd()

@@ -7,7 +7,6 @@ import pytest
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import EventLog
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
-from checks.evidence import shortcoming
 from checks.verdict.decision import collect, decide
 from checks.verdict.sentence import longest_outages
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
@@ -355,14 +354,14 @@ def test_a_drive_that_was_killed_during_a_fault_is_the_first_reason(fake, phases
     assert result.sentence.startswith(first)
     assert ("fault kill was in progress" in result.problems[0]) is bool(state) and state in result.problems[0]
     assert not any("never injected" in problem or "did not come" in problem for problem in result.problems)
-    assert (shortcoming(result.faults[0]) == "") is (phases == 4)
+    assert (result.faults[0].shortcoming == "") is (phases == 4)
 
 
 def test_a_drive_that_was_killed_before_a_fault_is_why_it_was_not_injected(fake):
     run: FakeRun = fake()
     EventLog(run.run).emit("stage", stage="load", state="begin")
     (fault,) = collect(run.run, run.resolved, []).faults
-    assert shortcoming(fault).startswith("fault kill was not injected: the drive ended before its trigger (")
+    assert fault.shortcoming.startswith("fault kill was not injected: the drive ended before its trigger (")
 
 
 @pytest.mark.parametrize("stage", ["readback", "audit", "validate"])

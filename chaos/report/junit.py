@@ -1,0 +1,84 @@
+"""JUnit XML for CI servers: of a run, one test case for its verdict, each expectation and each fault.
+
+Inconclusive is an error, never a skip, because CI servers show skipped tests as green. Expectations that are not
+applicable are no test cases, so that no server counts them; a property lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from chaos.run.result import NOT_APPLICABLE, Result, Verdict
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
+
+
+@dataclass(frozen=True)
+class JunitCase:
+    """One test case. part: last part of its class name; message: the explanation of the verdict."""
+
+    part: str
+    name: str
+    verdict: Verdict
+    message: str
+    seconds: float = 0.0
+
+
+def junit(result: Result) -> str:
+    """Return the XML text of a run."""
+    properties = {"seed": str(result.seed), "command": result.command, **result.versions}
+    if left_out := [f"{e.name} ({e.why})" for e in result.expectations if not e.applies]:
+        properties[NOT_APPLICABLE] = "; ".join(left_out)
+    seconds = max(0, result.ended_us - result.began_us) / 1_000_000
+    return to_xml([junit_suite(f"aftershock.{result.scenario}", seconds, properties, _cases(result, seconds))])
+
+
+def junit_suite(name: str, seconds: float, properties: Mapping[str, str], cases: Iterable[JunitCase]) -> ET.Element:
+    """Return a test suite with its properties, test cases and counts."""
+    suite = ET.Element("testsuite", name=clean(name), time=f"{seconds:.3f}")
+    parent = ET.SubElement(suite, "properties")
+    for key, value in properties.items():
+        ET.SubElement(parent, "property", name=clean(key), value=clean(value))
+    for case in cases:
+        classname, message = clean(f"{name}.{case.part}"), clean(case.message)
+        element = ET.SubElement(
+            suite, "testcase", classname=classname, name=clean(case.name), time=f"{case.seconds:.3f}"
+        )
+        if tag := _TAGS.get(case.verdict):
+            ET.SubElement(element, tag, message=message, type=case.verdict).text = message
+        else:
+            ET.SubElement(element, "system-out").text = message
+    for key, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+        suite.set(key, str(len(suite.findall(path))))
+    return suite
+
+
+def to_xml(suites: Iterable[ET.Element]) -> str:
+    """Return test suites as the text of one file."""
+    root = ET.Element("testsuites")
+    root.extend(suites)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _cases(result: Result, seconds: float) -> Iterator[JunitCase]:
+    yield JunitCase("verdict", result.title, result.verdict, result.sentence, seconds)
+    for e in result.expectations:
+        if e.verdict == NOT_APPLICABLE:
+            continue
+        name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
+        yield JunitCase("expectations", name, e.verdict, f"expected {e.expected}, seen {e.seen}. {e.why}".strip())
+    for fault in result.faults:
+        missing = fault.shortcoming
+        verdict: Verdict = "inconclusive" if missing else "pass"
+        name = f"{fault.name}: {fault.kind} at {fault.target}"
+        yield JunitCase("faults", name, verdict, missing or fault.proof_text)
+
+
+def clean(text: str) -> str:
+    """Return the text without characters that XML forbids."""
+    return _NOT_XML.sub("", text)
