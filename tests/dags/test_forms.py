@@ -242,7 +242,7 @@ def test_a_driver_that_the_form_does_not_offer_is_refused_by_the_scenario(descri
 
 
 def test_each_task_has_a_link_to_a_section_that_exists(described):
-    templates = "".join(path.read_text() for path in (ROOT / "checks" / "report" / "page").glob("*.j2"))
+    templates = "".join(path.read_text() for path in (ROOT / "chaos" / "report" / "page").glob("*.j2"))
     sections = set(re.findall(r'<section id="([\w-]+)"', templates))
     links = described["dags"]["leader-kill"]["links"]
     assert links["deploy"] == [["deploy", "settings"]] and links["drive"] == [["deploy", "faults"]]

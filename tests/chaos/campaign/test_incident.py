@@ -22,7 +22,6 @@ from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioErr
 from chaos.fleet.specs import SpecBuilder
 from chaos.incident.bundle import pack
 from chaos.install import pypi
-from chaos.lab import lab
 from chaos.lab.child_call import call
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
@@ -690,7 +689,7 @@ def compared(verdict):
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"chaos.campaign.{action}.{action}", lambda *_, **__: result)
-    monkeypatch.setattr(lab, "compare", lambda run: run)
+    monkeypatch.setattr("chaos.campaign.comparison.write", lambda run: run)
     request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
     answer = reproduction.reproduce(request, ProgressListener())
     assert answer.answered == (sentence is None)

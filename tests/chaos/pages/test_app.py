@@ -348,6 +348,6 @@ def test_a_bar_is_inserted_once_and_a_page_without_a_place_stays() -> None:
 def test_the_bar_has_no_class_of_the_pages_that_it_is_put_into():
     bar = (ROOT / "chaos" / "pages" / "page" / "bar.html.j2").read_text()
     own = set(re.findall(r"^\.([a-z]+)", bar, re.M))
-    pages = "".join(path.read_text() for path in (ROOT / "checks" / "report" / "page").glob("*.html.j2"))
+    pages = "".join(path.read_text() for path in (ROOT / "chaos" / "report" / "page").glob("*.html.j2"))
     used = {name for names in re.findall(r'class="([^"{]+)', pages) for name in names.split()}
     assert own and own.isdisjoint(used)
