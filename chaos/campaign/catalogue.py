@@ -1,7 +1,7 @@
 """The catalogue: all shipped scenarios, on as few clusters as possible, with what each must show.
 
 A scenario uses the cluster of an earlier one only if both need the same specification and the cluster is healthy and
-empty (`chaos.cluster.lifecycle.lending`). No scenario runs again because of its verdict.
+empty (`chaos.cluster.lending`). No scenario runs again because of its verdict.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.reaper import end_all
 from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.incident.bundle import SUFFIX, pack
 from chaos.run.campaign import RESULT, Campaign, TrialRun

@@ -91,7 +91,7 @@ def dag(
 
 def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Path, run: Run, view: View) -> None:
     """Run `airflow dags test` and pass on the events of the run and of its variants."""
-    from chaos.cluster.lifecycle.gc import end_all
+    from chaos.cluster.reaper import end_all
 
     conf = json.dumps({name: value for name, value in params.items() if value is not None})
     child = _start_airflow(env, log, "dags", "test", dag_id, "--conf", conf)
@@ -277,7 +277,7 @@ def _login(home: Path) -> str:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End Airflow with all its processes, and the clusters of its runs."""
-    from chaos.cluster.lifecycle.gc import end_all
+    from chaos.cluster.reaper import end_all
     from chaos.processes.process_table import find_marked
 
     if child.poll() is None:

@@ -263,7 +263,7 @@ def _check_possible(order: Order, saved: ClusterState | None) -> None:
 
 
 def _verbs_of(kind: str) -> list[str]:
-    from chaos.cluster.verbs import CAPABILITY_NEEDS
+    from chaos.cluster.settings import CAPABILITY_NEEDS
     from chaos.faults import SPECS
 
     order = ("kill", "stop", "start", "pause", "resume")
@@ -280,7 +280,7 @@ def _and(names: list[str]) -> str:
 def _list(order: Order, saved: ClusterState | None) -> None:
     """Print the brokers, the faults that are possible with an example, and what the others need."""
     from chaos.cli.output import plain_table, print_line
-    from chaos.cluster.attached.discovery import reach
+    from chaos.cluster.attached.driver import reach
     from chaos.drive.single_fault import KINDS, possible
     from chaos.faults import SPECS
     from chaos.kafka.security import Access

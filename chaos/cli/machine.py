@@ -74,7 +74,7 @@ def _break(run_dir: Path) -> str:
 
 def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `up` (or a run) printed.")]) -> None:
     """End the cluster of a run directory. Does nothing if it has ended already."""
-    from chaos.cluster.lifecycle.gc import end_all
+    from chaos.cluster.reaper import end_all
     from chaos.run.directory import Run
 
     run = Run(run_dir.absolute())
@@ -150,9 +150,9 @@ def gc(
     everything: Annotated[bool, typer.Option("--all", help="End every run of Aftershock on this machine.")] = False,
 ) -> None:
     """End processes and containers of runs without an owner, and delete their brokers' data."""
-    from chaos.cluster.lifecycle import gc
+    from chaos.cluster import reaper
 
-    ended = gc.gc(run, force_all=everything)
+    ended = reaper.gc(run, force_all=everything)
     for name in ended:
         Console().print(f"ended {name}", soft_wrap=True, highlight=False)
     if not ended:

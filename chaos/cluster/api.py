@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
-from chaos.cluster.clocks import SetClock
-from chaos.cluster.disks import LimitDisk, SlowDisk
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -30,6 +28,9 @@ if TYPE_CHECKING:
     from chaos.cluster.state import BrokerStatus, ClusterState
     from chaos.install.cache import Progress
     from chaos.kafka.partition import TopicPartition
+    from chaos.preload.clock import Skew
+    from chaos.preload.disk import Delayed, Delays
+    from chaos.preload.meter import Reading
     from chaos.processes.process import ProcessId
     from chaos.relay.cuts import Cut
     from chaos.run.directory import Run
@@ -283,6 +284,54 @@ class ChangeRelease(Protocol):
 
     def note_refinalized(self) -> None:
         """Record that the features, or settings that stand for them, are no longer those of the deployment."""
+
+
+@runtime_checkable
+class SetClock(Protocol):
+    """A clock of a node that differs from that of the machine."""
+
+    def set_clock(self, node: int, skew: Skew) -> None:
+        """Change the clock of a node, running or not. It stays until it is set again, also over restarts."""
+
+    def clock_ahead_s(self, node: int) -> float:
+        """Return how many seconds the clock of a node is ahead now, as it was set; 0 if it is right."""
+
+
+@runtime_checkable
+class LimitDisk(Protocol):
+    """Limit on the growth of a broker's files."""
+
+    def limit_disk(self, broker: int, partition: TopicPartition, free_bytes: int) -> int:
+        """Limit file size to the log of the partition plus `free_bytes`; return the limit in bytes."""
+
+    def unlimit_disk(self, broker: int) -> None:
+        """Remove the limit; do nothing if the broker is gone or has no limit."""
+
+    def fail_folder(self, broker: int, partition: TopicPartition) -> str:
+        """Take the data folder with a partition away from a broker with several, and return its name.
+
+        The broker notices when it writes a file there: a new segment, or a checkpoint, every 5 s.
+        """
+
+    def mend_folders(self, broker: int) -> None:
+        """Give the folders back that were taken away; a broker uses them after a restart."""
+
+
+@runtime_checkable
+class SlowDisk(Protocol):
+    """A disk of a node that takes longer to write, and a meter of what the node says about its own times."""
+
+    def slow_disk(self, node: int, delays: Delays) -> None:
+        """Delay the writes of a node, running or not. The delays stay until they are set again, also over restarts."""
+
+    def disk_delays(self, node: int) -> Delays:
+        """Return the delays of a node as they are set."""
+
+    def delayed_writes(self, node: int) -> Delayed:
+        """Return how many writes and syncs of a node were delayed so far."""
+
+    def meter(self, node: int) -> Reading | None:
+        """Return the latest times that the node reports; None before it has reported any."""
 
 
 CAPABILITIES: dict[str, type] = {

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,22 +18,31 @@ from typing import Self
 
 from chaos.cluster import state
 from chaos.cluster.api import Cluster
-from chaos.cluster.brokers import startup, voters
-from chaos.cluster.brokers.jvm import Release, log_of
-from chaos.cluster.brokers.release import new_id, prepare_jars
+from chaos.cluster.brokers import startup
+from chaos.cluster.brokers.release import Release, log_of, new_id, prepare_jars
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
-from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints
-from chaos.cluster.secured import credentials, issuer_process, users
-from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
+from chaos.cluster.secured import credentials, issuer
+from chaos.cluster.secured.credentials import Secured
+from chaos.cluster.settings import (
+    BrokerEndpoints,
+    ClusterSpec,
+    ControllerEndpoints,
+    broker_settings,
+    controller_settings,
+)
 from chaos.cluster.state import ClusterState, NodeState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.install.cache import Progress, silent
-from chaos.kafka.security import OAUTHBEARER
+from chaos.kafka import users
+from chaos.kafka.client import Kafka
+from chaos.kafka.connection import login_works
+from chaos.kafka.security import OAUTHBEARER, Access
 from chaos.processes.ports import HOST, free_ports, is_free
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import REAPER, find_marked
 from chaos.run.directory import Run
+from chaos.wait import wait_until
 
 NEEDED_DISK_BYTES = 2**30
 ATTEMPTS = 5
@@ -125,12 +134,12 @@ class StartedCluster(Cluster):
         """Start the issuer of tokens, if the clients log in with tokens."""
         clients = self.state.client_security
         if clients is not None and clients.mechanism == OAUTHBEARER:
-            issuer_process.start(self.run, credentials.folder(self.run), clients, owner)
+            issuer.start(self.run, credentials.folder(self.run), clients, owner)
 
     def _create_users(self) -> None:
         """Create the users that brokers keep in their metadata; do nothing without security."""
         if self.state.secured is not None:
-            users.create(self.state.secured, self.bootstrap, map(self.address, self.broker_ids))
+            create_users(self.state.secured, self.bootstrap, map(self.address, self.broker_ids))
 
     @classmethod
     def _is_deployed(cls, run: Run) -> bool:
@@ -183,7 +192,7 @@ class StartedCluster(Cluster):
 
 def with_issuer(deployment: Deployment) -> Deployment:
     """Return the deployment with an address for the issuer of tokens, if clients log in with tokens."""
-    security = issuer_process.with_endpoint(deployment.spec.security)
+    security = issuer.with_endpoint(deployment.spec.security)
     return replace(deployment, spec=replace(deployment.spec, security=security))
 
 
@@ -198,8 +207,8 @@ def check_disk(run: Run) -> None:
 
 
 def start_reaper(run: Run, owner: ProcessId | None, deadline_s: float) -> Spawned:
-    """Start the reaper, which ends everything of the run if nothing else does; see `chaos.cluster.lifecycle.reaper`."""
-    argv = [sys.executable, "-m", "chaos.cluster.lifecycle.reaper", str(run.path), "--deadline", str(deadline_s)]
+    """Start the reaper, which ends everything of the run if nothing else does; see `chaos.cluster.reaper`."""
+    argv = [sys.executable, "-m", "chaos.cluster.reaper", str(run.path), "--deadline", str(deadline_s)]
     if owner is not None:
         argv += ["--owner", str(owner)]
     return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
@@ -256,7 +265,7 @@ def write_cluster(
         controller.quorum = (controllers or {})[controller.id].quorum
     if spec.voters:
         cluster_state.voters = sorted(controllers or {})[: spec.voters]
-        voters.write_storage(run, spec, controllers or {}, release, cluster_id, deployment.owner)
+        startup.write_voters(run, spec, controllers or {}, release, cluster_id, deployment.owner)
     if spec.security.secured:
         homes = {node.id: startup.home(run, node.id) for node in cluster_state.nodes}
         cluster_state.secured = credentials.make(run, spec.security, homes, _hosts(endpoints, controllers or {}))
@@ -294,3 +303,34 @@ def _ports_in_use() -> set[int]:
             ports |= {p for b in other.nodes for p in (b.port, b.controller_port, *b.behind) if p is not None}
             ports |= {other.zookeeper.port} if other.zookeeper else set()
     return ports
+
+
+_USERS_S = 30.0
+_LOGIN_S = 5.0
+
+
+def create_users(secured: Secured, bootstrap: str, brokers: Iterable[tuple[str, int]]) -> None:
+    """Create the credentials of the clients, if brokers keep them, and wait until every broker takes them.
+
+    Raises `ClusterError`.
+    """
+    access = Access.of(secured.clients)
+    mechanism = secured.spec.mechanism or ""
+    if access is None or not mechanism.startswith("SCRAM"):
+        return
+    kafka = Kafka(bootstrap, access=Access.of(secured.platform))
+    try:
+        users.set_password(kafka, str(secured.clients.username), mechanism, access.password)
+    finally:
+        kafka.close()
+    missing = [*brokers]
+
+    def accepted() -> bool:
+        missing[:] = [at for at in missing if not login_works(*at, _LOGIN_S, access)]
+        return not missing
+
+    def refused() -> str:
+        host, port = missing[0]
+        return f"{host}:{port} does not take the {mechanism} credentials of the clients; see the logs of the brokers"
+
+    wait_until(accepted, _USERS_S, refused, every_s=0.05, error=ClusterError)

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 from typing import Literal
 
 from chaos.cluster.api import CAPABILITIES, Cluster
-from chaos.cluster.verbs import CAPABILITY_NEEDS
+from chaos.cluster.settings import CAPABILITY_NEEDS
 from chaos.errors import UsageError
 
 DriverName = Literal["process", "docker", "attached"]

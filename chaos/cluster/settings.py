@@ -1,21 +1,135 @@
-"""The specification of a cluster, its metadata mode, and the broker settings derived from it. Pure functions."""
+"""The specification of a cluster: metadata mode, addresses, commands of the user, and settings of its brokers.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, combined_settings, quorum_settings
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
 from chaos.cluster.secured.settings import listener_protocols, security_settings
-from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity, Security
 from chaos.kafka.settings import Scalar, as_text
 from chaos.processes.ports import HOST
+from chaos.units import Duration
+
+FIRST_CONTROLLER = 101
+"""Node ID of the first dedicated controller of a started cluster; the brokers are numbered from 1."""
+LISTENER = "CONTROLLER"
+"""The name of the listener of controllers."""
+
+
+@dataclass(frozen=True)
+class BrokerEndpoints:
+    """The addresses of one broker: `host` and `port` for clients, `controller` for the quorum, `peers` for brokers.
+
+    `controller` and `peers` are `host:port`. `controller` is empty if the broker is no controller. Without `peers`,
+    brokers use the clients' listener. `bind` is the address that the broker binds for clients. If a switch is in front
+    of the broker, `behind` maps the name of each listener to the address that the broker really binds.
+    """
+
+    host: str
+    port: int
+    controller: str
+    peers: str | None = None
+    bind: str = HOST
+    behind: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ControllerEndpoints:
+    """The addresses of one dedicated controller: `host` and `port` for the platform, `quorum` for all other nodes.
+
+    `quorum` and `bind` are `host:port`; the controller binds `bind`.
+    """
+
+    host: str
+    port: int
+    quorum: str
+    bind: str
+
+
+def on_this_host(
+    ports: Sequence[int], controller_ports: Sequence[int] = (), peer_ports: Sequence[int] = ()
+) -> list[BrokerEndpoints]:
+    """Return the endpoints of brokers on the loopback address of this machine, by node ID from 1."""
+    controllers = [f"{HOST}:{port}" for port in controller_ports] or [""] * len(ports)
+    peers: list[str | None] = [f"{HOST}:{port}" for port in peer_ports]
+    peers = peers or [None] * len(ports)
+    together = zip(ports, controllers, peers, strict=True)
+    return [BrokerEndpoints(HOST, port, controller, between) for port, controller, between in together]
+
+
+def combined_settings(broker: int, endpoints: Sequence[BrokerEndpoints]) -> dict[str, Scalar]:
+    """Return the settings that make a broker a controller too."""
+    voters = (f"{i}@{e.controller}" for i, e in enumerate(endpoints, start=1))
+    return {"process.roles": "broker,controller", "node.id": broker, **_quorum_of("voters", voters)}
+
+
+def quorum_settings(controllers: Mapping[int, ControllerEndpoints], dynamic: bool = False) -> dict[str, Scalar]:
+    """Return the settings with which a node finds the dedicated controllers.
+
+    dynamic: the voters are in the metadata log, and the settings only name nodes to ask (KIP-853).
+    """
+    if dynamic:
+        return _quorum_of("bootstrap.servers", (at.quorum for at in controllers.values()))
+    return _quorum_of("voters", (f"{node}@{at.quorum}" for node, at in controllers.items()))
+
+
+def _quorum_of(setting: str, nodes: Iterable[str]) -> dict[str, Scalar]:
+    return {f"controller.quorum.{setting}": ",".join(nodes), "controller.listener.names": LISTENER}
+
+
+PLACEHOLDERS = ("broker", "host", "port")
+PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_]+)\}")
+"""A placeholder in a command; ${name} belongs to the shell."""
+
+CAPABILITY_NEEDS = {
+    "kill": frozenset({"kill"}),
+    "stop": frozenset({"stop"}),
+    "start": frozenset({"start"}),
+    "pause": frozenset({"pause", "resume"}),
+}
+"""The commands that each capability of a driver needs."""
+
+
+def _check_placeholders(command: str) -> str:
+    if not command.strip():
+        raise ValueError("the command is empty")
+    for name in PLACEHOLDER.findall(command):
+        if name not in PLACEHOLDERS:
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
+            raise ValueError(f"{{{name}}} is no placeholder; known are {known}")
+    return command
+
+
+Command = Annotated[str, AfterValidator(_check_placeholders)]
+
+
+class Verbs(BaseModel):
+    """Commands for /bin/sh on the machine of Aftershock. {broker}, {host} and {port} are replaced by the target's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kill: Command | None = Field(None, description="ends a broker at once, as SIGKILL does")
+    stop: Command | None = Field(None, description="requests a controlled shutdown of a broker")
+    start: Command | None = Field(None, description="starts a broker that was killed or stopped, with its data")
+    pause: Command | None = Field(None, description="suspends a broker, as SIGSTOP does")
+    resume: Command | None = Field(None, description="resumes a paused broker")
+    timeout: Duration = Field(60.0, gt=0, description="for each command, and again for its effect on the broker")
+
+    def commands(self) -> dict[str, str]:
+        """Return the commands that are set, by verb."""
+        return {verb: text for verb in ("kill", "stop", "start", "pause", "resume") if (text := getattr(self, verb))}
+
 
 # settings that the driver owns, with the alternative for the user
 _OWNED = {

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.cluster.secured.credentials import Secured
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.settings import Verbs
 from chaos.errors import ClusterError, RunDirError
 from chaos.kafka.security import Access, Security
 from chaos.processes.process import ProcessId
@@ -93,7 +93,7 @@ class ClusterState(BaseModel):
     reaper: ProcessId
     network: str | None = None
     gateway: str | None = None  # the address from which clients reach containers
-    keeper: str | None = None  # see chaos.cluster.docker.disk
+    keeper: str | None = None  # see chaos.cluster.docker.container
     attached: Attachment | None = None
     secured: Secured | None = None  # None: plain connections, or an existing cluster
     lender: str | None = None  # the run directory of the lender, if the cluster is borrowed

@@ -29,13 +29,11 @@ from pydantic import BaseModel
 
 from chaos.cluster import state
 from chaos.cluster.api import Cluster, Pause, Start
-from chaos.cluster.attached.discovery import check_groups, check_partition
-from chaos.cluster.attached.driver import AttachedCluster
+from chaos.cluster.attached.driver import AttachedCluster, check_groups, check_partition
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.drivers import driver as driver_of
-from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.cluster.state import ClusterState
-from chaos.cluster.verbs import Verbs
 from chaos.errors import (
     INCONCLUSIVE,
     INTERRUPTED,

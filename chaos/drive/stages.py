@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.clients.runtime import prepare as prepare_client
-from chaos.cluster import state
+from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
-from chaos.cluster.lifecycle import lending
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.reaper import end_all
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive import rights

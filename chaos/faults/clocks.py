@@ -11,9 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
-from chaos.cluster.api import Start, Stop, able
+from chaos.cluster.api import SetClock, Start, Stop, able
 from chaos.cluster.brokers.clock_reading import ClockReading, read_clock
-from chaos.cluster.clocks import SetClock
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Fault, FaultSpec, World

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from chaos.cluster.api import Kill, Start, Wipe, able
-from chaos.cluster.endpoints import LISTENER
+from chaos.cluster.settings import LISTENER
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import BY_ADMINISTRATOR, Direction, Fault, FaultSpec, World

@@ -14,10 +14,20 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LogTail, Stop, Throttle, Wipe, able
-from chaos.cluster.disks import LimitDisk, SlowDisk
-from chaos.cluster.endpoints import FIRST_CONTROLLER
-from chaos.cluster.settings import data_folders
+from chaos.cluster.api import (
+    CutLog,
+    ExhaustMemory,
+    FillDisk,
+    Kill,
+    LimitDisk,
+    LogTail,
+    SlowDisk,
+    Stop,
+    Throttle,
+    Wipe,
+    able,
+)
+from chaos.cluster.settings import FIRST_CONTROLLER, data_folders
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Experiment, Fault, FaultSpec, World

@@ -270,12 +270,12 @@ class IssuerStop(Fault[IssuerStopSpec], spec=IssuerStopSpec):
         self.resolved = f"issuer {secured_of(world).clients.token_endpoint}"
 
     def _inject(self, world: World) -> str:
-        from chaos.cluster.secured import issuer_process
+        from chaos.cluster.secured import issuer
 
         if refusal := self._refusal(world):
             raise FaultError(f"the {self.resolved} gave no token before the fault: {refusal}")
         self.begun = True
-        if not issuer_process.stop(world.cluster.run):
+        if not issuer.stop(world.cluster.run):
             raise FaultError(f"the {self.resolved} answers, but its process was not found")
         return f"stopped the {self.resolved}"
 
@@ -285,11 +285,11 @@ class IssuerStop(Fault[IssuerStopSpec], spec=IssuerStopSpec):
 
     def _undo(self, world: World) -> str:
         """Start the issuer, unless it answers, and wait until it gives a token."""
-        from chaos.cluster.secured import credentials, issuer_process
+        from chaos.cluster.secured import credentials, issuer
 
         cluster, clients = world.cluster, secured_of(world).clients
         if self._refusal(world):
-            issuer_process.start(cluster.run, credentials.folder(cluster.run), clients, cluster.state.owner)
+            issuer.start(cluster.run, credentials.folder(cluster.run), clients, cluster.state.owner)
         why = f"the {self.resolved} gives no token after its start"
         wait_until(lambda: not self._refusal(world), HEAL_S, why, every_s=0.1, error=ClusterError)
         return f"the {self.resolved} gives tokens again"

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from chaos.cluster.api import Cluster, Start, Stop, able
-from chaos.cluster.endpoints import FIRST_CONTROLLER
+from chaos.cluster.settings import FIRST_CONTROLLER
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import Fault, FaultSpec, World
 from chaos.kafka.metadata import NO_LEADER, PartitionState

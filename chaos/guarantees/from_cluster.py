@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from chaos.cluster.attached.discovery import ANSWER_S, no_topic, reach
+from chaos.cluster.attached.driver import ANSWER_S, no_topic, reach
 from chaos.errors import UsageError
 from chaos.guarantees.facts import BROKER_NAMES, BROKER_SETTINGS, ClusterPart, TopicPart
 from chaos.guarantees.values import Problems, Setting, Settings, setting

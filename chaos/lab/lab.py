@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from chaos.cluster import lending
 from chaos.cluster.drivers import driver as driver_of
-from chaos.cluster.lifecycle import lending
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.reaper import end_all
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
 from chaos.errors import INCONCLUSIVE, USAGE, AftershockError, ClusterError

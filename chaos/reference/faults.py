@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from chaos.cluster.api import CAPABILITIES
 from chaos.cluster.drivers import DRIVERS, capabilities
-from chaos.cluster.verbs import CAPABILITY_NEEDS
+from chaos.cluster.settings import CAPABILITY_NEEDS
 from chaos.faults import FAULTS
 from chaos.faults.base import FaultSpec
 from chaos.faults.brokers import Cycle

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
-from chaos.cluster.settings import dynamic_problem
-from chaos.cluster.verbs import CAPABILITY_NEEDS
+from chaos.cluster.settings import CAPABILITY_NEEDS, dynamic_problem
 from chaos.faults.base import FaultSpec
 from chaos.faults.controllers import voter_problems
 from chaos.faults.settings import overlap_problems

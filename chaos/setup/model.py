@@ -15,8 +15,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from chaos.clients.choice import Client
 from chaos.clients.libraries import DEFAULT
 from chaos.cluster.drivers import DriverName
-from chaos.cluster.settings import Metadata, choose_metadata
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.settings import Metadata, Verbs, choose_metadata
 from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.cluster.attached.driver import AttachedCluster
+from chaos.cluster.settings import Verbs
 from chaos.cluster.state import Attachment, ClusterState, NodeState
-from chaos.cluster.verbs import Verbs
 from chaos.kafka.security import Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run

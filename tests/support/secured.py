@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives import serialization
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.secured.credentials import jaas
-from chaos.cluster.settings import ClusterSpec, Existing
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.kafka.security import Security
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId

@@ -5,7 +5,5 @@ prefix of the run. Nothing else is ever created, altered or deleted. Everything 
 if necessary by the reaper. Brokers are broken only if the scenario says `allow_faults: true`, the user says
 `--i-own-this-cluster`, and the scenario has a command for it. Brokers that the run took down are restored at the end.
 
-- `driver` is the cluster, `discovery` finds and checks it, `commands` runs the commands of the user, and `airflow`
-  reads Airflow connections.
-- `cluster.json` is written before the first topic is created, so that everything can be found and removed.
+`cluster.json` is written before the first topic is created, so that everything can be found and removed.
 """

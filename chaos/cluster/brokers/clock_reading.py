@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from chaos.cluster.brokers.jvm import read_from
+from chaos.cluster.brokers.release import read_from
 from chaos.errors import WaitTimeout
 from chaos.wait import wait_until
 

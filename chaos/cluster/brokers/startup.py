@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from chaos.cluster.brokers.jvm import Job, Release, errors_in, log_of, read_from
-from chaos.cluster.brokers.release import copy_storage
-from chaos.cluster.endpoints import FIRST_CONTROLLER
-from chaos.cluster.settings import properties
+from chaos.cluster.brokers.release import (
+    Job,
+    Release,
+    copy_storage,
+    errors_in,
+    format_storage,
+    log_of,
+    new_id,
+    read_from,
+)
+from chaos.cluster.settings import FIRST_CONTROLLER, ClusterSpec, ControllerEndpoints, controller_settings, properties
 from chaos.cluster.state import NodeState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.security import Access
+from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
@@ -150,3 +159,32 @@ def wait_ready(starting: Sequence[StartingNode], timeout_s: float) -> None:
             f"{', '.join(f'{s.kind} {s.node}' for s in missing)} did not get ready in {waited:.0f} s; "
             + "\n".join(s.errors() for s in missing)
         ) from None
+
+
+def write_voters(
+    run: Run,
+    spec: ClusterSpec,
+    controllers: Mapping[int, ControllerEndpoints],
+    release: Release,
+    cluster_id: str,
+    owner: ProcessId | None,
+) -> None:
+    """Replace the formatted storage of the first voters of a dynamic quorum (KIP-853). Raises `ClusterError`.
+
+    Their identifiers and addresses are in the first snapshot of the metadata log. So the storage of each cluster is
+    formatted once, when its addresses are known, and copied to the first `spec.voters` controllers.
+    """
+    directories = {node: new_id() for node in sorted(controllers)[: spec.voters]}
+    first = next(iter(directories))
+    voters = ",".join(f"{node}@{controllers[node].quorum}:{found}" for node, found in directories.items())
+    formatted = run.brokers / "voters"
+    formatted.mkdir()
+    settings = controller_settings(spec, first, controllers)
+    format_storage(
+        release, settings, formatted, run, owner, spec.features, cluster_id, ("--initial-controllers", voters)
+    )
+    for node, directory_id in directories.items():
+        data = home(run, node) / "data"
+        shutil.rmtree(data)
+        copy_storage(formatted, data, node, cluster_id, directory_id)
+    shutil.rmtree(formatted)

@@ -10,15 +10,13 @@ from typing import Any, Self
 from docker import DockerClient
 
 from chaos.cluster import deployment, state
-from chaos.cluster.brokers.jvm import Release
-from chaos.cluster.brokers.release import prepare_files
+from chaos.cluster.brokers.release import Release, prepare_files
 from chaos.cluster.brokers.startup import STOP_TIMEOUT_S, AddressTaken, home
 from chaos.cluster.deployment import Deployment, StartedCluster
-from chaos.cluster.docker import container, disk, network
-from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, remove
-from chaos.cluster.docker.image import image_of
-from chaos.cluster.endpoints import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints
+from chaos.cluster.docker import container
+from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, image_of, remove
 from chaos.cluster.secured.settings import TOKEN_KEYS_SETTING
+from chaos.cluster.settings import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
@@ -111,16 +109,16 @@ class DockerCluster(StartedCluster):
 
     def cut_network(self, cut: Cut) -> None:
         """Drop the packets of a cut with iptables in the container; a restart of the container ends the cut."""
-        network.drop(self._container(cut.broker), cut, self._addresses(cut))
+        container.drop(self._container(cut.broker), cut, self._addresses(cut))
 
     def mend_network(self, cut: Cut) -> None:
         """Let the packets of a cut pass again; do nothing if they pass, or if the broker is gone."""
         if self.broker_alive(cut.broker):
-            network.let_pass(self._container(cut.broker), cut, self._addresses(cut))
+            container.let_pass(self._container(cut.broker), cut, self._addresses(cut))
 
     def dropped_packets(self, cut: Cut) -> int:
         """Return how many packets a cut has dropped so far, as counted by the kernel."""
-        return network.dropped(self._container(cut.broker), self._addresses(cut))
+        return container.dropped(self._container(cut.broker), self._addresses(cut))
 
     def disconnect_broker(self, broker: int) -> None:
         """Detach a broker from the network of the run, which also disables its published port."""
@@ -163,15 +161,15 @@ class DockerCluster(StartedCluster):
 
     def fill_disk(self, broker: int, free_bytes: int) -> None:
         """Fill the disk until `free_bytes` are left. Raises `ClusterError` if the disk has no fixed size."""
-        disk.fill(self._keeper(), broker, free_bytes)
+        container.fill_disk(self._keeper(), broker, free_bytes)
 
     def free_disk(self, broker: int) -> None:
         """Remove what `fill_disk` wrote, if anything."""
-        disk.free(self._keeper(), broker)
+        container.empty_disk(self._keeper(), broker)
 
     def disk_room(self, broker: int) -> int:
         """Return the free bytes on the disk of a broker."""
-        return disk.room(self._keeper(), broker)
+        return container.free_bytes_of(self._keeper(), broker)
 
     def end_brokers(self) -> None:
         """Remove the containers and their data; clients and reaper continue."""
@@ -239,32 +237,32 @@ def _create_layout(deploying: Deployment, client: DockerClient, release: Release
     them. Raises `MachineError` if a fixed port is taken, `AddressTaken`, or another `ClusterError`.
     """
     run, spec, owner = deploying.run, deploying.spec, deploying.owner
-    subnet = network.choose_subnet()
+    subnet = container.choose_subnet()
     ports = deployment.choose_ports(spec, more=spec.controllers)
     quorum = f":{_CONTROLLER_PORT}"
     endpoints = [
         BrokerEndpoints(HOST, port, "" if spec.controllers else ip + quorum, f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
         for port, ip in (
-            (port, network.address(subnet, broker)) for broker, port in enumerate(ports[: spec.brokers], 1)
+            (port, container.address(subnet, broker)) for broker, port in enumerate(ports[: spec.brokers], 1)
         )
     ]
     controllers = {
         node: ControllerEndpoints(HOST, port, quorum=ip + quorum, bind=ip + quorum)
         for node, port in enumerate(ports[spec.brokers :], start=FIRST_CONTROLLER)
-        for ip in [network.address(subnet, node)]
+        for ip in [container.address(subnet, node)]
     }
-    data = disk.DATA if spec.disk_bytes else "data"
+    data = container.DATA if spec.disk_bytes else "data"
     created = deployment.write_cluster(deploying, release, endpoints, "docker", data, controllers=controllers)
     created.gateway = str(subnet[1])
-    created.network = network.create(client, run, subnet, owner)
+    created.network = container.create_network(client, run, subnet, owner)
     nodes = [node.id for node in created.nodes]
     if spec.disk_bytes:
-        created.keeper = disk.create(client, run, image, nodes, spec.disk_bytes, owner)
+        created.keeper = container.create_disks(client, run, image, nodes, spec.disk_bytes, owner)
     for node in created.nodes:
         if created.keeper:
-            disk.put(client, created.keeper, node.id, home(run, node.id) / "data")
-        node.ip = network.address(subnet, node.id)
+            container.put_storage(client, created.keeper, node.id, home(run, node.id) / "data")
+        node.ip = container.address(subnet, node.id)
         inside = _CONTROLLER_PORT if node.id in controllers else node.port
-        node.container = container.create(client, deploying, image, created.network, node, inside)
+        node.container = container.create_container(client, deploying, image, created.network, node, inside)
     created.save(run.cluster)
     return created

@@ -10,8 +10,7 @@ import re
 import socket
 from collections.abc import Sequence
 
-from chaos.cluster.brokers import jvm
-from chaos.cluster.brokers.jvm import Job, Release, errors_in, log_of
+from chaos.cluster.brokers.release import Job, Release, errors_in, log_of, start_jvm
 from chaos.cluster.brokers.startup import start_error
 from chaos.cluster.settings import properties
 from chaos.cluster.state import ZooKeeperState
@@ -55,7 +54,7 @@ def write_files(run: Run, port: int) -> ZooKeeperState:
 def start(release: Release, run: Run, owner: ProcessId | None) -> Spawned:
     """Start the server; `wait_ready` waits until it serves. Raises `OSError`."""
     main = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "./zookeeper.properties")
-    return jvm.start(release, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
+    return start_jvm(release, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
 
 
 def wait_ready(run: Run, server: ZooKeeperState, timeout_s: float) -> None:

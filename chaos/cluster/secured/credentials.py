@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.cluster.secured import issuer_process
+from chaos.cluster.secured import issuer
 from chaos.cluster.secured.certificates import VALID, Authority, write_secret
 from chaos.cluster.secured.settings import (
     CA,
@@ -62,8 +62,8 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
         write_secret(shared / f"{name}.pem", certificate)
         write_secret(shared / f"{name}.key", key)
         write_secret(shared / f"{name}.password", new_password().encode())
-    issuer_process.write_files(shared, security)
-    token_keys = issuer_process.token_keys(shared, security)
+    issuer.write_files(shared, security)
+    token_keys = issuer.token_keys(shared, security)
     login = f"plain={_PLAIN} required {_users(shared, security)};\n"
     names = [*hosts]
     for home in homes.values():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.cli import breaking
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.settings import Verbs
 from chaos.drive import single_fault
 from chaos.drive.single_fault import KINDS, LeaderWatch, possible
 from chaos.errors import ScenarioError, UsageError

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster.attached import discovery
+from chaos.cluster.attached import driver
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.kafka.client import Kafka
@@ -246,7 +246,7 @@ def test_refused_access_is_reported_in_one_line_and_leaves_nothing(
     secured: Secured, run: Run, theirs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WRONG", "not-the-password")
-    monkeypatch.setattr(discovery, "ANSWER_S", 6.0)
+    monkeypatch.setattr(driver, "ANSWER_S", 6.0)
     for what, (bootstrap, security, kind, pattern) in refusals(secured).items():
         with pytest.raises(kind) as error:
             secured.attach(run, bootstrap=bootstrap, security=security)
@@ -258,7 +258,7 @@ def test_refused_access_is_reported_in_one_line_and_leaves_nothing(
 
 
 def test_a_server_that_never_answers_times_out(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "ANSWER_S", 1.0)
+    monkeypatch.setattr(driver, "ANSWER_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         for security in (secured.security(), Security()):

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chaos.cluster.attached import commands, discovery
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.attached import driver
+from chaos.cluster.settings import Verbs
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -16,12 +16,12 @@ from tests.support.attached import with_a_killed_broker
 
 
 def run(tmp_path, command, timeout_s=20.0, **more):
-    commands.run("kill of broker 2", command, timeout_s, tmp_path / "verbs.log", **more)
+    driver.run_command("kill of broker 2", command, timeout_s, tmp_path / "verbs.log", **more)
     return (tmp_path / "verbs.log").read_text()
 
 
 def test_placeholders_are_replaced_and_quoted():
-    command = commands.fill_in("ssh {host} 'kill {broker}' -p {port} ${broker} {}", 2, "a b;c", 9092)
+    command = driver.fill_in("ssh {host} 'kill {broker}' -p {port} ${broker} {}", 2, "a b;c", 9092)
     assert command == "ssh 'a b;c' 'kill 2' -p 9092 ${broker} {}"
 
 
@@ -154,7 +154,7 @@ def test_a_partition_of_the_user_that_does_not_exist_is_named_with_the_nearest_t
     at = PartitionState(1, 0, (1,), (1,))
     names = [("orders", 3), ("orders-2", 1), ("bills", 1), ("users", 1), ("__consumer_offsets", 50)]
     metadata = Metadata({1: ("h", 1)}, {TopicPartition(t, n): at for t, count in names for n in range(count)})
-    discovery.check_partition(TopicPartition("orders", 2), metadata)
+    driver.check_partition(TopicPartition("orders", 2), metadata)
     with pytest.raises(UsageError) as error:
-        discovery.check_partition(TopicPartition.parse(wanted), metadata)
+        driver.check_partition(TopicPartition.parse(wanted), metadata)
     assert str(error.value) == message

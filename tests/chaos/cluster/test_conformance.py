@@ -21,7 +21,9 @@ from chaos.cluster.api import (
     FillDisk,
     Isolate,
     Kill,
+    LimitDisk,
     Pause,
+    SetClock,
     Start,
     Stop,
     Throttle,
@@ -29,8 +31,6 @@ from chaos.cluster.api import (
     able,
 )
 from chaos.cluster.brokers.clock_reading import read_clock
-from chaos.cluster.clocks import SetClock
-from chaos.cluster.disks import LimitDisk
 from chaos.cluster.drivers import capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
+from chaos.cluster import lending
 from chaos.cluster.drivers import driver
-from chaos.cluster.endpoints import BrokerEndpoints, ControllerEndpoints, on_this_host
-from chaos.cluster.lifecycle import lending
-from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
+from chaos.cluster.settings import (
+    BrokerEndpoints,
+    ClusterSpec,
+    ControllerEndpoints,
+    broker_settings,
+    controller_settings,
+    on_this_host,
+)
 from chaos.errors import ClusterError, UsageError
 from chaos.install.cache import silent
 from chaos.kafka.client import Kafka

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.docker import image
+from chaos.cluster.docker import engine
 from chaos.cluster.docker.driver import DockerCluster
 from chaos.cluster.docker.engine import connect, find_labelled
 from chaos.cluster.settings import ClusterSpec
@@ -80,7 +80,7 @@ def test_a_failed_start_shows_the_errors_of_the_broker_and_leaves_nothing(run: R
 
 def test_a_name_in_use_is_reported_with_the_reason_of_the_engine(run: Run) -> None:
     client = connect()
-    other = client.containers.create(image.LOCAL_BASE, "true", name=f"{run.run_id}-broker-1")
+    other = client.containers.create(engine.LOCAL_BASE, "true", name=f"{run.run_id}-broker-1")
     try:
         with pytest.raises(ClusterError, match=r"the container of broker 1 cannot be made.*already in use"):
             DockerCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)

@@ -12,7 +12,7 @@ from pathlib import Path
 import jwt
 import pytest
 
-from chaos.cluster.secured import credentials, issuer_process
+from chaos.cluster.secured import credentials, issuer
 from chaos.errors import ClusterError
 from chaos.kafka import tokens
 from chaos.kafka.security import Access, ClusterSecurity, Security
@@ -26,20 +26,20 @@ SPEC = ClusterSecurity(protocol="SASL_SSL", mechanism="OAUTHBEARER", token_lifet
 def run(tmp_path: Path) -> Iterator[Run]:
     made = Run.create(tmp_path, "tokens")
     yield made
-    issuer_process.stop(made)
+    issuer.stop(made)
 
 
 def clients_of(run: Run, spec: ClusterSecurity = SPEC) -> Security:
     home = run.brokers / "1"
     home.mkdir(parents=True)
-    return credentials.make(run, issuer_process.with_endpoint(spec), {1: home}, ["localhost"]).clients
+    return credentials.make(run, issuer.with_endpoint(spec), {1: home}, ["localhost"]).clients
 
 
 def test_a_token_is_signed_by_the_key_that_brokers_get(run: Run) -> None:
     clients = clients_of(run)
     access = Access.of(clients)
     assert access is not None and clients.username == "client"
-    issuer_process.start(run, credentials.folder(run), clients, ProcessId.current())
+    issuer.start(run, credentials.folder(run), clients, ProcessId.current())
     token = tokens.fetch(str(clients.token_endpoint), "client", access.password)
     base = str(clients.token_endpoint).removesuffix("/token")
     with urllib.request.urlopen(f"{base}/jwks", timeout=10) as answer:
@@ -49,7 +49,7 @@ def test_a_token_is_signed_by_the_key_that_brokers_get(run: Run) -> None:
     assert "d" not in key, "a private key"
     again = tokens.fetch(str(clients.token_endpoint), "client", access.password)
     assert again != token
-    other = issuer_process._new_key()
+    other = issuer._new_key()
     with pytest.raises(jwt.InvalidSignatureError):
         jwt.decode(jwt.encode(claims, other, "RS256"), jwt.PyJWK(key).key, ["RS256"], audience="kafka")
     logs = "".join(path.read_text() for path in run.logs.iterdir())
@@ -60,7 +60,7 @@ def test_a_wrong_secret_gets_no_token_and_a_stopped_issuer_answers_nobody(run: R
     clients = clients_of(run)
     endpoint, access = str(clients.token_endpoint), Access.of(clients)
     assert access is not None
-    issuer_process.start(run, credentials.folder(run), clients, ProcessId.current())
+    issuer.start(run, credentials.folder(run), clients, ProcessId.current())
     for client, secret in (("client", "wrong"), ("another", access.password)):
         with pytest.raises(PermissionError, match=f"refuses the client {client}: 401"):
             tokens.fetch(endpoint, client, secret)
@@ -69,10 +69,10 @@ def test_a_wrong_secret_gets_no_token_and_a_stopped_issuer_answers_nobody(run: R
         request = urllib.request.Request(endpoint, body, {"Authorization": f"Basic {basic}"})
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(request, timeout=10)
-    assert issuer_process.stop(run) == 1 and issuer_process.stop(run) == 0
+    assert issuer.stop(run) == 1 and issuer.stop(run) == 0
     with pytest.raises(OSError, match="refused"):
         tokens.fetch(endpoint, "client", access.password)
-    issuer_process.start(run, credentials.folder(run), clients, ProcessId.current())
+    issuer.start(run, credentials.folder(run), clients, ProcessId.current())
     assert tokens.fetch(endpoint, "client", access.password)
 
 
@@ -80,13 +80,13 @@ def test_an_issuer_that_does_not_start_is_an_error(run: Run) -> None:
     clients = clients_of(run)
     (credentials.folder(run) / "issuer.key").unlink()
     with pytest.raises(ClusterError, match=r"the issuer of tokens did not start; see .*issuer.log"):
-        issuer_process.start(run, credentials.folder(run), clients, ProcessId.current())
+        issuer.start(run, credentials.folder(run), clients, ProcessId.current())
 
 
 def test_only_tokens_need_an_issuer(tmp_path: Path) -> None:
     plain = ClusterSecurity(protocol="SASL_SSL", mechanism="PLAIN")
-    assert issuer_process.with_endpoint(plain) is plain
+    assert issuer.with_endpoint(plain) is plain
     run = Run.create(tmp_path, "plain")
     clients = clients_of(run, plain)
     assert clients.token_endpoint is None and not (credentials.folder(run) / "issuer.key").exists()
-    assert issuer_process.java_flags(clients) == ()
+    assert issuer.java_flags(clients) == ()

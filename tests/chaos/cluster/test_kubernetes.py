@@ -17,8 +17,7 @@ import yaml
 
 import chaos.cluster.attached
 from chaos.cluster.drivers import driver
-from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.verbs import Verbs
+from chaos.cluster.settings import ClusterSpec, Verbs
 from chaos.errors import ClusterError
 from chaos.install.cache import silent
 from chaos.processes.process import ProcessId

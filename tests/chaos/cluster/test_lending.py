@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.cluster.lifecycle import lending
+from chaos.cluster import lending
 from chaos.cluster.state import ClusterState, NodeState
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster import deployment
 from chaos.cluster.api import Pause
-from chaos.cluster.brokers.jvm import Release
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.brokers.release import Release
 from chaos.cluster.process import driver
 from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.reaper import end_all
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId

@@ -14,12 +14,11 @@ import pytest
 from cryptography import x509
 
 from chaos.cluster.docker.driver import DockerCluster
-from chaos.cluster.endpoints import on_this_host
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.secured import credentials
 from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.settings import CA, LOGIN, STORE
-from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings
+from chaos.cluster.settings import ClusterSpec, broker_settings, controller_settings, on_this_host
 from chaos.incident.bundle import pack
 from chaos.kafka import users
 from chaos.kafka.client import Kafka

@@ -11,17 +11,18 @@ import pytest
 
 from chaos.cluster import state
 from chaos.cluster.api import CAPABILITIES
-from chaos.cluster.brokers.jvm import MAX_LINES, Release, error_lines, read_from
+from chaos.cluster.brokers.release import MAX_LINES, Release, error_lines, read_from
 from chaos.cluster.deployment import Deployment, check_disk
 from chaos.cluster.drivers import DRIVER_CAPABILITIES, capabilities, driver
-from chaos.cluster.endpoints import BrokerEndpoints, on_this_host
 from chaos.cluster.process import zookeeper
 from chaos.cluster.process.driver import create_layout
 from chaos.cluster.settings import (
+    BrokerEndpoints,
     ClusterSpec,
     Metadata,
     broker_settings,
     choose_metadata,
+    on_this_host,
     properties,
 )
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.cluster.secured import issuer_process
+from chaos.cluster.secured import issuer
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, security
 from chaos.kafka import tokens
@@ -38,8 +38,8 @@ class Issuer:
         self.world: Any = SimpleNamespace(cluster=SimpleNamespace(state=state, run=Run.create(tmp_path, "r")))
         self.fault: Any = FAULTS["issuer.stop"](parse(SCENARIO, "t.yaml").faults[0])
         monkeypatch.setattr(tokens, "fetch", self._fetch)
-        monkeypatch.setattr(issuer_process, "stop", self._stop)
-        monkeypatch.setattr(issuer_process, "start", self._start)
+        monkeypatch.setattr(issuer, "stop", self._stop)
+        monkeypatch.setattr(issuer, "start", self._start)
         monkeypatch.setattr(security, "HEAL_S", 0.3)
         self.broken = False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.lifecycle.gc import gc
+from chaos.cluster.reaper import gc
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import end_run, find_marked
@@ -61,7 +61,7 @@ def test_a_run_with_the_same_id_in_another_directory_is_separate(run: Run, sleep
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Limit gc to the runs of this test."""
     everything = find_marked
-    for module in ("chaos.processes.process_table", "chaos.cluster.lifecycle.gc"):
+    for module in ("chaos.processes.process_table", "chaos.cluster.reaper"):
         monkeypatch.setattr(
             f"{module}.find_marked",
             lambda: [m for m in everything() if m.run_dir.is_relative_to(tmp_path)],
