@@ -73,8 +73,10 @@ class Drive:
             stack.enter_context(QuorumWatch(state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
+            if self._scenario.capture and self._proxy:
+                stack.callback(self._end_capture, self._proxy)
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security))
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
             kafka = self._connect()
             faults = self._faults(stack, writer, fleet, observer)
             with self._events.stage("clients"):
@@ -98,6 +100,20 @@ class Drive:
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
                 for died in fleet.deaths():
                     self._events.problem(died.describe_exit())
+
+    @property
+    def _front(self) -> Callable[[str], str] | None:
+        """What returns the addresses for a client, if each has its own."""
+        return self._proxy.front if self._proxy and self._scenario.capture else None
+
+    def _end_capture(self, proxy: Proxy) -> None:
+        """Seal the capture, when no client is left."""
+        try:
+            failure = proxy.seal()["failure"]
+        except ClusterError as e:
+            failure = str(e)
+        if failure:
+            self._events.problem(f"the capture of the wire is not complete: {failure}")
 
     def _connect(self) -> Kafka:
         # an attached cluster may have thousands of topics of other users

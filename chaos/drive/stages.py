@@ -139,7 +139,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 _set_up_share_groups(Kafka(cluster.bootstrap, access=access), scenario.shares)
             if scenario.proxied:
                 addresses = {broker: cluster.address(broker) for broker in cluster.broker_ids}
-                proxy.start_proxy(run, addresses, owner, sessions=scenario.reads_sessions)
+                payloads = scenario.capture.payloads if scenario.capture else None
+                proxy.start_proxy(run, addresses, owner, scenario.reads_sessions, payloads)
         except BaseException:
             if lender is None:
                 cluster.destroy()

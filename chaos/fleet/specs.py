@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -44,9 +45,11 @@ STOP_SHARE = 0.6
 
 
 class SpecBuilder:
-    """Builds the spec of each incarnation of each client of a run."""
+    """Builds the spec of each incarnation of each client of a run. bootstrap: the addresses for a client."""
 
-    def __init__(self, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None) -> None:
+    def __init__(
+        self, run: Run, resolved: Resolved, bootstrap: Callable[[str], str], security: Security | None = None
+    ) -> None:
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
         self._bootstrap, self._security = bootstrap, security
         self.folder = run.path / "clients"
@@ -88,7 +91,7 @@ class SpecBuilder:
                 "ledger": self._run.ledger,
                 "client": client,
                 "incarnation": incarnation,
-                "bootstrap": self._bootstrap,
+                "bootstrap": self._bootstrap(client),
                 "security": self._security,
             }
         )

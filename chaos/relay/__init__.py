@@ -62,6 +62,13 @@ A held request passes also after its client has closed the connection (`outlived
 then keeps the connection to the broker until the broker has answered, at most 10 s, so that the broker certainly
 handles it.
 
+### Fronts and capture
+
+A front is a set of ports of the proxy, one for each broker, for one process: the proxy knows by the port who speaks.
+Answers on a front have the addresses of that front. If the scenario has `capture`, each client process gets a front,
+and `chaos.relay.capture` writes down what passes there. A client that waits for a broker that is down sees an accepted
+connection that is reset, where the broker itself would refuse it.
+
 ## Switch
 
 Every listener of the brokers (`clients`, `peers`, `quorum`) is advertised at a port of the switch, so all traffic
@@ -83,6 +90,8 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 | `{"do": "hits", "id": 1}`                | `{"hits": 7, "released": 0, "outlived": 0}`: frames        |
 |                                          | (rules), or pieces of data (cuts)                          |
 | `{"do": "remove", "id": 1}`              | the same                                                   |
+| `{"do": "front", "name": "shop/1"}`      | `{"addresses": {"1": […]}}`; the first such order opens it |
+| `{"do": "seal"}`                         | the seal of the capture, which ends                        |
 | `{"do": "status"}`                       | `{"active": […], "ports": […]}`, with the Fetch requests   |
 |                                          | by client at each port of the proxy                        |
 

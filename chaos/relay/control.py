@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import Cut
-from chaos.relay.roles import Address, Endpoints, Role, address_name, socket_name
+from chaos.relay.roles import Address, Endpoints, Payloads, Role, address_name, socket_name
 from chaos.relay.rules import Rule
 from chaos.run.directory import Run, read_json
 from chaos.wait import wait_until
@@ -36,12 +36,20 @@ class Hits:
     """Connections with frames that the rule held, and that reached the broker after their client had gone."""
 
 
-def start_proxy(run: Run, brokers: Mapping[int, Address], owner: ProcessId | None, sessions: bool = False) -> None:
+def start_proxy(
+    run: Run,
+    brokers: Mapping[int, Address],
+    owner: ProcessId | None,
+    sessions: bool = False,
+    payloads: Payloads | None = None,
+) -> None:
     """Start the proxy of a run in front of these brokers. Raises `ClusterError`.
 
-    sessions: whether it reads every Fetch request, for rules that select them by topic.
+    sessions: whether it reads every Fetch request, for rules that select them by topic. payloads: what is kept of the
+    records in a capture of its fronts; None: no capture.
     """
-    _start(run, "proxy", {broker: {"clients": address} for broker, address in brokers.items()}, owner, sessions)
+    endpoints: Endpoints = {broker: {"clients": address} for broker, address in brokers.items()}
+    _start(run, "proxy", endpoints, owner, ["sessions"] * sessions + ([payloads] if payloads else []))
 
 
 def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple[Spawned, Endpoints]:
@@ -54,7 +62,7 @@ def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple
     return spawned, {int(node): {name: (at[0], at[1]) for name, at in of.items()} for node, of in raw.items()}
 
 
-def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None, sessions: bool = False) -> Spawned:
+def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None, options: Sequence[str] = ()) -> Spawned:
     for name in (socket_name(role), address_name(role)):
         (run.path / name).unlink(missing_ok=True)
     log = run.logs / f"{role}.log"
@@ -65,7 +73,7 @@ def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None, se
         str(run.path),
         role,
         json.dumps(brokers),
-        *["sessions"] * sessions,
+        *options,
     ]
     spawned = spawn(argv, run=run, role=role, owner=owner, log=log)
 
@@ -182,6 +190,15 @@ class Proxy(Control):
     def bootstrap(self) -> str:
         """The bootstrap servers for clients that connect through the proxy."""
         return ",".join(f"{host}:{port}" for host, port in self._addresses.values())
+
+    def front(self, name: str) -> str:
+        """Return the bootstrap servers of the front of an instance; the first call opens it."""
+        addresses = self._ask({"do": "front", "name": name})["addresses"]
+        return ",".join(f"{host}:{port}" for host, port in addresses.values())
+
+    def seal(self) -> dict[str, Any]:
+        """End the capture of the fronts, and return its seal: segments, entries, failure."""
+        return self._ask({"do": "seal"})
 
     def address(self, broker: int) -> Address:
         """Return the proxy's address for a broker. Raises `ClusterError` for an unknown broker."""

@@ -26,6 +26,8 @@ class Port:
     listener: Listener
     host: str
     port: int
+    front: str = ""
+    """The instance that connects here; empty for all others."""
     connections: set[Connection] = field(default_factory=set)
     clients: set[str] = field(default_factory=set)
     """Client ids of brokers that connected."""
@@ -76,6 +78,7 @@ class Pipe(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the connection, but after everything that this pipe still holds for the broker or the client."""
         self._ended = True
+        self._connection.ended_by = self._connection.ended_by or ("client" if self.side == "request" else "broker")
         if not self._connection.connecting or not (self._blocked or self._queue):
             self._connection.close()
 
@@ -140,6 +143,11 @@ class Pipe(asyncio.Protocol):
         elif self._ended:
             self._connection.drained(self)
 
+    @property
+    def passes(self) -> bool:
+        """Whether everything that was sent has passed."""
+        return not self._queue
+
     def queued(self) -> list[bytes | memoryview]:
         """Return the queued pieces of data."""
         return [held.data for held in self._queue]
@@ -182,6 +190,8 @@ class Connection:
         self.requests.opposite, self.responses.opposite = self.responses, self.requests
         self.connecting: asyncio.Task[None] | None = None
         """The task that connects to the broker, from its start on."""
+        self.ended_by = ""
+        """The side that closed first: client or broker; empty if the relay closes."""
         self._closed = False
 
     def accepted(self) -> None:

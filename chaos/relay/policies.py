@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.relay.capture import Recorder
+from chaos.relay.contents import TopicIds
 from chaos.relay.cuts import CLIENTS, UNNAMED, Cut, Cuts, Source, identify
 from chaos.relay.frames import NotKafka, request_head
 from chaos.relay.pipe import Connection, Pipe, Port
 from chaos.relay.rewrite import Addresses
-from chaos.relay.roles import Active, Book, Endpoints, Role
+from chaos.relay.roles import Active, Address, Book, Endpoints, Role
 from chaos.relay.ruled import RuledConnection
 from chaos.relay.rules import Rule, RuleBook, Side
 
@@ -27,25 +29,33 @@ class Policy:
     """Make a connection for a client that connects to a port."""
 
 
-def rules(brokers: Endpoints, own: Endpoints, sessions: bool) -> Policy:
+Fronts = Mapping[str, Mapping[int, Address]]
+"""The proxy's own address for each broker, by the name of the instance that connects there (empty: all others)."""
+
+
+def rules(brokers: Endpoints, fronts: Fronts, sessions: bool, recorder: Recorder | None) -> Policy:
     """Return the policy of the proxy, given the addresses of the brokers and its own.
 
-    sessions: whether it reads every Fetch request for its partitions.
+    sessions: whether it reads every Fetch request for its partitions. recorder: writes down what passes the fronts.
     """
     hosts = frozenset(host.encode() for listeners in brokers.values() for host, _ in listeners.values())
-    addresses = Addresses({broker: listeners["clients"] for broker, listeners in own.items()}, hosts)
-    book = RuleBook(sessions=sessions)
-    return Policy(book, Rule.parse, lambda port: RuledConnection(port, book, addresses))
+    book, ids = RuleBook(sessions=sessions), TopicIds()
+
+    def opened(port: Port) -> Connection:
+        addresses = Addresses(fronts[port.front], hosts, ids)
+        return RuledConnection(port, book, addresses, recorder if port.front else None)
+
+    return Policy(book, Rule.parse, opened)
 
 
-def cuts(brokers: Endpoints, own: Endpoints, _: bool = False) -> Policy:
+def cuts(brokers: Endpoints, fronts: Fronts, sessions: bool = False, recorder: Recorder | None = None) -> Policy:
     """Return the policy of the switch."""
     book = Cuts()
     parse = lambda item: Cut(**{**item, "others": tuple(item["others"])})  # noqa: E731
     return Policy(book, parse, lambda port: CutConnection(port, book))
 
 
-POLICIES: dict[Role, Callable[[Endpoints, Endpoints, bool], Policy]] = {"proxy": rules, "switch": cuts}
+POLICIES: dict[Role, Callable[[Endpoints, Fronts, bool, Recorder | None], Policy]] = {"proxy": rules, "switch": cuts}
 
 
 class CutConnection(Connection):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from chaos.relay.frames import LENGTH_BYTES
 class Addresses:
     """The proxy's address for each broker (`fronts`), the hosts of the brokers themselves, and the ids of topics."""
 
-    fronts: dict[int, tuple[str, int]]
+    fronts: Mapping[int, tuple[str, int]]
     hosts: frozenset[bytes]
     topic_ids: TopicIds = field(default_factory=dict)
     """What answers to Metadata have said about the ids of topics."""

@@ -14,6 +14,9 @@ Listener = Literal["clients", "peers", "quorum"]
 LISTENERS: tuple[Listener, ...] = ("clients", "peers", "quorum")
 """The listeners of a broker, by who connects to them. The proxy is in front of `clients` only."""
 
+Payloads = Literal["none", "needed", "all"]
+"""What a capture keeps of the records in Produce requests. See `chaos.relay.capture`."""
+
 Address = tuple[str, int]
 Endpoints = Mapping[int, Mapping[Listener, Address]]
 """The address of each listener of each broker."""

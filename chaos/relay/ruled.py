@@ -6,8 +6,9 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from chaos.relay.capture import ANSWER, MADE, REQUEST, UNKEPT, Entry, Recorder, Tape
 from chaos.relay.contents import TOPIC_APIS, Contents, Names, decoded
 from chaos.relay.frames import Head, NotKafka, Piece, Splitter, request_head, response_head
 from chaos.relay.pipe import Connection, Pipe, Port
@@ -15,6 +16,7 @@ from chaos.relay.refusals import REQUESTS, changed, refusal
 from chaos.relay.rewrite import Addresses, holds_addresses, rewritten
 from chaos.relay.roles import Active
 from chaos.relay.rules import Rule, RuleBook, Waiting
+from chaos.run.events import now_us
 
 FETCH, PRODUCE = 1, 0
 MOST_UNANSWERED = 10_000
@@ -32,15 +34,22 @@ class Asked:
     """The partitions that it names; None if it was not read for them."""
     answer: bytes | None = None
     """The answer of the proxy, if the request did not reach the broker."""
+    number: int = 0
+    """The number of the request in its connection, from 1."""
 
 
 class RuledConnection(Connection):
     """A connection of a client to a broker through the proxy."""
 
-    def __init__(self, port: Port, book: RuleBook, addresses: Addresses) -> None:
+    def __init__(self, port: Port, book: RuleBook, addresses: Addresses, recorder: Recorder | None = None) -> None:
         super().__init__(port)
+        self._recorder = recorder
+        self.tape: Tape | None = None
+        """What is written down of the connection, if anything is."""
         self.book, self.addresses, self.contents = book, addresses, Contents(addresses.topic_ids)
         self.unanswered: deque[Asked] = deque(maxlen=MOST_UNANSWERED)
+        self.requested = 0
+        """Number of requests so far."""
         self.leaving = False
         """Whether the client has gone, and only answers to its last requests are outstanding."""
         self.holding: dict[int, Active[Rule]] = {}
@@ -53,6 +62,9 @@ class RuledConnection(Connection):
 
     def accepted(self) -> None:
         """Connect to the broker."""
+        if self._recorder and self.requests.source:
+            peer = self.requests.source.get_extra_info("peername") or ("",)
+            self.tape = Tape(self._recorder, self.port.front, self.port.broker, ":".join(map(str, peer[:2])))
         self.connect()
 
     def received(self, pipe: Pipe, data: bytes) -> None:
@@ -80,6 +92,13 @@ class RuledConnection(Connection):
         if pipe is self.requests and rule in self.holding:
             self.holding.pop(rule).outlived += 1
 
+    def close(self, reset: bool = False) -> None:
+        """Close both sides. What did not pass is written down as such."""
+        if self.tape:
+            self.tape.close(self.ended_by or "proxy")
+            self.tape = None
+        super().close(reset)
+
     def drained(self, pipe: Pipe) -> None:
         """Let the broker answer the last requests of a client that has gone, so that it certainly handles them."""
         if pipe is self.requests and self.unanswered:
@@ -97,17 +116,60 @@ class _Filter:
         self._broker, self._side = connection.port.broker, pipe.side
         self._splitter = Splitter(head_of)
         self.within_frame = False
+        self._seen_us = 0
+        self._arrived: list[memoryview] = []
+        """The pieces of the current frame so far, if it has to be complete before it passes, or is written down."""
+        self._frame = b""
+        """The current frame, once it is complete, if it has to be."""
+        self._other: bytes | None = None
+        """What the proxy has put in place of the current frame."""
+        self._entries: list[Entry] = []
+        """The frames in the current data, if they are written down."""
+        self._kind = REQUEST if self._side == "request" else ANSWER
         self._asked: Asked | None = None
         """The request of the current frame."""
         self._hit: Active[Rule] | None = None
-        self._whole: bytearray | None = None
-        """The current frame as far as it has arrived, if it has to be complete before it passes."""
+        self._whole = False
+        """Whether the current frame has to be complete before it passes."""
         self._release, self._rule = 0.0, 0
         """End of the latest delay, and the rule that delays."""
 
     def feed(self, data: bytes) -> None:
         """Apply the rules to the frames in the data. Raises `NotKafka`, and `ValueError` for an unknown answer."""
-        self._filter(*self._splitter.feed(data))
+        if self._connection.tape is None:
+            self._filter(*self._splitter.feed(data))
+            return
+        self._seen_us = now_us()
+        try:
+            self._filter(*self._splitter.feed(data))
+        finally:
+            self._write_down()
+
+    def _write_down(self) -> None:
+        """Write the frames in the current data down as soon as they have passed."""
+        entries, self._entries = self._entries, []
+        tape = self._connection.tape
+        if entries and tape:
+            self._write(entries, tape)
+
+    def _write(self, entries: list[Entry], tape: Tape) -> None:
+        if self._pipe.passes:
+            tape.passed(entries, entries[0].seen_us)
+        else:
+            tape.hold(entries)
+            self._pipe.after(lambda: tape.passed(entries, now_us()))
+
+    def _note(self, size: int, flags: int = 0) -> None:
+        """Note the current frame of `size` bytes, to write it down."""
+        if self._asked is None or self._connection.tape is None:
+            return
+        if self._other is not None:
+            data, flags = self._other, flags | MADE
+        else:
+            data = self._frame or b"".join(self._arrived)
+        head = replace(self._asked.head, bytes=size)
+        lost = self._act in ("drop", "cut") or (self._act == "error" and self._side == "request")
+        self._entries.append(Entry(self._kind, self._asked.number, head, self._seen_us, data, flags, lost))
 
     def release(self, rule: int) -> bool:
         """Let everything pass that a rule holds. Returns whether there was anything."""
@@ -119,27 +181,33 @@ class _Filter:
         """Send the data in runs as long as possible, interrupted only where a frame may not pass as it is."""
         view = memoryview(data)
         begin = end = 0
+        taped = self._connection.tape is not None
         for piece in pieces:
             if piece.first:
                 self._reset()
                 self._begin(piece.head)
-                if self._hit or self._whole is not None:
+                if self._hit or self._whole:
                     self._send(view[begin:end])
                     begin = end = piece.begin
                     self._delay()
+            if taped or self._whole:
+                self._arrived.append(view[piece.begin : piece.end])
             if self._act == "cut":
-                self._connection.close()
+                self._close(piece.head.bytes)
                 return
             if self._act == "drop":
                 begin = end = piece.end
-            elif self._whole is not None:
-                self._whole += view[piece.begin : piece.end]
+            elif self._whole:
                 begin = end = piece.end
-                if piece.last and not self._complete(bytes(self._whole)):
-                    return
+                if piece.last:
+                    self._frame = b"".join(self._arrived)
+                    if not self._complete(self._frame):
+                        return
             else:
                 end = piece.end
             if piece.last:
+                if taped:
+                    self._note(piece.head.bytes)
                 self.within_frame = False
                 if then := self._then():
                     self._send(view[begin:end])
@@ -148,7 +216,14 @@ class _Filter:
         self._send(view[begin:end])
 
     def _reset(self) -> None:
-        self.within_frame, self._hit, self._whole = True, None, None
+        self.within_frame, self._hit, self._whole, self._other = True, None, False, None
+        self._arrived, self._frame = [], b""
+
+    def _close(self, size: int) -> None:
+        """Close the connection instead of passing the current frame of `size` bytes on."""
+        self._note(size, UNKEPT)
+        self._write_down()
+        self._connection.close()
 
     @property
     def _act(self) -> str:
@@ -198,11 +273,12 @@ class _RequestFilter(_Filter):
     """The rules, applied to requests."""
 
     def _begin(self, head: Head) -> None:
-        self._asked = Asked(head)
+        self._connection.requested += 1
+        self._asked = Asked(head, number=self._connection.requested)
         if head.api == FETCH:
             self._connection.port.fetches[head.client] += 1
         if self._book.reads(self._broker, head.api, head.client):
-            self._whole = bytearray()
+            self._whole = True
         else:
             self._hit = self._book.hit(self._broker, "request", head.api, head.client)
             self._remember()
@@ -216,13 +292,13 @@ class _RequestFilter(_Filter):
         assert self._asked
         head = self._asked.head
         names = self._connection.contents.names(head, frame) if head.api in TOPIC_APIS else None
-        self._asked = Asked(head, names)
+        self._asked = replace(self._asked, names=names)
         self._hit = self._book.hit(self._broker, "request", head.api, head.client, names)
         if self._act == "error" and self._refused(frame):
             return True
         self._remember()
         if self._act == "cut":
-            self._connection.close()
+            self._close(head.bytes)
             return False
         if self._act != "drop":
             self._delay()
@@ -243,7 +319,7 @@ class _RequestFilter(_Filter):
             self._hit.hits -= 1
             self._hit = None
             return False
-        self._connection.refuse(Asked(head, self._asked.names, answer))
+        self._connection.refuse(replace(self._asked, answer=answer))
         return True
 
 
@@ -254,14 +330,22 @@ class _ResponseFilter(_Filter):
         """Send the answers of the proxy to requests of which all earlier ones are answered."""
         waiting = self._connection.unanswered
         while waiting and waiting[0].answer is not None:
-            self._send(waiting.popleft().answer or b"")
+            self._answer(waiting.popleft())
+
+    def _answer(self, asked: Asked) -> None:
+        """Send the answer of the proxy to a request."""
+        answer, tape = asked.answer or b"", self._connection.tape
+        self._send(answer)
+        if tape:
+            head = replace(asked.head, bytes=len(answer))
+            self._write([Entry(ANSWER, asked.number, head, now_us(), answer, MADE)], tape)
 
     def _begin(self, head: Head) -> None:
         asked = self._asked = self._request_of(head.correlation)
         api, client, names = (asked.head.api, asked.head.client, asked.names) if asked else (-1, "", None)
         self._hit = self._book.hit(self._broker, "response", api, client, names)
         if asked and (self._act == "error" or holds_addresses(api, asked.head.version)):
-            self._whole = bytearray()
+            self._whole = True
 
     def _request_of(self, correlation: int) -> Asked | None:
         """Return the request of an answer. Brokers answer in order, and do not answer requests with acks=0."""
@@ -269,7 +353,7 @@ class _ResponseFilter(_Filter):
         while waiting:
             asked = waiting.popleft()
             if asked.answer is not None:
-                self._send(asked.answer)
+                self._answer(asked)
             elif asked.head.correlation == correlation:
                 return asked
         return None
@@ -285,6 +369,7 @@ class _ResponseFilter(_Filter):
             other = changed(frame, head.api, head.version, rule.error, matches, ids)
             if other is None:
                 self._hit.hits -= 1
+            self._other = other
             frame = other or frame
         self._send(frame)
         return True

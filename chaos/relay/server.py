@@ -1,8 +1,9 @@
 """The process of the relay: a port for each listener of each broker, and the control socket.
 
-    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions]
+    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions] [PAYLOADS]
 
-With `sessions`, the proxy reads every Fetch request, so that rules can select them by topic.
+With `sessions`, the proxy reads every Fetch request, so that rules can select them by topic. With `none`, `needed` or
+`all`, it captures what passes its fronts, with that much of the records (see `chaos.relay.capture`).
 When it is ready, it writes its own addresses: `switch.json` in the same form, `proxy.json` as `{"1": [HOST, PORT], …}`.
 """
 
@@ -13,38 +14,70 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import uvloop
 
 from chaos.processes.ports import HOST
+from chaos.relay.capture import FOLDER, Recorder
 from chaos.relay.pipe import Port
 from chaos.relay.policies import POLICIES
-from chaos.relay.roles import Active, Address, Endpoints, Listener, Role, address_name, socket_name
+from chaos.relay.roles import Active, Address, Endpoints, Listener, Payloads, Role, address_name, socket_name
 from chaos.run.directory import write_atomically
 
 
 class Server:
     """The ports of a relay, with the rules or cuts that its control connections add."""
 
-    def __init__(self, role: Role, brokers: Endpoints, sessions: bool = False) -> None:
+    def __init__(
+        self, role: Role, brokers: Endpoints, sessions: bool = False, recorder: Recorder | None = None
+    ) -> None:
         """Open a port for each listener. Connections wait until `listen`."""
         self.ports = [Port(b, name, *at) for b, listeners in brokers.items() for name, at in listeners.items()]
         self._sockets = [socket.create_server((HOST, 0), backlog=512) for _ in self.ports]
         self.addresses: dict[int, dict[Listener, Address]] = {broker: {} for broker in brokers}
         for port, listening in zip(self.ports, self._sockets, strict=True):
             self.addresses[port.broker][port.listener] = (HOST, listening.getsockname()[1])
-        self._policy = POLICIES[role](brokers, self.addresses, sessions)
-        self._servers: list[asyncio.Server] = []  # keeps them from the garbage collector, which would close them
+        self._fronts = {"": {b: of["clients"] for b, of in self.addresses.items() if "clients" in of}}
+        self._recorder, self._brokers, self._role = recorder, brokers, role
+        self._policy = POLICIES[role](brokers, self._fronts, sessions, recorder)
+        self._servers: list[asyncio.Task[asyncio.Server]] = []  # keeps them from the garbage collector
 
     async def listen(self) -> None:
         """Accept connections."""
-        loop = asyncio.get_running_loop()
         for port, listening in zip(self.ports, self._sockets, strict=True):
-            server = await loop.create_server(lambda port=port: self._policy.open(port).requests, sock=listening)  # type: ignore[misc]
-            self._servers.append(server)
+            await self._accept(port, listening)
+
+    def _accept(self, port: Port, listening: socket.socket) -> asyncio.Task[asyncio.Server]:
+        loop = asyncio.get_running_loop()
+        server = loop.create_task(loop.create_server(lambda: self._policy.open(port).requests, sock=listening))
+        self._servers.append(server)
+        return server
+
+    def front(self, name: str) -> Mapping[int, Address]:
+        """Return the addresses of a front, one for each broker. A new name opens it; connections wait in its sockets.
+
+        Raises `ValueError` for the switch, and for an empty name.
+        """
+        if self._role != "proxy" or not name:
+            raise ValueError("a front needs the proxy, and a name")
+        if name not in self._fronts:
+            self._fronts[name] = {}
+            for broker, listeners in self._brokers.items():
+                listening = socket.create_server((HOST, 0), backlog=512)
+                self._fronts[name][broker] = (HOST, listening.getsockname()[1])
+                self.ports.append(Port(broker, "clients", *listeners["clients"], front=name))
+                self._accept(self.ports[-1], listening)
+        return self._fronts[name]
+
+    def seal(self) -> dict[str, Any]:
+        """End the capture, and return its seal. Raises `ValueError` if there is none."""
+        if self._recorder is None:
+            raise ValueError("the proxy captures nothing")
+        return self._recorder.seal()
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a control connection. What it added ends with it, however it ends."""
@@ -76,6 +109,10 @@ class Server:
             if order["do"] == "remove":
                 self.remove(active.id)
             return {"hits": active.hits, "released": active.released, "outlived": active.outlived}
+        if order["do"] == "front":
+            return {"addresses": self.front(order["name"])}
+        if order["do"] == "seal":
+            return self.seal()
         if order["do"] == "status":
             ports = [
                 {"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients), "fetches": p.fetches}
@@ -96,10 +133,13 @@ class Server:
                 connection.apply(removed)
 
 
-async def serve(run_dir: Path, role: Role, brokers: Endpoints, sessions: bool = False) -> None:
-    """Serve until the process ends."""
+async def serve(
+    run_dir: Path, role: Role, brokers: Endpoints, sessions: bool = False, payloads: Payloads | None = None
+) -> None:
+    """Serve until the process ends. payloads: what is kept of records in a capture; None: no capture."""
     os.chdir(run_dir)  # the path of a Unix socket is limited to some 100 characters
-    server = Server(role, brokers, sessions)
+    recorder = Recorder(run_dir / FOLDER, payloads) if payloads else None
+    server = Server(role, brokers, sessions, recorder)
     await server.listen()
     control = await asyncio.start_unix_server(server.control, socket_name(role))
     own = {b: at["clients"] for b, at in server.addresses.items()} if role == "proxy" else server.addresses
@@ -110,9 +150,11 @@ async def serve(run_dir: Path, role: Role, brokers: Endpoints, sessions: bool = 
 def main(argv: list[str]) -> None:
     """Run the relay."""
     _, run_dir, role, brokers, *options = argv
+    payloads = cast(Payloads | None, next((o for o in options if o in get_args(Payloads)), None))
     raw: dict[str, dict[Listener, list[Any]]] = json.loads(brokers)
     endpoints = {int(b): {name: (at[0], at[1]) for name, at in of.items()} for b, of in raw.items()}
-    uvloop.run(serve(Path(run_dir), "proxy" if role == "proxy" else "switch", endpoints, "sessions" in options))
+    its_role: Role = "proxy" if role == "proxy" else "switch"
+    uvloop.run(serve(Path(run_dir), its_role, endpoints, "sessions" in options, payloads))
 
 
 if __name__ == "__main__":

@@ -202,7 +202,8 @@ class Scenario(Experiment):
     def proxied(self) -> bool:
         """Whether clients reach the brokers only through the wire proxy."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
-        return self.cluster.proxy or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
+        forced = self.cluster.proxy or self.capture is not None
+        return forced or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property
     def reads_sessions(self) -> bool:

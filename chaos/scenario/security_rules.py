@@ -26,7 +26,8 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
     """Yield what is wrong with `cluster.security`."""
     security = setup.cluster.security
     yield from _given(setup) if setup.attached else _made(setup)
-    users = [f.kind for f in faults if isinstance(f, WireFaultSpec)] or ["cluster.proxy"] * setup.cluster.proxy
+    users = [f.kind for f in faults if isinstance(f, WireFaultSpec)]
+    users += ["capture"] * (setup.capture is not None) + ["cluster.proxy"] * setup.cluster.proxy
     if users and security.tls:
         yield (
             f"{WHERE}: {users[0]} needs the wire proxy, which cannot read {security.protocol}; "

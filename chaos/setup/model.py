@@ -20,6 +20,7 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
+from chaos.relay.roles import Payloads
 from chaos.setup.addresses import Bootstrap
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.names import RackName, TopicName
@@ -178,6 +179,16 @@ class Limits(Strict):
     clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
 
 
+class Capture(Strict):
+    """The capture of what clients and brokers say to each other, at a front of the wire proxy for each process."""
+
+    payloads: Payloads = Field(
+        "needed",
+        description="what is kept of the records that are sent: headers of batches (none), also the batches of "
+        "producers without an id, whose records have no other identity (needed), or all",
+    )
+
+
 class Setup(Strict):
     """The part of a scenario that holds before any fault: cluster, topics and clients."""
 
@@ -189,6 +200,7 @@ class Setup(Strict):
         None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand if left out"
     )
     cluster: Cluster = Cluster()
+    capture: Capture | None = Field(None, description="experimental: the wire ledger; nothing is captured if left out")
     clients: Clients = Clients()
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)

@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "disk": bench_disk.measure,
     "pages": bench_pages.measure,
     "proxy": bench_proxy.measure,
+    "capture": bench_proxy.measure_capture,
     "runs": bench_runs.measure,
     "runtimes": bench_runtimes.measure,
     "verdicts": bench_verdicts.measure,

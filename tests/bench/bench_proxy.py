@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
+from chaos.kafka import messages
+from chaos.kafka.connection import BrokerConnection
 from chaos.processes.process import ProcessId
-from chaos.processes.process_table import find_marked
+from chaos.processes.process_table import end_run, find_marked
 from chaos.relay import control
 from chaos.run.directory import Run
 
-VALUE_BYTES = 100
+VALUE_BYTES, CAPTURED_BYTES = 100, 1000
 PARTITIONS = 3
 
 
@@ -48,8 +51,51 @@ def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
         return _compare(ways, {way: relays[way] for way in ("proxy", "switch")}, Path(directory), records, rounds)
 
 
+def measure_capture(records: int = 300_000, rounds: int = 3) -> dict[str, Any]:
+    """Return the same for a proxy with capture, against one without; records of 1 kB, and the ms of a round trip."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        folder, owner = Path(directory), ProcessId.current()
+        runs = {name: Run.create(folder, name) for name in ("direct", "capture")}
+        cluster = ProcessCluster.deploy(runs["direct"], ClusterSpec(1), owner, 900)
+        stack.callback(cluster.destroy)
+        stack.callback(end_run, runs["capture"].path)
+        addresses = {b: cluster.address(b) for b in cluster.broker_ids}
+        for run, payloads in ((runs["direct"], None), (runs["capture"], "needed")):
+            control.start_proxy(run, addresses, owner, payloads=payloads)
+        proxies = {name: stack.enter_context(control.Proxy(run)) for name, run in runs.items()}
+        ways = {name: proxy.front("bench") for name, proxy in proxies.items()}
+        marked = {m.run_dir: psutil.Process(m.identity.pid) for m in find_marked() if m.role == "proxy"}
+        relays = {name: marked[run.path] for name, run in runs.items()}
+        found = _compare(ways, relays, folder, records, rounds, CAPTURED_BYTES)
+        links = {name: BrokerConnection(*_first(bootstrap)) for name, bootstrap in ways.items()}
+        trips: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(2000):
+            for name, link in links.items():
+                began = time.perf_counter()
+                link.ask(messages.metadata(), 10)
+                trips[name].append(1000 * (time.perf_counter() - began))
+        sealed = proxies["capture"].seal()
+        written = sum(path.stat().st_size for path in (runs["capture"].path / "wire").iterdir())
+        return {
+            **found,
+            "round_trip_ms": {name: round(statistics.median(of), 3) for name, of in trips.items()},
+            "captured_bytes_per_record": round(written / (records * 2 * (rounds + 1)), 1),
+            "entries": sealed["entries"],
+        }
+
+
+def _first(bootstrap: str) -> tuple[str, int]:
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
+    return host, int(port)
+
+
 def _compare(
-    ways: dict[str, str], relays: dict[str, psutil.Process], folder: Path, records: int, rounds: int
+    ways: dict[str, str],
+    relays: dict[str, psutil.Process],
+    folder: Path,
+    records: int,
+    rounds: int,
+    value_bytes: int = VALUE_BYTES,
 ) -> dict[str, Any]:
     spent: dict[str, dict[str, float]] = {way: dict.fromkeys(("produce", "consume"), 0.0) for way in relays}
     rates: dict[str, dict[str, list[float]]] = {"produce": {}, "consume": {}}
@@ -58,7 +104,7 @@ def _compare(
         for way in list(ways) if number % 2 else list(reversed(ways)):
             topic, admin = f"bench-{number}-{way}", admins[way]
             admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-            for what, spec in (("produce", _producer(topic)), ("consume", _consumer(topic))):
+            for what, spec in (("produce", _producer(topic, value_bytes)), ("consume", _consumer(topic))):
                 before = _cpu_s(relays.get(way))
                 took = _run(folder, {**spec, "bootstrap": ways[way], "records": records, "gc": False})
                 if number == 0:  # the first round is the warm-up
@@ -70,7 +116,7 @@ def _compare(
     middle: Callable[[str, str], float] = lambda what, way: statistics.median(rates[what][way])  # noqa: E731
     return {
         "records": records,
-        "value_bytes": VALUE_BYTES,
+        "value_bytes": value_bytes,
         "records_per_s": rates,
         "relay_cpu_us_per_record": {
             way: {what: round(1e6 * cpu_s / records / rounds, 3) for what, cpu_s in of.items()}
@@ -91,9 +137,9 @@ def _cpu_s(process: psutil.Process | None) -> float:
     return float(times.user + times.system)
 
 
-def _producer(topic: str) -> dict[str, Any]:
+def _producer(topic: str, value_bytes: int) -> dict[str, Any]:
     config = {"acks": "all", "enable.idempotence": True, "linger.ms": 20}
-    return {"topic": topic, "value_size": VALUE_BYTES, "config": config}
+    return {"topic": topic, "value_size": value_bytes, "config": config}
 
 
 def _consumer(topic: str) -> dict[str, Any]:
@@ -101,7 +147,7 @@ def _consumer(topic: str) -> dict[str, Any]:
         "group": topic,
         "topics": [topic],
         "max_poll_records": 5000,
-        "look": False,
+        "read_messages": False,
         "commit": {"when": "never", "kind": "sync"},
         "config": {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 10},
     }

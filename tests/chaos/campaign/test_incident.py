@@ -718,7 +718,7 @@ def test_an_older_client_is_not_given_a_setting_that_it_does_not_know(tmp_path, 
     asked = [f"clients.confluent_kafka='{release}'"] if release else []
     scenario = load(shipped()["clean-run"], asked)
     resolved = resolve(scenario, run_id="r", name="clean-run", created_us=1, seed=1, overrides=[])
-    builder = SpecBuilder(Run(tmp_path), resolved, "localhost:9092")
+    builder = SpecBuilder(Run(tmp_path), resolved, lambda _: "localhost:9092")
     for entry in scenario.consumers:
         spec = builder.build(entry, f"{entry.name}/1", 1, 0)
         assert ("fetch.queue.backoff.ms" in spec.config) is known

@@ -128,7 +128,7 @@ def test_durations_reach_the_spec_in_seconds(tmp_path: Path) -> None:
         "test.yaml",
     )
     resolved = resolve(parsed, run_id="r", name="test", created_us=0, seed=1, overrides=[])
-    builder = SpecBuilder(Run(tmp_path), resolved, "127.0.0.1:1")
+    builder = SpecBuilder(Run(tmp_path), resolved, lambda _: "127.0.0.1:1")
     pooled, periodic = (builder.build(entry, f"{entry.name}/1", 1, 0) for entry in parsed.consumers)
     sender = builder.build(parsed.producers[0], "shop/1", 1, 0)
     assert isinstance(pooled, GroupConsumerSpec) and pooled.workers and pooled.workers.straggle_s == 1.5
