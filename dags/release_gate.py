@@ -103,7 +103,7 @@ def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None
 
     from chaos.campaign.folder import Folder
     from chaos.lab.child_call import call
-    from chaos.run.gate_result import GateResult
+    from chaos.run.campaign import GateResult
 
     key = Folder.open(Path(folder), "gate").plan.parts[cell - 1]
     get_current_context()["name"] = ", ".join(key[axis] for axis in ("scenario", "kafka", "client", "settings"))

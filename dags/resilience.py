@@ -71,9 +71,9 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
 from chaos.processes.process import ProcessId  # noqa: E402
-from chaos.run.comparison import Comparison  # noqa: E402
 from chaos.run.directory import Run  # noqa: E402
 from chaos.run.events import EventLog  # noqa: E402
+from chaos.run.result import Comparison  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
 from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402

@@ -21,8 +21,7 @@ from chaos.errors import AftershockError, UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import Part, PartsResult, TrialRun
 from chaos.run.events import now_us
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import Verdict
+from chaos.run.result import RunOutcome, Verdict
 
 KIND = "bisect"
 

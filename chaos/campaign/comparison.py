@@ -14,9 +14,8 @@ from typing import Any
 
 from chaos.anomalies import PHRASES
 from chaos.run import ranks
-from chaos.run.comparison import Comparison, Difference, Row, Side
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
+from chaos.run.result import Comparison, Difference, Result, Row, Side, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
 

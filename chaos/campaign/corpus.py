@@ -18,8 +18,7 @@ from chaos.campaign.score import tally, this_machine
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.reference.bugs import cases, shows
-from chaos.run.campaign import Part, TrialRun
-from chaos.run.corpus_result import Answer, CaseScore, CorpusResult
+from chaos.run.campaign import Answer, CaseScore, CorpusResult, Part, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import Verdict
 from chaos.scenario.bug import AFFECTED, FIXED

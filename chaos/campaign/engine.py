@@ -35,8 +35,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import Campaign, TrialRun
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import now_us
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import RunSummary
+from chaos.run.result import RunOutcome, RunSummary
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import read, resolve
 from chaos.units import parse_duration

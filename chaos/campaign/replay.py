@@ -15,8 +15,7 @@ from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.events import now_us
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import merge
+from chaos.run.result import RunOutcome, merge
 
 KIND, SAME = "replay", "the same"
 

@@ -11,8 +11,7 @@ from chaos.anomalies import ANOMALIES, METRICS
 from chaos.errors import UsageError
 from chaos.guarantees.contract import contract
 from chaos.run.campaign import Machine, Part, Rate, TrialRun
-from chaos.run.outcome import RunOutcome, exceeding
-from chaos.run.result import anomaly_name
+from chaos.run.result import RunOutcome, anomaly_name, exceeding
 from chaos.run.result import merge as worst
 from chaos.scenario.model import Scenario
 

@@ -17,7 +17,7 @@ from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions
 from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, new_seed, read

@@ -28,15 +28,15 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run and judge": {
         "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
         "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
-        "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
-        "corpus": ("catalogue", "Run published bugs with affected and fixed releases, and say which ones are found."),
+        "catalogue": ("campaigns", "Run the shipped scenarios on shared clusters, and print one table."),
+        "corpus": ("campaigns", "Run published bugs with affected and fixed releases, and say which ones are found."),
         "dag": ("airflow", "Run the DAG of a shipped scenario through Airflow, and watch it."),
         "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
     },
     "Campaigns": {
-        "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
-        "prove": ("prove", "Run an application under the faults that could break its promises."),
-        "compare-clients": ("compare_clients", "Run scenarios with each client library that can, and compare them."),
+        "gate": ("campaigns", "Run a matrix of scenarios, releases and settings, and judge records and times."),
+        "prove": ("campaigns", "Run an application under the faults that could break its promises."),
+        "compare-clients": ("campaigns", "Run scenarios with each client library that can, and compare them."),
         "ab": ("incident", "Run it twice with one seed, with and without changed settings, and compare."),
         "repeat": ("incident", "Run a scenario or bundle N times, and give the rate of each anomaly."),
     },
@@ -64,12 +64,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Runs so far": {
         "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
-        "serve": ("pages", "Open the web pages over all runs on this machine, until Ctrl-C."),
-        "report": ("pages", "Write the web pages over all runs into a folder for a static host."),
+        "serve": ("history", "Open the web pages over all runs on this machine, until Ctrl-C."),
+        "report": ("history", "Write the web pages over all runs into a folder for a static host."),
     },
     "Setup": {
         "client-check": (
-            "client_check",
+            "machine",
             "Start a client program on a broker, and judge it by the contract of clients.",
         ),
         "java": ("machine", "Find Java 17 or newer, or install it."),

@@ -17,15 +17,14 @@ from typing import Annotated, Any
 import typer
 
 from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets
-from chaos.cli.output import print_comparison, print_result
-from chaos.cli.view import View
+from chaos.cli.output import View, print_comparison, print_result
 from chaos.errors import ClusterError, MachineError, UsageError
 from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
 from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import read_events
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from chaos.units import parse_duration
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}

@@ -67,7 +67,7 @@ def break_(
 
     Exit codes: 0 proven and healed, 2 refused, 3 no proof or not healed, 130 interrupted: Ctrl-C heals at once.
     """
-    from chaos.cli.view import View
+    from chaos.cli.output import View
     from chaos.run.directory import Run, new_run_id
 
     place, kind, values = _sorted(words or [], runs_dir)

@@ -1,22 +1,27 @@
-"""`history`: the verdicts and recovery times of all recorded runs, and what got worse."""
+"""The commands for runs so far: `history` with its metrics for Prometheus, and the web pages (`serve`, `report`)."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaos.cli.metrics import metrics
 from chaos.cli.options import RUNS_DIR, RunsDir, Url
-from chaos.cli.view import loading
-from chaos.errors import HistoryError, RunDirError, UsageError
+from chaos.cli.output import loading
+from chaos.errors import HistoryError, MetricsError, RunDirError, UsageError
 from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
+
+if TYPE_CHECKING:
+    from chaos.history.entries import Entry
+    from chaos.history.store import Store
+
 
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
 _MARKS = {
@@ -30,7 +35,6 @@ _MARKS = {
 _BARS = "▁▂▃▄▅▆▇█"
 
 history = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-history.command("metrics", epilog="Example: python -m chaos history metrics --to http://pushgateway:9091")(metrics)
 
 
 @history.callback(epilog="Example: python -m chaos history --scenario leader-kill --html trends.html")
@@ -159,3 +163,154 @@ def _seconds(us: int | None) -> str:
     if us is None:
         return "-"
     return f"{us / 1e6:,.2f} s" if us >= 1_000_000 else f"{us / 1e3:,.1f} ms"
+
+
+SHIPPED_EXAMPLES = ("alerts.yaml", "dashboard.json")
+
+
+@history.command("metrics", epilog="Example: python -m chaos history metrics --to http://pushgateway:9091")
+def metrics(
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.prom|URL", help="A textfile of node_exporter or a Pushgateway; standard output if left out."
+        ),
+    ] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN_DIR", help="Only this run, without the history. Repeatable.")
+    ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Copy alert rules and the Grafana dashboard to a folder."),
+    ] = None,
+    url: Url = None,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Write verdicts, anomalies, recovery times and states of the runs as OpenMetrics.
+
+    `run`, `catalogue` and the DAGs publish them after each run with AFTERSHOCK_METRICS or --metrics.
+    """
+    from chaos.history.metrics import publish
+    from chaos.history.metrics.families import run_families
+    from chaos.history.metrics.targets import parse_target
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    targets = [parse_target(text) for text in to or ()]
+    if examples is not None:
+        _copy_examples(examples)
+        console.print(f"alerts.yaml and dashboard.json are in {examples}", markup=False)
+        return
+    if run:
+        entries = [_entry(path) for path in run]
+        publish.publish_runs(entries, targets)
+        families = run_families(entries)
+    else:
+        store = _store(url, runs_dir)
+        try:
+            publish.publish_history(store, runs_dir, targets)
+            families = publish.all_families(store.entries(), runs_dir) if not targets else []
+        except HistoryError:
+            publish.mark_unreachable(targets)
+            raise
+    if targets:
+        for text in to or ():
+            console.print(f"published: {text.rpartition('@')[2]}", markup=False)
+        return
+    from chaos.history.metrics.exposition import openmetrics_text
+
+    sys.stdout.write(openmetrics_text(families))
+
+
+def _store(url: str | None, runs_dir: Path) -> Store:
+    from chaos.history.recording import OFF, database_url
+    from chaos.history.store import Store
+
+    address = database_url(runs_dir, url)
+    if address == OFF:
+        raise UsageError("the history is off (AFTERSHOCK_HISTORY); name a database with --history, or runs with --run")
+    store = Store(address)
+    if not store.exists():
+        raise HistoryError(f"there is no history at {store.name} yet; run a scenario, or `history import RUNS_DIR`")
+    return store
+
+
+def _entry(path: Path) -> Entry:
+    from chaos.history.entries import read_entry
+    from chaos.run.directory import Run
+
+    entry = read_entry(Run.open(path))
+    if entry is None:
+        raise RunDirError(f"{path} has no event, so its run never began; name another run")
+    return entry
+
+
+def _copy_examples(folder: Path) -> None:
+    source = Path(__file__).parents[1] / "history" / "metrics"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in SHIPPED_EXAMPLES:
+            shutil.copyfile(source / name, folder / name)
+    except OSError as e:
+        raise MetricsError(f"the examples cannot be written to {folder}: {e.strerror}; name another folder") from None
+
+
+EXAMPLES = {"serve": "serve runs --port 8000", "report": "report runs --export site"}
+Runs = Annotated[
+    str,
+    typer.Argument(metavar="RUNS_DIR", help="The folder of the runs, or its URL, such as webhdfs://host:9870/runs."),
+]
+
+
+def serve(
+    folder: Runs = str(RUNS_DIR),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages; 0 for a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on. Another one than 127.0.0.1 has no login.")] = "",
+    url: Url = None,
+) -> None:
+    """Open the web pages over all runs on this machine, until Ctrl-C.
+
+    All runs with filters, trends, gates, proofs, and each run with its report, live while it is driven. The pages only
+    read. A run is listed at once if it is in the history; `history import RUNS_DIR` adds those that are not.
+    """
+    from chaos.pages.opening import open_folder
+    from chaos.pages.server import LOOPBACK
+    from chaos.pages.server import serve as serve_pages
+    from chaos.pages.site import Site
+
+    runs = open_folder(folder)
+    problem = runs.problem
+    if problem and not runs.is_missing:
+        raise UsageError(problem)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if problem:
+        console.print(f"[bold yellow]note:[/] {escape(problem)}")
+    if host not in ("", LOOPBACK):
+        console.print(f"[bold yellow]note:[/] anyone who reaches {escape(host)} can read all runs: there is no login")
+
+    def ready(address: str) -> None:
+        console.print(f"[bold]{address}[/]  {escape(runs.name)} · Ctrl-C ends it")
+
+    serve_pages(Site(runs, url), host or LOOPBACK, port, ready)
+    console.print("ended")
+
+
+def report(
+    export: Annotated[
+        Path, typer.Option("--export", metavar="DIR", file_okay=False, help="The folder to write: new, or an export.")
+    ],
+    folder: Runs = str(RUNS_DIR),
+    url: Url = None,
+) -> None:
+    """Write the web pages over all runs into a folder for a static host.
+
+    All links are relative, so the folder also opens from disk: index.html. It has every report with its Data Docs, the
+    trend page, gates and proofs, but no filters and no new bundles. An earlier export there is replaced.
+    """
+    from chaos.pages.export import export as export_pages
+    from chaos.pages.opening import open_folder
+
+    done = export_pages(open_folder(folder), url, export)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    for reason in done.left_out:
+        console.print(f"[bold yellow]left out:[/] {escape(reason)}")
+    console.print(f"{done.pages} pages, {done.runs} of runs: {escape(str(export / 'index.html'))}")

@@ -27,8 +27,7 @@ from chaos.cli.options import (
     Side,
     Source,
 )  # fmt: skip
-from chaos.cli.output import campaign_printer, print_comparison, print_line, print_result
-from chaos.cli.view import RunsView, View, loading
+from chaos.cli.output import RunsView, View, campaign_printer, loading, print_comparison, print_line, print_result
 from chaos.errors import UsageError
 from chaos.run.directory import Run
 

@@ -1,11 +1,13 @@
-"""`up`, `down`, `ps`, `gc` and `java`: clusters and processes on this machine, and what they need."""
+"""`up`, `down`, `ps`, `gc`, `java` and `client-check`: clusters, processes and client programs on this machine."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +19,11 @@ from chaos.errors import AftershockError, MachineError, UsageError
 from chaos.setup.model import DEFAULT_KAFKA
 
 if TYPE_CHECKING:
+    from chaos.clients.protocol import Program
+    from chaos.clients.traits import Ability
     from chaos.cluster.state import ClusterState
     from chaos.processes.process import ProcessId
+
 
 EXAMPLES = {
     "up": "up --brokers 3 --kafka 3.9.2 --for 2h",
@@ -26,6 +31,7 @@ EXAMPLES = {
     "ps": "ps --json",
     "gc": "gc --run leader-kill-20261121-040000-1a2b",
     "java": "java --install",
+    "client-check": "client-check --only producer -- ./my-client --verbose",
 }
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
@@ -41,7 +47,7 @@ def up(
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
     """Start a cluster and leave it running; print its bootstrap servers, and its brokers on standard error."""
-    from chaos.cli.view import View
+    from chaos.cli.output import View
     from chaos.cluster.drivers import driver as driver_of
     from chaos.cluster.settings import ClusterSpec, choose_metadata
     from chaos.run.directory import Run, new_run_id
@@ -185,3 +191,66 @@ def _install_java() -> None:
         if subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, check=False).returncode == 0:
             return
     raise MachineError(f"none of {', '.join(JAVA_PACKAGES)} could be installed; install a Java 17 or newer by hand")
+
+
+def client_check(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND …", help="The program; the path of a spec is added.")
+    ] = None,
+    client: Annotated[str | None, typer.Option(help="Check a shipped runtime instead, such as java:3.9.2.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this case, such as producer. Repeatable.")] = None,
+    schemas: Annotated[bool, typer.Option("--schemas", help="Print JSON Schemas of specs and batch lines.")] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Start a client program on a real broker, and judge its ledger, orders, events and crashes point by point.
+
+    Exit codes: 0 if every point holds, 1 if not.
+    """
+    from chaos.cli.output import View
+    from chaos.conformance.suite import check, chosen_cases
+
+    if schemas:
+        from chaos.conformance.schemas import all_schemas
+
+        sys.stdout.write(json.dumps(all_schemas(), indent=1) + "\n")
+        return
+    cases = chosen_cases(only or [])
+    points = []
+    with View() as view:
+        program, missing, lacks_setting = _program(command, client, view.step)
+        for point in check(program, cases, runs_dir, view.say, missing, lacks_setting):
+            points.append(point)
+            mark = "✓" if point.holds else "✗" if point.reached else "-"
+            text = point.lacks or point.reason or ("" if point.reached else "not reached")
+            sys.stdout.write(f"{mark} {point.program}: {point.name}" + (f": {text}" if text else "") + "\n")
+            sys.stdout.flush()
+    kept, judged = sum(point.holds for point in points), sum(not point.lacks for point in points)
+    others = f", {len(points) - judged} are not asked of {client}" if judged < len(points) else ""
+    sys.stdout.write(f"{kept} of {judged} points hold{others}\n")
+    raise typer.Exit(0 if judged and kept == judged else 1)
+
+
+def _program(
+    command: Sequence[str] | None, client: str | None, say: Callable[[str], None]
+) -> tuple[Callable[[Program], Sequence[str]], Callable[[Ability], str], Callable[[str], str]]:
+    """Return a function from the name of a program to its command line, and two that say what it lacks, and why.
+
+    These are abilities, and settings by their common names.
+    """
+    if (client is None) == (not command):
+        raise UsageError("client-check needs a program, as in: client-check -- ./my-client; or --client java")
+    if command:
+        program = shutil.which(command[0])
+        if program is None:
+            raise UsageError(f"there is no program {command[0]}")
+        return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: "", lambda name: ""
+    from chaos.clients.choice import parse_client
+    from chaos.clients.runtime import prepare
+
+    try:
+        chosen = parse_client(str(client))
+    except ValueError as e:
+        raise UsageError(f"--client {client}: {e}") from None
+    installed = prepare(chosen, say)
+    env = [f"{k}={v}" for k, v in installed.env.items()]
+    return lambda name: ["env", *env, *installed.programs[name]], chosen.missing, chosen.missing_setting

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from chaos.cli import options as opt
-from chaos.cli.output import print_comparison, print_result
-from chaos.cli.view import View
+from chaos.cli.output import View, print_comparison, print_result
 
 if TYPE_CHECKING:
     from chaos.campaign.ab import Variants

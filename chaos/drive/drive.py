@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
+from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
-from chaos.drive import racks
 from chaos.drive.drain import Drain
-from chaos.drive.formation import wait_formed
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
 from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
+from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
@@ -30,10 +31,75 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
+from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
+from chaos.setup.clients import assignors_of
+from chaos.setup.model import Setup
 from chaos.wait import wait_until
+
+
+def wait_formed(scenario: Scenario, observer: Observer, timeout_s: float, during: Callable[[], None]) -> None:
+    """Wait until each group has all members that do not join later, and has settled. Raises `WaitTimeout`.
+
+    A group with an assignor that moves partitions in two steps (KIP-429) is Stable between them. Its partitions are
+    judged only after it has settled, and a short load would end before that.
+
+    during: called at every check; it may raise to end the wait.
+    """
+    expected: Counter[str] = Counter()
+    later = Counter(client.rpartition("/")[0] for client in scenario.held_back())
+    for entry in scenario.readers:
+        if entry.mode == "subscribe":
+            expected[entry.group] += max(0, entry.admitted_members - later[entry.name])
+    for share in scenario.shares:
+        expected[share.group] += share.members - later[share.name]
+    settled = {group: _settled_after_s(scenario, group) for group in expected}
+
+    def unformed() -> Iterator[str]:
+        for group, members in expected.items():
+            if members == 0:
+                continue
+            state = observer.groups.get(group)
+            count = len(state.members) if state else 0
+            if state is None or state.state != "Stable" or count != members:
+                yield f"{group} is {state.state if state else 'unknown'} with {count} of {members} members"
+            elif observer.unchanged_s(group) <= settled[group]:
+                yield f"the members or partitions of {group} changed within the last {settled[group]:g} s"
+
+    def why() -> str:
+        return f"not formed: {'; '.join(unformed())}"
+
+    wait_until(lambda: not any(unformed()), timeout_s, why, during=during)
+
+
+def _settled_after_s(scenario: Scenario, group: str) -> float:
+    """Return after which time a group has settled, in s; 0 if nothing is judged by that."""
+    lists = {assignors_of(e.config, e.client) for e in scenario.readers if e.mode == "subscribe" and e.group == group}
+    first = next(iter(lists))[0] if len(lists) == 1 else ""
+    return settled_after_s(first) if lists and first != STREAMS else 0.0
+
+
+def placement_problems(setup: Setup, metadata: Metadata, topics: Iterable[str]) -> Iterator[str]:
+    """Yield the partitions of which two replicas share a rack although another rack has none (KIP-36)."""
+    racks = {broker: rack for rack in setup.cluster.racks for broker in setup.brokers_in(rack)}
+    names = set(topics)
+    for partition, state in metadata.partitions.items():
+        found = [racks[broker] for broker in state.replicas if broker in racks]
+        if partition.topic in names and len(set(found)) < min(len(state.replicas), len(setup.cluster.racks)):
+            yield f"the replicas of {partition} are on brokers {list(state.replicas)}, in racks {', '.join(found)}"
+
+
+def fetches(setup: Setup, status: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the number of Fetch requests by broker of each entry with a rack, from the status of the wire proxy."""
+    found: dict[str, Counter[str]] = {entry.name: Counter() for entry in setup.readers if entry.rack}
+    for port in status["ports"]:
+        for client, count in port["fetches"].items():
+            if (name := client.rpartition("/")[0]) in found:
+                found[name][str(port["broker"])] += count
+    return {name: dict(sorted(counts.items())) for name, counts in found.items()}
+
 
 TICK_S = 0.02
 REPORT_EVERY_S = 0.5
@@ -259,7 +325,7 @@ class Drive:
     def _note_fetches(self, observer: Observer) -> None:
         """Record which brokers the consumers with a rack read from: before the first fault, and at the end."""
         if self._proxy:
-            for entry, counts in racks.fetches(self._scenario, self._proxy.status()).items():
+            for entry, counts in fetches(self._scenario, self._proxy.status()).items():
                 observer.note(f"client:{entry}", "fetches", counts)
 
     def _during_drain(self, fleet: Fleet) -> None:

@@ -16,17 +16,16 @@ from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.reaper import end_all
+from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
-from chaos.drive import rights
-from chaos.drive.drive import Drive
-from chaos.drive.racks import placement_problems
+from chaos.drive.drive import Drive, placement_problems
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
 from chaos.guarantees.from_cluster import DIFFER, add_cluster
 from chaos.guarantees.values import Problems
 from chaos.install.java import find_java
-from chaos.kafka import admin
+from chaos.kafka import admin, users
 from chaos.kafka.admin import topic_settings
 from chaos.kafka.client import Kafka, has_share_groups
 from chaos.kafka.connection import BrokerConnection
@@ -34,6 +33,7 @@ from chaos.kafka.features import line_of, support
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
+from chaos.kafka.users import Right, rights
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
@@ -129,7 +129,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 scenario = _ask_settings(run, resolved, cluster, events)
                 if beyond := [*limit_problems(scenario, scenario.expect)]:
                     raise UsageError(f"the cluster does not take a client of the scenario: {'; '.join(beyond)}")
-            rights.grant(cluster, scenario)
+            grant_rights(cluster, scenario)
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
             if groups := list(scenario.groups):
@@ -311,3 +311,41 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
 
     wait_until(lambda: not problems(), TOPICS_TIMEOUT_S, lambda: f"the topics are not ready: {'; '.join(problems())}")
     kafka.close()
+
+
+RIGHTS_TIMEOUT_S = 30.0
+
+
+def rights_of(scenario: Scenario) -> list[Right]:
+    """Return the rights that the clients of a scenario need: to its topics and groups, and to write in transactions."""
+    needed = [*rights("cluster", users.CLUSTER, "idempotent_write")]
+    needed += rights("transactional_id", users.ANY_NAME, "write", "describe")
+    for topic in scenario.topics:
+        needed += rights("topic", topic.name, "read", "write", "create", "describe", "describe_configs")
+    for group in scenario.groups:
+        needed += rights("group", group, "read", "describe", "delete")
+    for processor in scenario.processors:
+        if processor.state:  # Kafka Streams names its internal topics after the group
+            needed += rights("topic", f"{processor.group}-", "all", prefixed=True)
+    return needed
+
+
+def grant_rights(cluster: Cluster, scenario: Scenario) -> None:
+    """Give the clients their rights, and wait until every broker knows them. Raises `ClusterError`."""
+    secured = cluster.state.secured
+    if secured is None or not secured.spec.acls:
+        return
+    principal, needed = client_principal(secured.spec), set(rights_of(scenario))
+    kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
+
+    def missing() -> list[int]:
+        return [b for b in cluster.broker_ids if not needed <= (users.rights_at(kafka, b, principal) or set())]
+
+    def unknown() -> str:
+        return f"broker {', '.join(map(str, missing()))} does not know the rights of the clients"
+
+    try:
+        users.grant(kafka, principal, needed)
+        wait_until(lambda: not missing(), RIGHTS_TIMEOUT_S, unknown, every_s=0.1, error=ClusterError)
+    finally:
+        kafka.close()

@@ -32,7 +32,7 @@ from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"

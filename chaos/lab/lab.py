@@ -28,7 +28,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
 
 CLUSTER_DEADLINE_S = 12 * 3600.0

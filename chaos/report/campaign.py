@@ -18,10 +18,19 @@ from chaos.report import clients, gate
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import duration
-from chaos.run.campaign import Campaign, Part, PartsResult, Rate, TrialRun
-from chaos.run.corpus_result import Answer, CaseScore, CorpusResult
+from chaos.run.campaign import (
+    Answer,
+    Campaign,
+    CaseScore,
+    CorpusResult,
+    Part,
+    PartsResult,
+    ProofResult,
+    Rate,
+    State,
+    TrialRun,
+)
 from chaos.run.directory import write_atomically
-from chaos.run.proof_result import ProofResult, State
 from chaos.run.result import Verdict, describe_anomalies
 
 COUNT_STYLES, PROOF_STYLES = ("report.css", "trend.css", "clients.css"), ("report.css", "proof.css")

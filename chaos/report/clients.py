@@ -18,14 +18,7 @@ from chaos.report.gate import share
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import duration, number
-from chaos.run.client_comparison import (
-    ClientColumn,
-    ClientComparison,
-    Difference,
-    Measured,
-    MeasureRow,
-    ScenarioComparison,
-)
+from chaos.run.campaign import ClientColumn, ClientComparison, Difference, Measured, MeasureRow, ScenarioComparison
 
 LABEL_WIDTH, VALUE_WIDTH = 24, 12
 LEGAL = "duplicate_delivery legal"

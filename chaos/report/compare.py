@@ -10,8 +10,8 @@ from rich.text import Text
 from chaos.report.junit import to_xml
 from chaos.report.pages import render_page
 from chaos.report.terminal import Page, table
-from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
+from chaos.run.result import Comparison
 
 
 def page(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from chaos.report.junit import JunitCase, junit_suite, to_xml
 from chaos.report.pages import MOST_CHARACTERS, fit, render_page, render_text, size
 from chaos.report.text import duration
-from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark
+from chaos.run.campaign import Cell, GateResult, Key, LeftOut, Mark
 from chaos.run.result import WORST_FIRST
 
 _SUMMARIES = ((800, True), (250, True), (60, True), (60, False))

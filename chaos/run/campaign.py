@@ -1,7 +1,8 @@
 """Typed models of the files of a campaign: `runs.jsonl`, a line for each finished run, and the head of `campaign.json`.
 
 A campaign is many runs with one question, such as a gate or a repetition (`chaos.campaign`). The page of a campaign is
-drawn from `campaign.json` alone.
+drawn from `campaign.json` alone, and a later gate or proof is compared with it. Kinds of campaigns add fields to the
+head: gates, comparisons of client libraries, the corpus and proofs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import Load, Metric, Verdict
+from chaos.run.result import Load, Metric, MetricKey, RunOutcome, Verdict
 
 RESULT = "campaign.json"
 FORMAT = 1
@@ -174,3 +174,330 @@ class PartsResult(Campaign):
 
     parts: list[Part]
     answer: str = ""
+
+
+Mark = Literal["slower", "within", "undecided", "too few"]
+
+MARKS: dict[Mark, str] = {
+    "slower": "shown to be beyond the margin",
+    "within": "shown to be within the margin",
+    "undecided": "neither shown to be beyond the margin nor to be within it",
+    "too few": "measured too rarely to show anything",
+}
+
+
+class Key(Data):
+    """Coordinates of a cell on the axes of the matrix. scenario may be `name/variant`."""
+
+    scenario: str
+    kafka: str
+    client: str
+    settings: str
+
+    @property
+    def name(self) -> str:
+        """`leader-kill, Kafka 4.3.1, client 2.16.1, acks-all`."""
+        settings = "" if self.settings == "default" else f", {self.settings}"
+        return f"{self.scenario}, Kafka {self.kafka}, client {self.client}{settings}"
+
+
+class LeftOut(Data):
+    """A cell that cannot run, and why: its client library lacks what the scenario asks for."""
+
+    key: Key
+    reason: str
+
+
+class Cell(Part):
+    """One cell with its runs. setup: a digest of the scenario without the releases."""
+
+    name: str = ""
+    number: int
+    key: Key
+    setup: str
+    reference: bool = False
+    """Whether other cells of this matrix are compared with it."""
+
+
+class TimeComparison(MetricKey, Data):
+    """One time of a cell compared with the baseline or a reference cell.
+
+    cell: number of the cell; against: name of the other side; now, then: number of values on each side; median_us,
+    was_us: medians; slower_p, within_p: p-values of the two tests in `chaos.run.ranks`.
+    """
+
+    cell: int
+    against: str
+    margin: float
+    now: int
+    then: int
+    median_us: float | None
+    was_us: float | None
+    slower_p: float | None
+    within_p: float | None
+    mark: Mark
+    words: str
+
+    @property
+    def ratio(self) -> float | None:
+        """The median now divided by the median then."""
+        return self.median_us / self.was_us if self.median_us is not None and self.was_us else None
+
+
+class GateResult(Campaign):
+    """`campaign.json` of a gate. compared_with: name of the baseline or reference; empty if times were not compared."""
+
+    kind: Kind = "gate"
+    gate: str
+    margin: float
+    confidence: float
+    compared_with: str
+    cells: list[Cell]
+    left_out: list[LeftOut] = []
+    comparisons: list[TimeComparison]
+
+    def cell(self, number: int) -> Cell:
+        """Return the cell with this number."""
+        return next(cell for cell in self.cells if cell.number == number)
+
+    def comparisons_of(self, cell: Cell) -> list[TimeComparison]:
+        """Return the comparisons of a cell."""
+        return [c for c in self.comparisons if c.cell == cell.number]
+
+
+Unit = Literal["us", "us/1000", "per second", "records", "bytes"]
+Difference = Literal["higher", "lower", "not shown"]
+
+
+class AnomalySum(Data):
+    """An anomaly of a cell: its count over all conclusive runs, and the number of runs that show it."""
+
+    count: int
+    runs: int
+
+
+class ClientColumn(Data):
+    """One library in one scenario. cell: its runs and their verdict; None if it could not run, and then `left_out`
+    is the reason."""
+
+    client: str
+    cell: Cell | None = None
+    left_out: str = ""
+    anomalies: dict[str, AnomalySum] = {}
+
+
+class Measured(Data):
+    """The values of one measure with one library.
+
+    n: conclusive runs that have a value. low, high: the smallest and the largest value. ratio: of the median to that of
+    the reference. difference: what the rank tests show, compared with the reference; None for the reference itself, or
+    if one side has no value. higher_p, lower_p: p-values of the two tests.
+    """
+
+    n: int
+    median: float
+    low: float
+    high: float
+    ratio: float | None = None
+    difference: Difference | None = None
+    higher_p: float | None = None
+    lower_p: float | None = None
+
+
+class MeasureRow(Data):
+    """One measure of a scenario, by library. fault: the fault after which it was measured, else empty."""
+
+    group: str
+    name: str
+    fault: str = ""
+    unit: Unit
+    values: dict[str, Measured]
+
+    @property
+    def label(self) -> str:
+        """The name with the fault: `no writes, longest, after kill`."""
+        return f"{self.name}, after {self.fault}" if self.fault else self.name
+
+
+class ScenarioComparison(Data):
+    """The libraries in one scenario. reference: the library that the others are compared with; empty if none ran."""
+
+    scenario: str
+    title: str
+    verdict: Verdict
+    reference: str
+    columns: list[ClientColumn]
+    rows: list[MeasureRow]
+
+
+class ClientComparison(Campaign):
+    """`campaign.json` of a comparison. tests: number of tests over which the rank tests are corrected."""
+
+    kind: Kind = "clients"
+    title: str = "Client libraries side by side"
+    jobs: int
+    kafka: list[str]
+    margin: float
+    confidence: float
+    tests: int
+    scenarios: list[ScenarioComparison]
+
+
+Answer = Literal["found", "not found", "not mended", "could not tell"]
+"""found: a run of the affected variant shows the bug, and no run of the fixed one, if there is one, broke its contract.
+not mended: one did. could not tell: a variant has no conclusive run."""
+
+
+class CaseScore(Data):
+    """One bug, with the runs of its variants.
+
+    detection_s: seconds of the affected runs up to the first one that shows it; None if none does.
+    """
+
+    name: str
+    title: str
+    bug: str
+    affects: str
+    mended_by: str
+    sources: list[str]
+    shows: list[str]
+    affected: Part
+    fixed: Part | None
+    answer: Answer
+    detection_s: float | None
+
+
+class CorpusResult(Campaign):
+    """`campaign.json` of the corpus."""
+
+    cases: list[CaseScore]
+
+
+State = Literal["held", "partly", "broken", "unpromised", "unknown", "untested"]
+
+
+class Said(Data):
+    """What `promise` says: full, limited, none or unknown; until which fault; and what lifts that."""
+
+    level: str
+    title: str
+    promise: str
+    until: str
+    lift: str
+
+
+class TriedSet(Data):
+    """A set of faults with its runs. left: the supports of the promise that it leaves whole."""
+
+    set: str
+    title: str
+    left: list[str]
+    runs: list[str]
+
+
+class PromiseResult(Data):
+    """A promise: what the settings say, and whether it held.
+
+    state: partly, if what the protocol promises held, and the settings promise nothing. Unpromised, if it did not hold
+    in a run in which the contract allows or does not decide that, or if no run has faults under which the contract
+    promises it.
+    sets: the sets that concern it with a run that tests it. unpromised: number of sets under which the contract does
+    not promise it. cut: the sets that cut every support that the model knows, and broke nothing: the model lacks a
+    support there. why: why it is not tested, not known, or held in part.
+    """
+
+    id: str
+    title: str
+    state: State
+    said: list[Said]
+    supports: list[str]
+    sets: list[TriedSet] = []
+    unpromised: int = 0
+    cut: list[str] = []
+    unknown: list[str] = []
+    why: str = ""
+
+
+class Mend(Data):
+    """A setting that mends a break, and the run of the same faults with it. held: None if that has no verdict."""
+
+    change: str
+    held: bool | None
+    run: str
+    sentence: str
+
+
+class Break(Data):
+    """Records that were lost, duplicated and so on under a set of faults: the smallest one that shows it.
+
+    promised: whether the contract forbids it (true), allows it (false) or does not decide (None). shown, of: number of
+    conclusive runs of this set that show it, and of all. smaller: what runs of its subsets showed.
+    """
+
+    promise: str
+    breaks: str
+    promised: bool | None
+    set: str
+    title: str
+    anomalies: list[FoundAnomaly]
+    shown: int
+    of: int
+    runs: list[str]
+    smaller: list[str] = []
+    bundle: str = ""
+    lift: str = ""
+    mend: Mend | None = None
+
+
+class NotTested(Data):
+    """Something that the proof does not test, and why."""
+
+    title: str
+    why: str
+
+
+class Change(Data):
+    """A difference to an earlier card."""
+
+    title: str
+    before: str
+    now: str
+    worse: bool
+
+
+class FaultKind(Data):
+    """A fault class that was planned."""
+
+    id: str
+    title: str
+
+
+class ProofResult(Campaign):
+    """`campaign.json` of a proof. planned: number of planned sets by size; tried: the number with a run, by size."""
+
+    kind: Kind = "proof"
+    repeat: int = 1
+    name: str
+    kafka: str
+    application: dict[str, str]
+    assumed: list[str]
+    left_out: list[str]
+    changed: list[str]
+    promises: list[PromiseResult]
+    broken: list[Break]
+    seen: list[Break]
+    not_tested: list[NotTested]
+    kinds: list[FaultKind]
+    planned: list[int]
+    tried: list[int]
+    unknown: list[TriedSet]
+    unrelated: int
+    seconds: float
+    per_hour: float
+    runs: list[ProofRun]
+    against: str = ""
+    changes: list[Change] = []
+
+    def promise(self, name: str) -> PromiseResult | None:
+        """Return a promise by its id."""
+        return next((promise for promise in self.promises if promise.id == name), None)

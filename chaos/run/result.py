@@ -1,7 +1,7 @@
 """Typed models of `result.json`, the order of verdicts, and the rendering of anomaly counts.
 
-`Result` is the whole file. `RunSummary` and `RunOutcome` are the parts that the history, the catalogue, the gate and
-replays read.
+`Result` is the whole file, and `Comparison` the file of an A/B scenario. `RunSummary` and `RunOutcome` are the parts
+that the history, the catalogue, the gate and replays read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel
 
+from chaos.anomalies import METRICS
 from chaos.errors import FAIL, INCONCLUSIVE, PASS
 from chaos.run.directory import Run, read_model
 
@@ -366,3 +367,106 @@ class RunSummary(ResultFile):
     totals: list[AnomalyCount] = []
     metrics: list[Metric] = []
     load: Load = Load()
+
+
+def exceeding(metric: str) -> str:
+    """Return the name of what a run shows if a measured time exceeds its bound."""
+    return f"{metric} above its bound"
+
+
+class RunOutcome(BaseModel):
+    """Verdict, sentence, and the count of each kind of anomaly by name; kinds that did not occur are left out.
+
+    exceeded: the number of bounds of the scenario that measured times exceed, by `exceeding` of the metric.
+    """
+
+    verdict: Verdict
+    sentence: str
+    anomalies: dict[str, int]
+    exceeded: dict[str, int] = {}
+
+    @classmethod
+    def read(cls, run: Run) -> RunOutcome:
+        """Read the outcome of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
+        raw = _Outcome.read(run)
+        exceeded = Counter(exceeding(e.check) for e in raw.expectations if e.check in METRICS and e.verdict == "fail")
+        anomalies = count_anomalies(raw.totals)
+        return cls(verdict=raw.verdict, sentence=raw.sentence, anomalies=anomalies, exceeded=exceeded)
+
+    @classmethod
+    def missing(cls, reason: str) -> RunOutcome:
+        """Return the outcome of a run that has no `result.json`."""
+        return cls(verdict="inconclusive", sentence=reason, anomalies={})
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether the run has a verdict other than `inconclusive`."""
+        return self.verdict != "inconclusive"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the verdict."""
+        return EXIT_CODES[self.verdict]
+
+    def count(self, kind: str) -> int:
+        """Return the count of a kind of anomaly, or of exceeded bounds (`exceeding`).
+
+        A kind without a split includes all its splits.
+        """
+        found = [n for name, n in self.anomalies.items() if name == kind or name.split(" ")[0] == kind]
+        return sum(found) + self.exceeded.get(kind, 0)
+
+    def describe(self) -> str:
+        """Return the anomalies as text."""
+        return describe_anomalies(self.anomalies)
+
+
+class _Outcome(ResultFile):
+    verdict: Verdict
+    sentence: str
+    totals: list[AnomalyCount]
+    expectations: list[Expectation] = []
+
+
+class Side(BaseModel):
+    """One variant: the names of its run directories (run: the first), its worst verdict, and a sentence with it."""
+
+    name: str
+    run: str
+    runs: list[str] = []
+    verdict: Verdict
+    sentence: str
+
+
+class Difference(BaseModel):
+    """A value of the scenario that differs between variants, by name of the variant."""
+
+    path: str
+    values: dict[str, str]
+
+
+class Row(BaseModel):
+    """The counts of one kind of anomaly or of rebalances, or the values of one time, by name of the variant.
+
+    decides: whether the event occurs in another share of the runs of one variant. chance: the p-value of Fisher's exact
+    test that these shares are the same, times the number of pairs of variants. shown: whether that is excluded.
+    """
+
+    name: str
+    values: dict[str, str]
+    decides: bool = False
+    chance: float = 1.0
+    shown: bool = False
+
+
+class Comparison(Judged):
+    """`result.json` of an A/B scenario."""
+
+    content: ClassVar[str] = "comparison of variants"
+    next_step: ClassVar[str] = "run the scenario again"
+
+    sides: list[Side]
+    differences: list[Difference]
+    anomalies: list[Row]
+    rebalances: list[Row] = []
+    times: list[Row]

@@ -6,9 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from chaos.campaign.compare.side_by_side import Table, side_by_side
-from chaos.run.campaign import Machine, TrialRun
-from chaos.run.client_comparison import ClientComparison
-from chaos.run.gate_result import Cell, Key, LeftOut
+from chaos.run.campaign import Cell, ClientComparison, Key, LeftOut, Machine, TrialRun
 from chaos.run.result import EntryUsage, Load, Metric, Verdict, merge
 
 SCENARIO = "leader-kill"

@@ -9,8 +9,7 @@ from pathlib import Path
 from chaos.campaign.engine import Trial
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import Verdict
+from chaos.run.result import RunOutcome, Verdict
 
 
 def seen(verdict: Verdict, **anomalies: int) -> RunOutcome:

@@ -10,10 +10,8 @@ import pytest
 
 from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
-from chaos.run.gate_result import GateResult
-from chaos.run.outcome import RunOutcome
-from chaos.run.proof_result import ProofResult
-from chaos.run.result import Judged
+from chaos.run.campaign import GateResult, ProofResult
+from chaos.run.result import Judged, RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 from tests.support.platform import HELD, ROOT, SHORTEST, chaos, left_running

@@ -19,8 +19,7 @@ from chaos.campaign.score import this_machine
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.run import ranks
-from chaos.run.campaign import TrialRun
-from chaos.run.client_comparison import ClientComparison, ScenarioComparison
+from chaos.run.campaign import ClientComparison, ScenarioComparison, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import merge
 from chaos.scenario.resolve import new_seed

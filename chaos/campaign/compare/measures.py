@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
-from chaos.run.campaign import TrialRun
-from chaos.run.client_comparison import Unit
+from chaos.run.campaign import TrialRun, Unit
 from chaos.run.result import EntryKind, EntryUsage
 
 GROUPS = ("Recovery", "Records", "Latency", "CPU time and memory")

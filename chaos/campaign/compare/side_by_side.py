@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 from chaos.campaign.compare.measures import GROUPS, Measure, measures
 from chaos.run import ranks
-from chaos.run.client_comparison import (
+from chaos.run.campaign import (
     AnomalySum,
+    Cell,
     ClientColumn,
     Difference,
+    LeftOut,
     Measured,
     MeasureRow,
     ScenarioComparison,
 )
-from chaos.run.gate_result import Cell, LeftOut
 from chaos.run.result import merge
 
 Values = dict[Measure, list[float]]

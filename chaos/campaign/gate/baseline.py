@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from chaos.campaign.gate.matrix import PlannedCell
 from chaos.campaign.gate.model import Gate, Part
 from chaos.errors import RunDirError, UsageError
-from chaos.run.campaign import FORMAT, RESULT, Machine
+from chaos.run.campaign import FORMAT, RESULT, GateResult, LeftOut, Machine
 from chaos.run.directory import read_json
-from chaos.run.gate_result import GateResult, LeftOut
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from chaos.campaign.gate.model import find, load
 from chaos.errors import UsageError
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import TrialRun
-from chaos.run.gate_result import GateResult
+from chaos.run.campaign import GateResult, TrialRun
 from chaos.scenario.resolve import new_seed, seeds
 
 KIND = "gate"

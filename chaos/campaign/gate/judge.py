@@ -19,9 +19,8 @@ from chaos.campaign.gate.model import Gate, Times
 from chaos.campaign.score import tally, this_machine
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.run import ranks
-from chaos.run.campaign import TrialRun
+from chaos.run.campaign import MARKS, Cell, GateResult, LeftOut, Mark, TimeComparison, TrialRun
 from chaos.run.events import now_us
-from chaos.run.gate_result import MARKS, Cell, GateResult, LeftOut, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST, Verdict, merge
 
 TimeKey = tuple[str, str, str, str]

@@ -20,8 +20,8 @@ from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError
 from chaos.history.entries import setup_digest
 from chaos.install.jars import kafka_jars
+from chaos.run.campaign import Key, LeftOut
 from chaos.run.events import now_us
-from chaos.run.gate_result import Key, LeftOut
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve

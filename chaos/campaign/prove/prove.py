@@ -19,8 +19,7 @@ from chaos.guarantees.supports import fault_classes, outcomes
 from chaos.kafka.settings import Scalar
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import ProofRun, TrialRun
-from chaos.run.proof_result import ProofResult
+from chaos.run.campaign import ProofResult, ProofRun, TrialRun
 from chaos.scenario.resolve import new_seed
 
 MOST = 2

@@ -13,8 +13,7 @@ from chaos.campaign.compare.compare import SHIPPED, CompareRequest, plan
 from chaos.campaign.compare.measures import GROUPS, measures
 from chaos.errors import USAGE, AftershockError, ScenarioError, UsageError
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import TrialRun
-from chaos.run.client_comparison import ClientComparison, MeasureRow
+from chaos.run.campaign import ClientComparison, MeasureRow, TrialRun
 from chaos.run.result import Load
 from tests.support.compared import left_out, metric, runs, table
 from tests.support.labs import FakeLab

@@ -7,9 +7,8 @@ import pytest
 from chaos.campaign.comparison import _flat, compare, write
 from chaos.errors import RunDirError
 from chaos.report.compare import page
-from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
-from chaos.run.result import Count, Counts, Result
+from chaos.run.result import Comparison, Count, Counts, Result
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import resolve, save
 

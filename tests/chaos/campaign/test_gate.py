@@ -28,10 +28,8 @@ from chaos.guarantees.contract import contract
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run import ranks
-from chaos.run.campaign import TrialRun
-from chaos.run.gate_result import GateResult
-from chaos.run.outcome import RunOutcome
-from chaos.run.result import Metric
+from chaos.run.campaign import GateResult, TrialRun
+from chaos.run.result import Metric, RunOutcome
 from tests.chaos.incident.test_bundle import a_run
 from tests.support.labs import FakeLab
 

@@ -26,7 +26,7 @@ from chaos.lab.child_call import call
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import read, resolve, seeds

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from chaos.cli import airflow, app
-from chaos.cli.view import RunsView, View
+from chaos.cli.output import RunsView, View
 from chaos.errors import ClusterError, HistoryError, UsageError
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
@@ -21,9 +21,9 @@ from chaos.wait import wait_until
 @pytest.fixture
 def plain(monkeypatch):
     """Return a function that makes a view without a terminal, with a short patience, and its output."""
-    monkeypatch.setattr("chaos.cli.view.PLAIN_EVERY_S", 0.01)
-    monkeypatch.setattr("chaos.cli.view.SILENT_S", 0.01)
-    monkeypatch.setattr("chaos.cli.view.LOOK_S", 0.005)
+    monkeypatch.setattr("chaos.cli.output.PLAIN_EVERY_S", 0.01)
+    monkeypatch.setattr("chaos.cli.output.SILENT_S", 0.01)
+    monkeypatch.setattr("chaos.cli.output.LOOK_S", 0.005)
 
     def make(kind=View):
         view, text = kind(), io.StringIO()
@@ -79,10 +79,10 @@ def test_a_silence_says_which_stage_goes_on_and_a_step_of_it(plain, tmp_path):
 
 
 def test_the_first_silence_counts_from_the_start_of_the_command(plain, monkeypatch):
-    monkeypatch.setattr("chaos.cli.view.SILENT_S", 60)
-    monkeypatch.setattr("chaos.cli.view.PLAIN_EVERY_S", 60)
+    monkeypatch.setattr("chaos.cli.output.SILENT_S", 60)
+    monkeypatch.setattr("chaos.cli.output.PLAIN_EVERY_S", 60)
     for started, first in ((time.monotonic() - 100, True), (time.monotonic() - 100, False), (time.monotonic(), True)):
-        monkeypatch.setattr("chaos.cli.view.STARTED", started)
+        monkeypatch.setattr("chaos.cli.output.STARTED", started)
         monkeypatch.setattr(View, "_opened", not first)
         view, text = plain()
         with view:
@@ -93,7 +93,7 @@ def test_the_first_silence_counts_from_the_start_of_the_command(plain, monkeypat
 
 
 def test_history_says_what_it_does_while_it_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr("chaos.cli.view.SILENT_S", 0.01)
+    monkeypatch.setattr("chaos.cli.output.SILENT_S", 0.01)
     said = []
     monkeypatch.setattr(View, "_show_progress_text", lambda _, text: said.append(text))
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from chaos import clients
-from chaos.cli import client_check
+from chaos.cli import machine
 from chaos.clients.choice import Client
 from chaos.clients.libraries import RUNTIMES
 from chaos.clients.protocol import PROGRAMS, ProducerSpec, Program
@@ -164,7 +164,7 @@ def test_a_program_or_runtime_that_does_not_exist_is_refused(
     command: list[str], client: str | None, reason: str
 ) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(reason)}"):
-        client_check._chosen(command, client, silent)
+        machine._program(command, client, silent)
 
 
 def test_the_schemas_are_json_schemas() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.drive.formation import wait_formed
+from chaos.drive.drive import wait_formed
 from chaos.errors import ClientError
 from chaos.fleet import process
 from chaos.fleet.fleet import Fleet

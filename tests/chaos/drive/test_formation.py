@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.drive.formation import wait_formed
+from chaos.drive.drive import wait_formed
 from chaos.errors import WaitTimeout
 from chaos.kafka.client import GroupState
 from chaos.scenario.load import parse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.drive.racks import fetches, placement_problems
+from chaos.drive.drive import fetches, placement_problems
 from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse

@@ -8,8 +8,7 @@ import pytest
 
 from chaos.report import campaign
 from chaos.report.clients import markdown, page
-from chaos.run.campaign import TrialRun
-from chaos.run.client_comparison import ClientComparison
+from chaos.run.campaign import ClientComparison, TrialRun
 from tests.chaos.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
 from tests.support.compared import comparison, left_out, runs, table

@@ -11,8 +11,7 @@ from chaos.campaign.folder import Folder, PlanFile
 from chaos.errors import AftershockError
 from chaos.report.gate import junit, markdown, page
 from chaos.report.pages import MOST_CHARACTERS
-from chaos.run.campaign import Machine, TrialRun
-from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark, TimeComparison
+from chaos.run.campaign import Cell, GateResult, Key, LeftOut, Machine, Mark, TimeComparison, TrialRun
 from chaos.run.result import Verdict
 from tests.chaos.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits

@@ -19,7 +19,7 @@ from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import ProofRun, TrialRun
 from chaos.run.directory import Run
-from chaos.run.outcome import RunOutcome
+from chaos.run.result import RunOutcome
 from tests.chaos.campaign.prove.apps import APPS, STRONG, TOPIC, read, write
 from tests.chaos.campaign.prove.test_judge import all_held, anomaly, judge_of, run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chaos.cli.metrics import EXAMPLES
+from chaos.cli.history import SHIPPED_EXAMPLES
 from chaos.history import metrics
 from chaos.history.metrics import publish
 from chaos.history.metrics.targets import parse_target
@@ -21,7 +21,7 @@ from tests.chaos.history.metrics.entries import ENTRY, later
 from tests.support.prometheus import get, needs_prometheus, prometheus, pushgateway, query, serving
 
 SHIPPED = Path(metrics.__file__).parent
-ALERTS, DASHBOARD = (SHIPPED / name for name in EXAMPLES)
+ALERTS, DASHBOARD = (SHIPPED / name for name in SHIPPED_EXAMPLES)
 TIMES = [
     *ENTRY.times,
     *(
