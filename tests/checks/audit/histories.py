@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos.anomalies import ANOMALIES
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -36,6 +37,8 @@ WHOLE_RUN: list[Row] = [
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
+JUDGED = frozenset(check for check, anomaly in ANOMALIES.items() if anomaly.path != "quorum")
+"""The checks that histories are compared by: those of the whole run, which all histories share, are left out."""
 
 
 @dataclass(frozen=True)
