@@ -29,7 +29,7 @@ from chaos.scenario import retention
 from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.topic_lives import topic_of
-from checks.audit.rules.retention import behind_by
+from checks.audit.rules.cleanup import behind_by
 from checks.audit.undecided import COMMITS
 from checks.evidence import audit_rows, fault_outcomes
 from checks.expectations.conditions import REPORTED

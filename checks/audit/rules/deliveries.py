@@ -1,4 +1,8 @@
-"""Deliveries: duplicate_delivery, dirty_read, nonmonotonic_poll, poll_skip."""
+"""What readers got and did not get.
+
+skipped_delivery, stalled_delivery, lost_processing, evicted_delivery; duplicate_delivery, dirty_read,
+nonmonotonic_poll, poll_skip.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,221 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Ints
-from checks.audit.engine.counters import DELIVERED
+from checks.audit.arrays import NONE, Ints, nullable
+from checks.audit.engine.counters import DELIVERED, IN_RANGE
 from checks.audit.engine.group import sections
 from checks.audit.engine.survey_facts import falls
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.ranges import lost_range
+from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
+from checks.audit.rules.cleanup import behind_by
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
-from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import UNREAD
+from checks.audit.rules.rule import COMMITTING, READERS, Evidence, Rule, RunData, present
+from checks.audit.undecided import NO_BEGIN, NO_END, UNREAD
+
+GONE = ("crashed", "lost")
+"""Ends of an epoch after which its member does not go on."""
+EVICTABLE = total("evictable")
+"""Acknowledged records of a reader's range that are below the log start, by reader."""
+
+
+def undelivered(r: ReaderBlock, tally: Tally) -> None:
+    """Report log records of a reader's range that it never got, as one of three anomalies.
+
+    lost_processing: an epoch began at or before the record, delivered nothing after it (or polled it, and its workers
+    died before it was done), and committed past it. skipped_delivery: a later record was delivered to the reader or
+    committed past, the reader began above it on a partition that is completely in its range, or its last position is
+    above it. stalled_delivery: none of these; the drain ended first. A read_committed reader has to get only records
+    that such a reader of the final log sees.
+    """
+    got = np.zeros(len(r.block.row), np.bool_)
+    got[r.at[r.same]] = True
+    log = r.block.log
+    missing = np.flatnonzero(~got[log["offset"] - r.block.base] & r.visible())
+    if r.range.start is None:
+        tally.report_undetermined("stalled_delivery", r.name, len(missing), NO_BEGIN)
+        return
+    missing = missing[log["offset"][missing] >= r.range.start]
+    offset = log["offset"][missing]
+    passed_by = np.full(len(missing), NONE, np.int64)
+    lost = [*r.range.lost, *_unfinished(r)]
+    for nth, gap in reversed(list(enumerate(lost))):
+        passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
+    later = NONE if r.range.beyond is None else r.range.beyond
+    checks = {
+        "lost_processing": passed_by >= 0,
+        "skipped_delivery": (passed_by < 0) & (offset < later),
+        "stalled_delivery": (passed_by < 0) & (offset >= later),
+    }
+    for check, mask in checks.items():
+        rows = np.flatnonzero(mask)
+        shown = (_missing(r, int(missing[i]), lost[passed_by[i]] if passed_by[i] >= 0 else None) for i in rows[:CAP])
+        tally.report(check, r.name, len(rows), shown)
+
+
+def _unfinished(r: ReaderBlock) -> list[dict[str, Any]]:
+    """Return the ranges that epochs of the reader polled, did not finish, and committed past; as `ReadRange.lost`."""
+    found, gaps = [], r.block.gaps
+    for i in np.flatnonzero(gaps["polled"]).tolist():
+        e = r.facts.epochs.all[int(gaps["epoch"][i])]
+        begin, end = int(gaps["begin"][i]), min(int(gaps["end"][i]), e.passed or 0)
+        if e.reader == r.name and begin < end:
+            found.append(lost_range(e, begin, end))
+    return found
+
+
+def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str, Any]:
+    newcomer = r.range.newcomer
+    evidence = {
+        "range_start": r.range.start,
+        "highest_delivered": r.range.high,
+        "highest_committed": r.range.passed,
+        "epochs": r.range.epochs,
+        "log_end": r.range.log_end,
+        "past": past,
+        "reader_began_us": newcomer.began_us if newcomer else None,
+        "partition_seen_us": newcomer.seen_us if newcomer else None,
+        "topic_was_deleted": r.range.succeeds or None,
+    }
+    log, consumer = r.block.log, past["consumer"] if past else None
+    return r.block.record(log, row, consumer=consumer, at_us=nullable(log["timestamp"][row]), evidence=evidence)
+
+
+def _turns(f: Finding, c: RunData) -> list[Epoch]:
+    """Return the epochs of the reader on the partition of a finding."""
+    return c.facts.epochs.turns.get((f["scope"], f["topic"], f["partition"]), [])
+
+
+def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
+    offset = f["offset"]
+    turns = _turns(f, c)
+    if "partition_seen_us" in e and turns and turns[0].start is not None and turns[0].start > offset:
+        return _explain_newcomer(f, e, turns[0])
+    for epoch in turns:
+        if (begun := _begun(epoch)) is not None and epoch.high is not None and begun <= offset <= epoch.high:
+            inside = epoch.low is not None and epoch.low <= offset
+            how = (
+                f"delivered {epoch.low} to {epoch.high}"
+                if inside
+                else f"began at {begun} and delivered {epoch.low} first"
+            )
+            return f"{epoch.consumer} left it out within one assignment (it {how})"
+    return _explain_begin(f, e, turns)
+
+
+def _begun(epoch: Epoch) -> int | None:
+    """Return the position at which an epoch began, or its lowest delivery if that is lower, or the position unknown."""
+    return min((at for at in (epoch.start, epoch.low) if at is not None), default=None)
+
+
+def _explain_begin(f: Finding, e: Evidence, turns: list[Epoch]) -> str:
+    """Return which epoch began above a record: the first one after the last that began at or below it."""
+    offset = f["offset"]
+    begins = [_begun(epoch) for epoch in turns]
+    near = max((i for i, at in enumerate(begins) if at is not None and at <= offset), default=-1)
+    beyond = next((i for i, at in enumerate(begins) if i > near and at is not None), None)
+    if beyond is None:
+        return ""
+    epoch, earlier = turns[beyond], turns[:beyond]
+    came = [at for t in earlier for at in (t.start, t.passed, None if t.high is None else t.high + 1)]
+    reached = max((at for at in came if at is not None and at <= offset), default=None)
+    e |= present(epoch_start=epoch.start, reached_before=reached)
+    began = f"{epoch.consumer} began at {epoch.start} ({epoch.why})"
+    if epoch.start is None:
+        began = f"{epoch.consumer} delivered {epoch.low} first, and where it began is unknown"
+    if reached is not None:
+        e |= present(start_why=epoch.why or None)
+        return f"{began}, though only {reached} had been reached"
+    if "topic_was_deleted" in e:
+        return f"{f['topic']} was deleted and created again, and {began.replace(' (', ' of the new topic (', 1)}"
+    return f"{began}, though {f['scope']} has to read from {e['range_start']}"
+
+
+def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:
+    e |= present(epoch_start=first.start)
+    added_s = (e["partition_seen_us"] - e["reader_began_us"]) / 1e6
+    found_s = max(first.begin_us - e["partition_seen_us"], 0) / 1e6
+    return (
+        f"partition added, auto.offset.reset=latest: {f['topic']}/{f['partition']} was created when {f['scope']} had "
+        f"been reading for {added_s:.1f} s, and {first.consumer}, which found it {found_s:.1f} s later, began at its "
+        f"end, {first.start}; auto.offset.reset=earliest prevents that, a smaller metadata.max.age.ms only leaves out "
+        "less"
+    )
+
+
+def _explain_stalled(f: Finding, e: Evidence, c: RunData) -> str:
+    turns = _turns(f, c)
+    if not turns:
+        held = f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
+        return f"{held}, so a longer drain would not have helped"
+    last = turns[-1]
+    reached = f"delivered to {last.high}" if last.high is not None else f"begun at {last.start} and delivered nothing"
+    gone = "; nobody held it after that, so a longer drain would not have helped" if last.end_reason in GONE else ""
+    ended = f"when its epoch ended ({last.end_reason})"
+    return f"{last.consumer}, the last to hold the partition, had {reached} {ended}{gone}"
+
+
+def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
+    past = e["past"]
+    done = past.get("processed_to")
+    processed = f"had processed only to {done + 1}" if done is not None else "had processed nothing"
+    return f"{past['consumer']} committed {past['end']} but {processed} when its epoch ended ({past['end_reason']})"
+
+
+def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
+    """Report acknowledged records of a reader's range that are below the log start and were never delivered to it.
+
+    Retention or delete-records removed them before they were read, so they are neither lost nor skipped. The range
+    begins where the reader first began on the partition. Undetermined if that is unknown, or if the end of the record's
+    transaction is. Only read_uncommitted readers have to get records of aborted transactions. Records without an
+    acknowledged offset (acks=0, outcome unknown) cannot be located and are left out.
+    """
+    acks, log_start, began_at = r.block.acks, r.range.log_start, r.range.began_at
+    if not len(acks["offset"]) or log_start is None:
+        return
+    required = np.ones(len(acks["offset"]), np.bool_)
+    if r.range.committed_only:
+        required = np.isin(acks["end"], (NO_TXN, COMMITTED, UNDECIDED))
+    rows = np.flatnonzero(required & (acks["offset"] < log_start) & (acks["offset"] >= (began_at or 0)))
+    rows = rows[np.lexsort((acks["seq"][rows], acks["sender"][rows], acks["offset"][rows]))]
+    rows = rows[np.unique(acks["offset"][rows], return_index=True)[1]]
+    tally.add(EVICTABLE, r.name, value=len(rows))
+    missing = rows[~np.isin(acks["offset"][rows], r.rows["offset"])]
+    unsure = np.full(len(missing), began_at is None)
+    if r.range.committed_only:
+        unsure |= acks["end"][missing] == UNDECIDED
+    if began_at is None:
+        tally.report_undetermined("evicted_delivery", r.name, len(missing), NO_BEGIN)
+    else:
+        tally.report_undetermined("evicted_delivery", r.name, int(unsure.sum()), NO_END)
+    evicted: Ints = missing[~unsure]
+    tally.report("evicted_delivery", r.name, len(evicted), (_evicted(r, i) for i in evicted[:CAP].tolist()))
+
+
+def _evicted(r: ReaderBlock, i: int) -> dict[str, Any]:
+    acked_us = int(r.block.acks["completed_us"][i])
+    evidence = {
+        "log_start": r.range.log_start,
+        "log_end": r.range.log_end,
+        "begun_at": r.range.began_at,
+        "highest_delivered": r.range.high,
+        "highest_committed": r.range.passed,
+        "acked_us": acked_us,
+    }
+    return r.block.record(r.block.acks, i, at_us=acked_us, evidence=evidence)
+
+
+def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
+    turns = [t for t in _turns(f, c) if t.rows]
+    behind = max((t.high for t in turns if t.high is not None and t.high < f["offset"]), default=None)
+    reached = f"had delivered to {behind}" if behind is not None else f"had begun at {e['begun_at']}"
+    went_on = min((t.low for t in turns if t.low is not None and t.low > f["offset"]), default=None)
+    more = f" and went on at {went_on}" if went_on is not None else ""
+    by = behind_by(c.scenario, f["producer"] or "", f["topic"]) or "retention or delete-records"
+    return f"{f['scope']} {reached}{more}; the log now begins at {e['log_start']} ({by})"
+
 
 REMOVED = total("removed_since")
 """Deliveries of records that retention, compaction or an administrator removed from the log since, by reader."""
@@ -197,6 +406,22 @@ def _left_out(block: PartitionBlock, epoch: Epoch, at: int, gap: dict[str, int])
 
 
 RULES = {
+    "skipped_delivery": Rule(examines=(IN_RANGE,), explain=_explain_skipped, scopes=READERS, reader=undelivered),
+    "stalled_delivery": Rule(examines=(IN_RANGE,), explain=_explain_stalled, scopes=READERS, reader=undelivered),
+    "lost_processing": Rule(
+        examines=(IN_RANGE,),
+        explain=_explain_lost,
+        scopes=COMMITTING,
+        needs_clock=True,
+        reader=undelivered,
+    ),
+    "evicted_delivery": Rule(
+        examines=(IN_RANGE, EVICTABLE),
+        explain=_explain_evicted,
+        scopes=READERS,
+        counts_undetermined=True,
+        reader=evicted_delivery,
+    ),
     "duplicate_delivery": Rule(
         examines=(DELIVERED,),
         explain=_explain_duplicate,

@@ -1,8 +1,14 @@
-"""Outputs of processors, traced to their inputs: missing_output, duplicate_output, unconsumed_output.
+"""Outputs of processors: missing_output, duplicate_output, unconsumed_output, wrong_count.
 
 A processor writes one output for each input. With transactions, output and committed offset of its input become visible
 together (KIP-98; KIP-447 fences members that lost their partitions). Without, a crash between the two leaves an output
 of an input that is read again, or a committed input without output.
+
+A processor with `state: count` writes with each output how many inputs of its key it has processed. The state is kept
+by partition, and each partition is processed in the order of its offsets. So if each input takes effect exactly once,
+the count of an output is the number of inputs of its key in the partition up to its input, from the first one that the
+group got on. At-least-once processing may count an input again after a crash; all later counts of its key are then too
+high, because the changelog has what was counted.
 """
 
 from __future__ import annotations
@@ -12,18 +18,112 @@ from typing import Any
 import numpy as np
 
 from chaos.ledger.schemas import INPUT_COLUMNS
-from checks.audit.arrays import NONE, Ints, Mask, nullable
+from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
+from checks.audit.engine.group import sections
+from checks.audit.engine.outputs import CountBlock
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.output_origins import Stretches, of_this_life
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import OPEN, PERHAPS_PASSED, SEVERAL_LIVES, TWO_RECORDS
+from checks.audit.undecided import (
+    INPUTS_GONE,
+    NO_BEGIN,
+    NO_COUNT,
+    NO_INPUT,
+    OPEN,
+    PERHAPS_PASSED,
+    SEVERAL_LIVES,
+    TWO_RECORDS,
+    UNREAD,
+    Reason,
+)
+
+TIMESTAMP_US = 1_000
+"""Resolution of the timestamps of records."""
+
+
+class Stretches:
+    """The stretches of a group on a partition: each begins where something set the group back after it had committed.
+
+    begins: by stretch, the turn and the offset at which it begins. passed: by stretch, the offset that it committed.
+    """
+
+    def __init__(self, r: ReaderBlock) -> None:
+        self._r = r
+        self._turns = r.facts.epochs.turns.get((r.name, r.block.topic, r.block.partition), [])
+        self.begins, self.passed = [(0, 0)], [NONE]
+        for e in self._turns:
+            if e.moved and self.passed[-1] != NONE:
+                self.begins.append((e.turn, e.start or 0))
+                self.passed.append(NONE)
+            self.passed[-1] = max(self.passed[-1], NONE if e.passed is None else e.passed)
+
+    def of(self, outputs: Columns) -> Ints:
+        """Return the stretch of each output: that of the epoch in which its writer got the input, or else by time."""
+        found = np.zeros(len(outputs["offset"]), np.int64)
+        if len(self.begins) == 1:
+            return found
+        _, at, times = np.unique(outputs["offset"], return_inverse=True, return_counts=True)
+        delivered = deliveries_of(self._r)
+        for i in np.flatnonzero(times[at] > 1).tolist():
+            key = (*self._r.facts.senders[int(outputs["sender"][i])], int(outputs["offset"][i]))
+            until_us = int(outputs["timestamp"][i]) + TIMESTAMP_US
+            turns = [turn for turn, at_us in delivered.get(key, []) if at_us < until_us]
+            turns = turns or [e.turn for e in self._turns if e.begin_us < until_us]
+            found[i] = sum(begin <= max(turns, default=0) for begin, _ in self.begins[1:])
+        return found
+
+    def legal(self, offset: Ints, stretch: Ints) -> Mask:
+        """Return which outputs are the first of their input in a stretch that was set back to it.
+
+        stretch: `NONE` for an output that readers do not see. Rows are sorted by offset and stretch.
+        """
+        found = np.zeros(len(offset), np.bool_)
+        if len(self.begins) == 1:
+            return found
+        seen = np.flatnonzero(stretch != NONE)
+        later = (offset[seen[1:]] == offset[seen[:-1]]) & (stretch[seen[1:]] > stretch[seen[:-1]])
+        for before, i in zip(seen[:-1][later].tolist(), seen[1:][later].tolist(), strict=True):
+            found[i] = self._set_back(int(offset[i]), int(stretch[before]), int(stretch[i]))
+        return found
+
+    def _set_back(self, offset: int, after: int, until: int) -> bool:
+        """Return whether a stretch after one and up to another began at or below an offset that was committed past."""
+        return any(
+            self.begins[n][1] <= offset < max(self.passed[after:n], default=NONE) for n in range(after + 1, until + 1)
+        )
+
+
+def deliveries_of(r: ReaderBlock) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+    """Return the turn and time of each delivery of a block, by consumer, incarnation and offset."""
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    columns = (r.rows[name].tolist() for name in ("epoch", "offset", "processed_us"))
+    for number, offset, at_us in zip(*columns, strict=True):
+        epoch = r.facts.epochs.all[number]
+        found.setdefault((*epoch.member, offset), []).append((epoch.turn, at_us))
+    return found
+
+
+def of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
+    """Return the outputs of the life in force of a topic that was deleted: coordinates of two lives are the same.
+
+    A processor writes the delivery row of an input before its output. An output without such a row in this life, of the
+    same member and no later than itself, belongs to an earlier life.
+    """
+    first = {key: min(at_us for _, at_us in times) for key, times in deliveries_of(r).items()}
+    kept = np.zeros(len(outputs["offset"]), np.bool_)
+    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
+    for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
+        delivered_us = first.get((*r.facts.senders[sender], offset))
+        kept[i] = delivered_us is not None and delivered_us < at_us + TIMESTAMP_US
+    return kept
+
 
 TRACED = total("traced")
 """Inputs that were processed and committed past, or have a visible output, by reader."""
@@ -299,8 +399,122 @@ _ENDS = {
 }
 """The ends of epochs, as text."""
 
+
+COUNTED = total("counted")
+"""Outputs of processors that count, except those that readers do not see, by reader."""
+
+
+def wrong_count(b: CountBlock, tally: Tally) -> None:
+    """Report visible outputs of which the count is not that of the inputs of their key up to theirs.
+
+    Inputs count that the group gets: those that read_committed readers of the final log see, or all if it reads
+    uncommitted records, from the offset at which the group first began to read the partition. What the group processed
+    again, or skipped after it was set to another offset, is no reason for another count.
+
+    Undetermined: outputs of inputs that are not in the log that was read back, or of which earlier ones may be missing
+    there; outputs without a count; and where a transaction is open that inputs or the output belong to.
+    """
+    for group in sorted(b.facts.counting):
+        if (traced := b.facts.traced.get(group)) is None:
+            continue
+        writers = [(name or "").rpartition("/")[0] in traced.writers for name, _ in b.facts.senders]
+        topics = [name in traced.topics for name in b.facts.topics]
+        o = b.outputs
+        mine = np.flatnonzero(np.array([*writers, False])[o["sender"]] & np.array([*topics, False])[o["topic"]])
+        tally.add(COUNTED, group, value=int((o["committed"][mine] != 0).sum()))
+        for (partition,), section in sections(o["partition"][mine]):
+            ranges = b.facts.read_ranges.get((b.topic, partition), [])
+            _judge(b, group, next((r for r in ranges if r.reader == group), None), mine[section.index], tally)
+
+
+def _judge(b: CountBlock, group: str, here: ReadRange | None, rows: Ints, tally: Tally) -> None:
+    """Judge the outputs of a group that were made from one partition."""
+    outputs = {name: column[rows] for name, column in b.outputs.items()}
+    reason = _undecidable(here)
+    if here is None or reason is not None:
+        unsure = int((outputs["committed"] != 0).sum())
+        tally.report_undetermined("wrong_count", group, unsure, reason or UNREAD)
+        return
+    at, expected, open_before = _expected(b.inputs, here, outputs)
+    seen, maybe = outputs["committed"] == 1, outputs["committed"] == NONE
+    unknown = {
+        NO_INPUT: at == NONE,
+        NO_COUNT: (at != NONE) & (outputs["count"] == NONE),
+        OPEN: (at != NONE) & (outputs["count"] != NONE) & open_before,
+    }
+    for why, mask in unknown.items():
+        tally.report_undetermined("wrong_count", group, int((mask & (seen | maybe)).sum()), why)
+    differs = (outputs["count"] != expected) & ~np.logical_or.reduce(list(unknown.values()))
+    tally.report_undetermined("wrong_count", group, int((differs & maybe).sum()), OPEN)
+    wrong = np.flatnonzero(differs & seen)
+    order = np.lexsort([outputs[name][wrong] for name in ("output_offset", "output_partition", "offset")])
+    shown = (_shown(b, outputs, i, int(at[i]), int(expected[i])) for i in wrong[order[:CAP]].tolist())
+    tally.report("wrong_count", group, len(wrong), shown)
+
+
+def _undecidable(here: ReadRange | None) -> Reason | None:
+    """Return why the counts of a partition cannot be judged, None if they can."""
+    if here is None or here.log_start is None:
+        return UNREAD
+    if here.began_at is None:
+        return NO_BEGIN
+    return INPUTS_GONE if here.log_start > here.began_at else None
+
+
+def _expected(inputs: Columns, here: ReadRange, outputs: Columns) -> tuple[Ints, Ints, Any]:
+    """Return for each output the row of its input, how many inputs of the key there are up to it, and whether some of
+    these belong to an open transaction. The row is NONE if there is no such input.
+    """
+    rows = np.flatnonzero((inputs["partition"] == here.partition) & (inputs["offset"] >= (here.began_at or 0)))
+    rows = rows[np.lexsort((inputs["offset"][rows], inputs["key"][rows]))]
+    key, offset, committed = (inputs[name][rows] for name in ("key", "offset", "committed"))
+    counts = (committed == 1) | (not here.committed_only)
+    is_open = (committed == NONE) & here.committed_only
+    first = np.searchsorted(key, key)  # of each key
+    number, opened = (np.cumsum(mask) for mask in (counts, is_open))
+    number, opened = (c - (c[first] - m[first]) for c, m in ((number, counts), (opened, is_open)))
+    merged = np.lexsort(
+        (
+            np.repeat([0, 1], [len(rows), len(outputs["key"])]),
+            np.concatenate([offset, outputs["offset"]]),
+            np.concatenate([key, outputs["key"]]),
+        )
+    )
+    of_input = np.maximum.accumulate(np.where(merged < len(rows), merged, NONE))
+    found = np.full(len(outputs["key"]), NONE, np.int64)
+    found[merged[merged >= len(rows)] - len(rows)] = of_input[merged >= len(rows)]
+    there = found != NONE
+    there[there] = (key[found[there]] == outputs["key"][there]) & (offset[found[there]] == outputs["offset"][there])
+    at, expected, unsure = (np.full(len(found), NONE, np.int64) for _ in range(3))
+    at[there], expected[there], unsure[there] = rows[found[there]], number[found[there]], opened[found[there]]
+    return at, expected, unsure > 0
+
+
+def _shown(b: CountBlock, outputs: Columns, i: int, at: int, expected: int) -> dict[str, Any]:
+    client, incarnation = b.facts.senders[int(outputs["sender"][i])]
+    place = f"{b.facts.topics[int(outputs['topic'][i])]}/{outputs['output_partition'][i]}"
+    evidence = {
+        "output": f"{place} at {outputs['output_offset'][i]}",
+        "writer": f"{client} (incarnation {incarnation})",
+        "count": int(outputs["count"][i]),
+        "expected": expected,
+    }
+    producer, life = b.facts.senders[int(b.inputs["sender"][at])]
+    who = {"producer": producer, "incarnation": nullable(life), "seq": nullable(b.inputs["seq"][at])}
+    where = {"topic": b.topic, "partition": int(outputs["partition"][i]), "offset": int(outputs["offset"][i])}
+    return where | who | {"at_us": nullable(outputs["timestamp"][i]), "evidence": evidence}
+
+
 RULES = {
     "missing_output": _rule(_explain_missing),
     "duplicate_output": _rule(_explain_again),
     "unconsumed_output": _rule(_explain_unconsumed),
+    "wrong_count": Rule(
+        examines=(COUNTED,),
+        explain="{writer} wrote {output} with the count {count}; its input is number {expected} of its key in the "
+        "partition",
+        scopes=READERS.that(lambda r: r.counts, "no group consists of processors that count"),
+        counts_undetermined=True,
+        counts=wrong_count,
+    ),
 }

@@ -22,47 +22,34 @@ from checks.audit.engine.tally import Tally
 from checks.audit.engine.time_buckets import add_heat, add_successes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.rules import (
+    cleanup,
     commits,
-    counts,
     deliveries,
     groups,
-    isolation,
-    keys,
     outputs,
+    positions,
     quorum,
-    records,
-    retention,
     shares,
     transactions,
-    undelivered,
-    vanished,
-    write_outcomes,
-    write_positions,
+    writes,
 )
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Parties, Rule, RunData
 from checks.audit.rules.share_block import share_blocks
 
-FAMILIES = (
-    commits,
-    counts,
-    deliveries,
-    groups,
-    isolation,
-    keys,
-    outputs,
-    quorum,
-    records,
-    retention,
-    shares,
-    transactions,
-    undelivered,
-    vanished,
-    write_outcomes,
-    write_positions,
-)
-RULES: dict[str, Rule] = {check: rule for family in FAMILIES for check, rule in family.RULES.items()}
+RULES: dict[str, Rule] = {
+    **writes.RULES,
+    **positions.RULES,
+    **cleanup.RULES,
+    **transactions.RULES,
+    **deliveries.RULES,
+    **outputs.RULES,
+    **commits.RULES,
+    **groups.RULES,
+    **shares.RULES,
+    **quorum.RULES,
+}
 """The rules by the name of their anomaly in `chaos.anomalies`."""
 
 NEED_CLOCK = frozenset(check for check, rule in RULES.items() if rule.needs_clock)

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.scenario.load import parse
 from checks.audit.facts.retention import Overdue, backdated_topics, overdue_records
-from checks.audit.rules.retention import ahead_by, behind_by
+from checks.audit.rules.cleanup import ahead_by, behind_by
 
 PLACE = ("orders", 0)
 S = 1_000_000
