@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from checks.audit import audit
+from checks.audit import audit, stage
 from checks.audit.engine.blocks import BLOCK_BITS
-from checks.audit.stage import _Audit
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
 BLOCKS = 7
@@ -37,7 +36,7 @@ def many_keys() -> Story:
 def test_each_block_has_all_records_of_its_keys(
     blocks: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_Audit, "_keyed_rows", lambda self, topic: (blocks - 1) << BLOCK_BITS)
+    monkeypatch.setattr(stage, "keyed_rows", lambda tally, topic: (blocks - 1) << BLOCK_BITS)
     found = judged(spark, tmp_path, many_keys())
     assert found["lost_key"] == (4, 0, 80)
     assert "lost_write" not in found  # it does not apply
@@ -47,7 +46,7 @@ def test_each_block_has_all_records_of_its_keys(
 def test_a_log_record_without_a_key_is_in_every_block(
     blocks: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_Audit, "_keyed_rows", lambda self, topic: (blocks - 1) << BLOCK_BITS)
+    monkeypatch.setattr(stage, "keyed_rows", lambda tally, topic: (blocks - 1) << BLOCK_BITS)
     story = many_keys()
     story.log(90, None)
     assert judged(spark, tmp_path, story)["lost_key"] == (0, 4, 76)
