@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.anomalies import ANOMALIES
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit import audit
-from tests.checks.audit.oracle import Finding, Judgement, Row, judge
+from checks.audit.rules.registry import RULES
+from tests.checks.audit.oracle import COPIES, Finding, Judgement, Row, judge
 from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, with_assignors, write_ledger
 
 NAMES = ("topic", "input_topic", "producer", "client", "consumer", "group")
@@ -37,8 +37,10 @@ WHOLE_RUN: list[Row] = [
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
-JUDGED = frozenset(check for check, anomaly in ANOMALIES.items() if anomaly.path != "quorum")
-"""The checks that histories are compared by: those of the whole run, which all histories share, are left out."""
+LEVELS = ("rows", "writes", "reader", "reads", "shares", "commits", "keys", "counts")
+"""The levels of a rule that judge rows."""
+JUDGED = COPIES | {check for check, rule in RULES.items() if any(getattr(rule, level) for level in LEVELS)}
+"""The checks that the oracle judges, so by which a history is compared."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def by_oracle(history: History) -> Judgement:
 
 
 def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Row]]]:
-    """The tables `summary` and `anomalies` of one audit, separated by history, with names as they were."""
+    """The tables `summary` and `anomalies` of one audit, separated by history, with names as they were; of `JUDGED`."""
     numbered: dict[int | str, History] = dict(enumerate(histories))
     # constructed, because `Resolved` would validate the large scenario once more
     resolved = Resolved.model_construct(
@@ -188,7 +190,7 @@ def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Ro
     apart: list[dict[str, list[Row]]] = [{"summary": [], "anomalies": []} for _ in histories]
     for table, rows in tables.items():
         for row in rows:
-            if known := unlabelled(row["scope"]):
+            if row["check"] in JUDGED and (known := unlabelled(row["scope"])):
                 scope, number = known
                 apart[number][table].append(row | {"scope": scope} | _plain(row))
     return apart

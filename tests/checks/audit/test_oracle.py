@@ -31,6 +31,7 @@ def test_the_oracle_agrees_with_every_story(name: str) -> None:
     write, expected = STORIES[name]
     story = Story(name, 1)
     write(story)
+    expected = {check: count for check, count in expected.items() if check.partition(".")[0] in JUDGED}
     assert meant_by(judge(rows_of([story]), scenario_of([story]), TOKEN)) == expected
 
 

@@ -1,4 +1,4 @@
-"""Competing controllers: rows of the observer by hand, and random ones that the oracle judges too.
+"""Competing controllers: rows of the observer by hand.
 
 The rule concerns the whole run, so it is no story: all stories are audited as one run.
 """
@@ -6,7 +6,6 @@ The rule concerns the whole run, so it is no story: all stories are audited as o
 from __future__ import annotations
 
 import json
-import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.observed import Observed
 from checks.audit.rules import quorum
-from tests.checks.audit.oracle import watching
-from tests.checks.audit.oracle.facts import Judgement
 
 SECOND = 1_000_000
 Answer = tuple[int, int, int, int]
@@ -75,22 +72,3 @@ def test_the_limit_is_the_fetch_timeout_of_the_quorum() -> None:
     assert said == "controller 101 answered as active in epoch 1 until 5.0 s after controller 102 was active in epoch 2"
     assert judged(rows, **{"controller.quorum.fetch.timeout.ms": 5000})[0] == []
     assert len(judged(rows, **{"controller.quorum.fetch.timeout.ms": 4999})[0]) == 1
-
-
-def test_the_oracle_agrees_on_random_answers() -> None:
-    rng, both = random.Random(7), set()
-    for _ in range(500):
-        answers = []
-        for controller in (101, 102, 103):
-            at_us = 0
-            for epoch in sorted(rng.sample(range(1, 6), rng.randint(0, 2))):
-                begun = at_us + rng.randint(100, 4 * SECOND)
-                at_us = begun + rng.randint(100, 4 * SECOND)
-                answers.append((controller, epoch, begun, at_us))
-                at_us += 100
-        rows, verdict = rows_of(*answers), Judgement()
-        watching.judge_controllers(SimpleNamespace(rows={"cluster": rows}), verdict)  # type: ignore[arg-type]
-        found, examined = judged(rows)
-        assert (len(found), examined) == (sum(verdict.findings.values()), len(verdict.looked_at))
-        both.add(bool(found))
-    assert both == {True, False}

@@ -2,16 +2,19 @@
 
 It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
-`processing`, `counting`, `groups`, `places`, `watching`, `vanishing` and `sharing` the checks.
+`processing`, `counting`, `commits`, `places`, `vanishing` and `sharing` the checks.
+
+It judges what the audit judges by rows, and the kinds of `COPIES`. The other kinds are decided on small tables by rules
+that are plain Python already; the stories say what these find.
 """
 
 from __future__ import annotations
 
 from chaos.scenario.model import Scenario
+from tests.checks.audit.oracle.commits import judge_commits
 from tests.checks.audit.oracle.counting import judge_counts
 from tests.checks.audit.oracle.epochs import reading_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
-from tests.checks.audit.oracle.groups import judge_groups
 from tests.checks.audit.oracle.places import judge_places
 from tests.checks.audit.oracle.processing import judge_processing
 from tests.checks.audit.oracle.reading import count_examined, judge_reading
@@ -19,10 +22,13 @@ from tests.checks.audit.oracle.sending import judge_sending
 from tests.checks.audit.oracle.sharing import judge_sharing
 from tests.checks.audit.oracle.starts import commits_of, judge_starts
 from tests.checks.audit.oracle.vanishing import find_vanished, judge_vanished
-from tests.checks.audit.oracle.watching import judge_watching
 from tests.checks.audit.oracle.writing import judge_writing
 
-__all__ = ["Finding", "Judgement", "Row", "Rows", "judge"]
+COPIES = frozenset({"nonmonotonic_poll", "expired_commit", "lost_commit"})
+"""Kinds that the oracle judges although their rules see the run as a whole: the first counts what one pass over rows
+kept, and several observations together decide the others."""
+
+__all__ = ["COPIES", "Finding", "Judgement", "Row", "Rows", "judge"]
 
 
 def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
@@ -38,9 +44,8 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     judge_reading(case, reading, commits, verdict)
     judge_processing(case, scenario, reading, commits, known, verdict)
     judge_counts(case, scenario, reading, verdict)
-    judge_groups(case, reading, commits, known, verdict)
+    judge_commits(case, reading, commits, verdict)
     judge_places(case, reading, verdict)
-    judge_watching(case, verdict)
     judge_vanished(case, verdict)
     judge_sharing(case, scenario, verdict)
     count_examined(case, reading, verdict)

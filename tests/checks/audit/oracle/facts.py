@@ -42,10 +42,6 @@ class Finding(NamedTuple):
     consumer: str | None = None
 
 
-TASKS = "tasks"
-"""In place of an assignor: Kafka Streams spreads tasks, not partitions."""
-
-
 @dataclass(frozen=True)
 class ReaderFacts:
     """What the scenario says of a reader.
@@ -54,8 +50,7 @@ class ReaderFacts:
     was there. auto: its client commits by itself. pooled: its records may overtake
     each other. checkpoint: an assign consumer goes on where it was after a crash; stores: at the last of its
     checkpoints that are rows. subscribed: of a group, name of an
-    entry and topic that its members subscribe to. entries: of a group, by name whether the entry resets to earliest,
-    and its assignors, the most wanted first.
+    entry and topic that its members subscribe to. entries: of a group, by name whether the entry resets to earliest.
     """
 
     name: str
@@ -70,32 +65,16 @@ class ReaderFacts:
     grouped: bool = True
     pooled: bool = False
     sees_uncommitted: bool = False
-    assignor: str = ""
     group: str | None = None
     subscribed: frozenset[tuple[str, str]] = frozenset()
-    entries: tuple[tuple[str, bool, tuple[str, ...]], ...] = ()
+    entries: tuple[tuple[str, bool], ...] = ()
 
     def of(self, consumer: str) -> ReaderFacts:
         """The same, with the auto.offset.reset of the entry that a member belongs to."""
-        for name, earliest, _ in self.entries:
+        for name, earliest in self.entries:
             if consumer.startswith(f"{name}/"):
                 return replace(self, resets_to_earliest=earliest, begins_at_earliest=earliest)
         return self
-
-    def elected(self, members: list[str]) -> set[str]:
-        """The assignors that the group may have elected. Each member votes for the first of its own that all members
-        support, and a tie may end in any way. A member without one leaves it to the brokers, which then spread the
-        partitions of all. Empty where it is not known."""
-        if self.assignor:
-            return {self.assignor}
-        own = [a for m in members for name, _, a in self.entries if m.startswith(f"{name}/")]
-        if ("uniform",) in own and len(own) == len(members):
-            return {"uniform"}
-        votes = [next((a for a in mine if all(a in others for others in own)), "") for mine in own]
-        if len(own) < len(members) or not all(votes):
-            return set()
-        most = max(map(votes.count, votes), default=0)
-        return {a for a in votes if votes.count(a) == most}
 
     def sees(self, record: Row) -> bool:
         """Whether its isolation level lets it see a record of the log."""
@@ -280,24 +259,15 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
         by_library = "earliest" if c.client.runtime == "franz-go" else "latest"
         earliest = str(c.config.get("auto.offset.reset", by_library)).lower() in ("earliest", "smallest", "beginning")
         uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
-        names = str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(",")
-        assignors = tuple(one.rpartition(".")[2].removesuffix("Assignor").lower() for one in names)
-        if c.config.get("group.protocol") == "consumer":
-            assignors = (str(c.config.get("group.remote.assignor", "uniform")),)
-        if c.client.runtime == "streams":
-            assignors = (TASKS,)
-        assignor = assignors[0]
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":
             same = readers.get(c.group)
-            entries = ((c.name, earliest, assignors), *(same.entries if same else ()))
+            entries = ((c.name, earliest), *(same.entries if same else ()))
             mine = frozenset(c.topics_among(t.name for t in scenario.topics))
             if same:
                 earliest &= same.resets_to_earliest
                 commits, auto = commits or same.commits, auto or same.auto
                 uncommitted = uncommitted or same.sees_uncommitted
-                alike = len({a for _, _, a in entries}) == 1 and set(mine) == set(same.topics)
-                assignor = assignor if alike else ""
             topics = mine | (same.topics if same else frozenset())
             subscribed = {(c.name, topic) for topic in mine} | (same.subscribed if same else frozenset())
             pooled = c.workers is not None or (same is not None and same.pooled)
@@ -311,7 +281,6 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
                 auto,
                 pooled=pooled,
                 sees_uncommitted=uncommitted,
-                assignor=assignor,
                 group=c.group,
                 subscribed=frozenset(subscribed),
                 entries=entries,

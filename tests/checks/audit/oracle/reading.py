@@ -286,7 +286,6 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     for topic in case.lives.mixed:
         looked["offset_reuse", topic] = 0
     held = {e.key for turns in reading.values() for e in turns}
-    committed = {facts.group for facts in case.readers.values() if facts.commits and facts.group is not None}
     for row in case.rows["commits"]:
         for check in ("overcommit", "commit_rewind", "expired_commit", "lost_commit"):
             looked[check, reader_name(row)] += row["outcome"] == "ok"
@@ -294,7 +293,6 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             row["outcome"] == "ok" and row["mode"] == "subscribe" and key_of(row) in held
         )
     for reader, topic, partition in places(case, reading):
-        turns = reading.get((reader, topic, partition), [])
         begin, facts = range_start(case, (reader, topic, partition), reading), case.facts(reader)
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
@@ -302,15 +300,10 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             for check in ("skipped_delivery", "stalled_delivery"):
                 looked[check, reader] += due
             looked["lost_processing", reader] += due and facts.commits
-        looked["double_ownership", reader] += len(turns) if facts.mode == "subscribe" else 0
-        for e in turns if facts.group in committed else ():
-            looked["foreign_commit", reader] += e.source is not None and (
-                e.source != "committed" or e.position is not None
-            )
         looked["evicted_delivery", reader] = looked["skipped_delivery", reader]
     for row in verdict.looked_at:
         looked[row] += 1
     for (check, scope), number in verdict.undetermined.items():
-        others = "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"
+        others = "overcommit", "dirty_read", "evicted_delivery"
         if check in ("lost_write", "lost_key", "resurrected_key", "wrong_count", *others):
             looked[check, scope] -= number

@@ -62,14 +62,13 @@ Set = Commit | Moved
 @dataclass
 class Committed:
     """What may have been committed when an epoch began: by offset those who put it there, none if only the observer
-    reports it. surely_something: it cannot be that nothing was. own: the last that the epoch's own consumer put there.
+    reports it. surely_something: it cannot be that nothing was.
     moved: it may be of a fault's making.
     """
 
     moved: bool = False
     possible: dict[int, set[tuple[str, str]]] = field(default_factory=dict)
     surely_something: bool = False
-    own: int | None = None
 
 
 def commits_of(case: Case, reading: Reading) -> list[Commit]:
@@ -158,9 +157,6 @@ def committed_at_begin(epoch: Epoch, commits: list[Commit], case: Case) -> Commi
                 deleted.append(m)
             else:
                 known.possible.setdefault(m.offset, set()).add(BY_FAULT)
-    own = [c for c in here if c.sure and c.to_us <= epoch.begin_us and c.row["consumer"] == epoch.consumer]
-    if own:
-        known.own = max((c.to_us, c.offset) for c in own)[1]
     _add_what_was_seen(known, settled, [*here, *moves], asked_us, epoch, case)
     before = [at_us for at_us, _ in sightings(case, *place) if at_us <= asked_us]
     for m in deleted:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of
+from tests.checks.audit.oracle.epochs import Epoch, Reading, _end_of_drive, key_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement
 from tests.checks.audit.oracle.starts import Commit, Moved, moves_of
-from tests.checks.audit.oracle.watching import end_of, moments, offsets_place
 
 SECOND = 1_000_000
 LOOK_US = 3 * SECOND
@@ -18,6 +17,39 @@ NEVER = 1 << 62
 SAME_CLOCK = 5_000
 Place = tuple[str, str, int]
 """Group, topic and partition."""
+Moment = tuple[int, int, bool, dict[str, Any]]
+"""From, until, whether that is the end of the drive, and what was in force."""
+
+
+def end_of(case: Case) -> int:
+    """The last moment of the drive."""
+    ends = [t["ended_us"] for t in case.rows["transactions"] if t["ended_us"] is not None]
+    return max([_end_of_drive(case), *ends])
+
+
+def moments(case: Case, end_us: int, *watched: tuple[str, str]) -> Iterator[Moment]:
+    rows = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) in watched]
+    times = sorted({r["at_us"] for r in rows})
+    for at, until in pairwise([*times, max([end_us, *times])]):
+        values: dict[str, Any] = {}
+        for row in sorted(rows, key=lambda r: r["at_us"]):
+            if row["at_us"] <= at:
+                values[row["key"]] = json.loads(row["value"])
+        yield at, until, at == times[-1], values
+
+
+def offsets_place(case: Case, group: str) -> str | None:
+    """The partition of a group, None if its leader was never seen."""
+    counts = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == ("__consumer_offsets", "partitions")]
+    if not counts:
+        return None
+    value = 0
+    for letter in group:  # of the basic plane in all histories: one UTF-16 unit each
+        value = (31 * value + ord(letter)) % 2**32
+    signed = value - 2**32 if value >= 2**31 else value
+    number = (0 if signed == -(2**31) else abs(signed)) % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
+    place = f"__consumer_offsets/{number}"
+    return place if any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]) else None
 
 
 def find_vanished(case: Case, reading: Reading, commits: list[Commit]) -> None:

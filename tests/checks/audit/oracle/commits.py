@@ -1,30 +1,22 @@
-"""Commits against what was processed and against each other; owners against each other."""
+"""Commits against what was processed and against each other."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import combinations
 
-from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, key_of
+from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.checks.audit.oracle.starts import BY_FAULT, Commit, Committed, Moved, changes_to, moves_of
+from tests.checks.audit.oracle.starts import Commit, Moved, changes_to, moves_of
 
 
-def judge_groups(
-    case: Case, reading: Reading, commits: list[Commit], known: dict[Key, Committed], verdict: Judgement
-) -> None:
-    """All checks about commits and owners, which are counted per reader."""
+def judge_commits(case: Case, reading: Reading, commits: list[Commit], verdict: Judgement) -> None:
+    """All checks about commits, which are counted per reader."""
     epochs = {e.key: e for turns in reading.values() for e in turns}
     sure = [c for c in commits if c.sure]
     for commit in sure:
         _overcommit(case, commit, epochs.get(key_of(commit.row)), verdict)
         _rewind(case, commit, sure, epochs.get(key_of(commit.row)), epochs.values(), verdict)
         _zombie(case, commit, epochs.get(key_of(commit.row)), reading, verdict)
-    for (reader, _, _), turns in reading.items():
-        if turns[0].mode == "subscribe":
-            _owners(case, reader, turns, verdict)
-        for epoch in turns:
-            _foreign(reader, epoch, known[epoch.key], verdict)
 
 
 def _finding(check: str, row: Row) -> Finding:
@@ -114,13 +106,6 @@ def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, v
             return
 
 
-def _owners(case: Case, reader: str, turns: list[Epoch], verdict: Judgement) -> None:
-    """double_ownership: each pair of members that held the partition in one generation."""
-    for a, b in combinations(turns, 2):
-        if a.holder != b.holder and _both_held(a, b, _group_recreated(case, a, b)):
-            verdict.findings[Finding("double_ownership", "", reader, b.topic, b.partition, consumer=b.consumer)] += 1
-
-
 def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
     """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
     moves = moves_of(case, a.group, a.topic, a.partition)
@@ -133,39 +118,6 @@ def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
     return any((m.whole or m.vanished is not None) and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
 
 
-def _both_held(a: Epoch, b: Epoch, recreated: bool) -> bool:
-    """By generations where both are known, else by time: but who was thrown out or died cannot know since when."""
-    if a.generation is not None and b.generation is not None and not recreated:
-        both = _generations(a) & _generations(b)
-        if _one_static_member(a, b):  # the later one fences the earlier one, in the generation that it finds
-            both -= {b.generation} if max(_generations(a)) <= b.generation else set()
-        return bool(both)
-    return a.end in ("revoked", "replaced", "stopped") and b.begin_us < a.end_us
-
-
 def _one_static_member(a: Epoch, b: Epoch) -> bool:
     """Two processes with one group.instance.id."""
     return a.holder != b.holder and a.instance is not None and a.instance == b.instance
-
-
-def _generations(e: Epoch) -> set[int]:
-    assert e.generation is not None and e.last_generation is not None
-    return set(range(e.generation, max(e.generation, e.last_generation) + 1))
-
-
-def _foreign(reader: str, epoch: Epoch, known: Committed, verdict: Judgement) -> None:
-    """foreign_commit: it began at an offset that only another job can have committed.
-
-    To a subscribe group every assign consumer is another job; to an assign consumer every other consumer is.
-    """
-    if epoch.source != "committed" or epoch.position is None:
-        return
-    makers = known.possible.get(epoch.position, set())
-    if epoch.mode == "subscribe":
-        strangers = {maker for maker in makers if maker[1] == "assign"}
-    else:
-        strangers = {maker for maker in makers if maker[0] != epoch.consumer}
-    its_own = makers != strangers or (epoch.mode == "assign" and known.own == epoch.position)
-    if strangers and not its_own and BY_FAULT not in makers:
-        place = epoch.topic, epoch.partition, epoch.position
-        verdict.findings[Finding("foreign_commit", "", reader, *place, consumer=epoch.consumer)] += 1
