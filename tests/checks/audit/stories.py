@@ -1,7 +1,7 @@
 """For each check a history that breaks it, one that is clean, and one that comes near.
 
 `expect` names the findings of a story; every other check must find nothing in it. A check with a split is written
-`duplicate_delivery.legal`.
+`duplicate_delivery.legal`. The sets below say of checks what no single history shows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,20 @@ from tests.checks.audit.story import STEP_US, Epoch, Story
 
 Expected = dict[str, int]
 STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
+APPLY_TO_EVERY_SCENARIO = {
+    *("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "phantom_write", "corrupt_record"),
+    *("resurrected_write", "offset_reuse", "backdated_write"),
+}
+"""Checks that have something to examine in a scenario with one producer and nothing else."""
+COMPARE_TIMES = {
+    *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
+    *("zombie_commit", "precommitted_read", "backdated_write", "hanging_transaction"),
+    *("returned_record", "expired_commit", "lost_commit"),
+    *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers", "overdue_record"),
+}
+"""Checks that a clock that ran backwards makes undecidable."""
+COMPARE_LOG_TIMES = {"returned_record", "lost_share", "missing_output", "duplicate_output", "unconsumed_output"}
+"""Checks that compare times of records in the log with others."""
 
 
 def story(**expect: int) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
@@ -1531,6 +1545,17 @@ def committed_below_where_another_job_had_moved_it(s: Story) -> None:
 
 
 @story()
+def resumed_where_it_and_another_job_had_committed(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "same", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1)
+    a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.assigned(2, position=0).got(0).commit(1).got(1)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
+
+
+@story()
 def resumed_at_its_own_commit(s: Story) -> None:
     s.mode, s.consumer = "assign", {"group": "own", "commit": {"when": "after_batch"}, "start": "group"}
     s.wrote(0, 1)
@@ -1995,6 +2020,34 @@ def stood_still_until_the_broker_gave_up(s: Story) -> None:
 
 
 @story()
+def stood_still_for_ten_seconds(s: Story) -> None:
+    s.wrote(0).offsets_observed(0, 1).tick(9_998_000)
+    s.offsets_observed(1, 1)
+
+
+@story(hanging_transaction=1)
+def stood_still_for_longer_than_ten_seconds(s: Story) -> None:
+    s.wrote(0).offsets_observed(0, 1).tick(9_998_001)
+    s.offsets_observed(1, 1)
+
+
+@story(hanging_transaction=1)
+def stood_still_though_only_a_transaction_of_unknown_end_was_open(s: Story) -> None:
+    s.offsets_observed(0, 0)
+    began = s.now
+    s.send(0, 0, txn=1).log(0, 0).offsets_observed(0, 1).tick(30_000_000)
+    s.transaction(1, "unknown", began).offsets_observed(1, 1)
+
+
+@story(hanging_transaction=1)
+def stood_still_though_a_transaction_without_a_record_was_open(s: Story) -> None:
+    s.wrote(0).offsets_observed(0, 1)
+    began = s.now - 10_000
+    s.tick(30_000_000)
+    s.transaction(1, "committed", began).offsets_observed(1, 1)
+
+
+@story()
 def stood_still_while_a_transaction_was_going_on(s: Story) -> None:
     s.offsets_observed(0, 0)
     began = s.now
@@ -2240,6 +2293,33 @@ def coordinated_by_another_broker_when_asked_late_again(s: Story) -> None:
     s.group_seen(late=True).tick(3_000_000)
     s.group_seen(late=False).tick(100_000)
     s.group_seen(coordinator=1)
+
+
+@story()
+def coordinated_by_another_broker_for_two_seconds(s: Story) -> None:
+    _coordinated(s, 2, 1_999_000)
+
+
+@story(misplaced_coordinator=1)
+def coordinated_by_another_broker_for_longer_than_two_seconds(s: Story) -> None:
+    _coordinated(s, 2, 1_999_001)
+
+
+@story()
+def coordinated_by_another_broker_that_did_not_answer(s: Story) -> None:
+    _coordinated(s, 1, 0)
+    s.group_seen(answers=False, coordinator=2).tick(3_000_000)
+    s.group_seen(coordinator=1, answers=True)
+
+
+@story()
+def coordinated_by_a_broker_while_there_was_no_leader(s: Story) -> None:
+    _coordinated(s, 1, 0)
+    for n in range(50):
+        s.observed("leader", -1, f"__consumer_offsets/{n}")
+    s.tick(3_000_000)
+    for n in range(50):
+        s.observed("leader", 1, f"__consumer_offsets/{n}")
 
 
 @story()

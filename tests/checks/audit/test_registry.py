@@ -10,6 +10,7 @@ from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.rules.rule import Parties
+from tests.checks.audit import stories
 
 FULL = """title: t
 cluster: {kafka: 4.2.1, controllers: 3, config: {log.retention.check.interval.ms: 1000}}
@@ -31,10 +32,6 @@ faults: [{name: cut, kind: topic.delete_records, target: {topic: orders}, leave:
 """
 """A scenario that gives every rule something to examine."""
 BARE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders}]\n"
-ALWAYS_APPLICABLE = {
-    *("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "phantom_write", "corrupt_record"),
-    *("resurrected_write", "offset_reuse", "backdated_write"),
-}
 
 
 def test_every_anomaly_has_one_rule_and_phrases() -> None:
@@ -71,22 +68,12 @@ def test_a_rule_is_complete(check: str) -> None:
 
 @pytest.mark.parametrize("check", ANOMALIES)
 def test_a_scenario_without_readers_and_transactions_gives_most_rules_nothing(check: str) -> None:
-    assert bool(nothing_to_examine(parse(BARE, "x"), check)) == (check not in ALWAYS_APPLICABLE)
+    assert bool(nothing_to_examine(parse(BARE, "x"), check)) == (check not in stories.APPLY_TO_EVERY_SCENARIO)
 
 
 def test_the_checks_that_compare_times() -> None:
-    assert {
-        *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
-        *("zombie_commit", "precommitted_read", "backdated_write", "hanging_transaction"),
-        *("returned_record", "expired_commit", "lost_commit"),
-        *("redelivered_share", "miscounted_share", "lock_overrun", "competing_controllers", "overdue_record"),
-    } == NEED_CLOCK
-
-
-def test_the_checks_that_compare_times_of_records_in_the_log() -> None:
-    assert {
-        *("returned_record", "lost_share", "missing_output", "duplicate_output", "unconsumed_output"),
-    } == NEED_LOG_TIMES
+    assert stories.COMPARE_TIMES == NEED_CLOCK
+    assert stories.COMPARE_LOG_TIMES == NEED_LOG_TIMES
 
 
 def test_what_needs_offsets_of_sends_has_nothing_to_examine_if_no_library_reports_them() -> None:
