@@ -14,7 +14,9 @@ from chaos.scenario.model import Scenario
 SHOWN = 3
 """Maximum number of clients, settings or faults in a reason."""
 LOST = ("lost_write", "")
-NO_SETTING = ("nothing a setting", "report it", "look at", "find what", "more members")
+NOTHING = "nothing a setting can do"
+"""How a prevention begins if neither a setting nor its lack makes the anomaly legal."""
+NO_SETTING = (NOTHING, "report it", "look at", "find what", "more members")
 """How a prevention begins that names no setting."""
 NO_RULE = "no rule says what settings promise about it"
 _ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
@@ -88,7 +90,7 @@ def derive(scenario: Scenario) -> list[Line]:
     }
     found = {key: _line(key, rules, situations[rules.of]) for key, rules in anomalies().items()}
     return [
-        found.get((kind, split)) or Line(kind, split, "not decided", ZERO, NO_RULE)
+        found.get((kind, split)) or _without_rules(kind, split, anomaly.prevents)
         for kind, anomaly in ANOMALIES.items()
         for split in anomaly.splits or ("",)
     ]
@@ -137,6 +139,13 @@ def _not_promised(line: Line) -> str:
     prevents = ANOMALIES[line.kind].prevents
     remedy = "" if prevents.startswith(NO_SETTING) else f"; {prevents} would promise it"
     return f"held here, but {by} not promise it: {'; '.join(line.whys)}{remedy}"
+
+
+def _without_rules(kind: str, split: str, prevents: str) -> Line:
+    """Return the line of an anomaly that the table of guarantees leaves out: forbidden if no setting can allow it."""
+    if prevents.startswith(NOTHING):
+        return Line(kind, split, "forbidden", ZERO, "no setting allows it")
+    return Line(kind, split, "not decided", ZERO, NO_RULE)
 
 
 def _line(key: tuple[str, str], rules: Anomaly, situations: Iterable[Situation]) -> Line:

@@ -11,7 +11,7 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.campaign.subject import raw_of
 from chaos.errors import ScenarioError
-from chaos.guarantees.contract import contract, differences, unpromised
+from chaos.guarantees.contract import NOTHING, contract, differences, unpromised
 from chaos.guarantees.situations import governing, reading, sharing, writing
 from chaos.guarantees.table import FAULT_FACTS, PREFIX, anomalies, facts_in
 from chaos.scenario.load import find, load, parse
@@ -323,8 +323,20 @@ def test_the_derived_contract_of_a_shipped_scenario_implies_its_own_or_the_file_
     assert {line.name for line in differences(found)} == set(found.promised_differs)
 
 
-def test_every_anomaly_has_rules() -> None:
-    assert anomalies().keys() == ALL_LINES
+def test_every_anomaly_that_a_setting_allows_has_rules() -> None:
+    left_out = ALL_LINES - anomalies().keys()
+    assert anomalies().keys() <= ALL_LINES
+    assert all(ANOMALIES[kind].prevents.startswith(NOTHING) for kind, _ in left_out)
+
+
+def test_an_anomaly_without_rules_is_forbidden_only_if_no_setting_can_allow_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left_out = {("misplaced_coordinator", ""): "forbidden", ("lost_write", ""): "not decided"}
+    some = {key: rules for key, rules in anomalies().items() if key not in left_out}
+    monkeypatch.setattr("chaos.guarantees.contract.anomalies", lambda: some)
+    lines = contract(scenario(expect="promised")).lines
+    assert {(line.kind, line.split): line.state for line in lines if (line.kind, line.split) in left_out} == left_out
 
 
 def test_every_fact_of_a_rule_is_one_that_some_scenario_has() -> None:
