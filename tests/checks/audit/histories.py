@@ -37,9 +37,7 @@ WHOLE_RUN: list[Row] = [
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
-LEVELS = ("rows", "writes", "reader", "reads", "shares", "commits", "keys", "counts")
-"""The levels of a rule that judge rows."""
-JUDGED = COPIES | {check for check, rule in RULES.items() if any(getattr(rule, level) for level in LEVELS)}
+JUDGED = COPIES | {check for check, rule in RULES.items() if rule.of_rows}
 """The checks that the oracle judges, so by which a history is compared."""
 
 
