@@ -2313,16 +2313,6 @@ def coordinated_by_another_broker_that_did_not_answer(s: Story) -> None:
 
 
 @story()
-def coordinated_by_a_broker_while_there_was_no_leader(s: Story) -> None:
-    _coordinated(s, 1, 0)
-    for n in range(50):
-        s.observed("leader", -1, f"__consumer_offsets/{n}")
-    s.tick(3_000_000)
-    for n in range(50):
-        s.observed("leader", 1, f"__consumer_offsets/{n}")
-
-
-@story()
 def coordinated_by_the_leader(s: Story) -> None:
     _coordinated(s, 1, 3_000_000)
 
