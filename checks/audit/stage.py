@@ -344,8 +344,9 @@ def _traced(inputs: Inputs, planned: Planned, tally: Tally) -> dict[str, Traced]
 class Started:
     """Where epochs began.
 
-    facts: those of the survey, with the offsets that were no longer in force and the ranges of readers. committed: what
-    may have been committed when each epoch began, by index of the epoch. ranges: what each reader had to read.
+    facts: those of the survey, with where epochs began, the offsets that were no longer in force, and the ranges of
+    readers. committed: what may have been committed when each epoch began, by index of the epoch. ranges: what each
+    reader had to read.
     """
 
     facts: RunFacts
@@ -355,11 +356,8 @@ class Started:
 
 
 def find_starts(spark: SparkSession, inputs: Inputs, planned: Planned, surveyed: Surveyed) -> Started:
-    """Return where epochs began, and set it in the epochs of the survey.
-
-    Runs one job if the ledger has commits.
-    """
-    facts, epochs = surveyed.facts, surveyed.epochs
+    """Return where epochs began. Runs one job if the ledger has commits."""
+    facts, epochs = surveyed.facts, Epochs(replace(e) for e in surveyed.epochs.all)
     vanished = Vanished(surveyed.observed, facts.moves, planned.topics)
     lower = vanished.observed_moves()
     commits = _commits_at_begin(spark, inputs.ledger, facts, lower_fetches(lower))
@@ -381,7 +379,8 @@ def find_starts(spark: SparkSession, inputs: Inputs, planned: Planned, surveyed:
     by_place: dict[Place, list[ReadRange]] = {}
     for r in ranges:
         by_place.setdefault((r.topic, r.partition), []).append(r)
-    return Started(replace(facts, moves=moves, read_ranges=by_place), committed, ranges, lives_of_groups)
+    facts = replace(facts, epochs=epochs, moves=moves, read_ranges=by_place)
+    return Started(facts, committed, ranges, lives_of_groups)
 
 
 def _commits_at_begin(
@@ -398,6 +397,8 @@ def _commits_at_begin(
 
 def judge(spark: SparkSession, inputs: Inputs, surveyed: Surveyed, started: Started) -> RunData:
     """Return the run with the findings of every rule, which are in its tally. Runs the second pass."""
+    ledger, tally = inputs.ledger, Tally()
+    tally.merge(surveyed.tally)
     run = RunData(
         inputs.scenario,
         inputs.readers,
@@ -405,13 +406,12 @@ def judge(spark: SparkSession, inputs: Inputs, surveyed: Surveyed, started: Star
         started.committed,
         surveyed.observed,
         inputs.tables["transactions"],
-        surveyed.tally,
+        tally,
         inputs.tables["lifecycle"],
     )
-    ledger = inputs.ledger
     rows = sum(ledger.rows[table] for table in ledger.files)
-    run.survey.merge(scan.judge(spark, ledger.files, started.facts, rows, judge_block))
-    judge_run(run, run.survey)
+    tally.merge(scan.judge(spark, ledger.files, started.facts, rows, judge_block))
+    judge_run(run, tally)
     return run
 
 
@@ -423,7 +423,7 @@ def tables_of(
     topics = sorted({t.name for t in inputs.scenario.topics} | tally.members(counters.TOPICS))
     scopes = [lives_of_topics.numbered.get(topic, topic) for topic in topics]
     measurements = metrics.unavailability(tally, started.ranges, surveyed.end_us, injected, lives_of_topics)
-    measurements += metrics.rebalances(inputs.readers, surveyed.epochs, inputs.partitions)
+    measurements += metrics.rebalances(inputs.readers, started.facts.epochs, inputs.partitions)
     measurements += metrics.recoveries(surveyed.observed, inputs.faults)
     times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, lives_of_topics))
     rows: dict[str, list[dict[str, Any]]] = {
@@ -439,4 +439,4 @@ def tables_of(
         "group_lives": [asdict(life) for life in started.group_lives],
     }
     found = {name: pa.Table.from_pylist(table, schema=AUDIT_TABLES[name]) for name, table in rows.items()}
-    return found | {"ownership": ownership_table(surveyed.epochs)}
+    return found | {"ownership": ownership_table(started.facts.epochs)}
