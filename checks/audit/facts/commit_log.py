@@ -24,16 +24,26 @@ from chaos.ledger.schemas import COMMIT_LOG
 from checks.audit.arrays import NEVER_US, NONE, Ints
 from checks.audit.facts.epochs import BEGINS, POSITION, Committer, Life, Row
 from checks.audit.facts.moves import Move
-from checks.audit.undecided import (
-    CLOCKS_APART,
-    COMMIT_IN_OPEN_TRANSACTION,
-    COMMIT_OF_DELETED_TOPIC,
-    COMMIT_SHARED,
-    COMMIT_WITHOUT_RECORD,
-    SKEWED_BROKERS,
-    Reason,
-    commit_log_unread,
+from checks.audit.undecided import Reason
+
+COMMIT_SHARED = Reason("another commit of the same offset may have written the record in the log")
+COMMIT_WITHOUT_RECORD = Reason(
+    "the log of offset commits has no record of them, but it is not whole, or their offset was seen in force"
 )
+COMMIT_IN_OPEN_TRANSACTION = Reason("their transaction was open when the log of offset commits was read back")
+COMMIT_OF_DELETED_TOPIC = Reason("their topic was deleted during the run, and commits of both topics look alike")
+CLOCKS_APART = Reason(
+    "the clocks of clients and brokers differ, or no acknowledged commit shows that they do not",
+    "synchronize the clocks",
+)
+SKEWED_BROKERS = Reason("a fault changed clocks of brokers, which stamp the log of offset commits")
+
+
+def commit_log_unread(error: str) -> Reason:
+    """Return the reason for commits of a group of which the log was not read back, with the error if there was one."""
+    why = "the log of offset commits was not read back" + (f" ({error})" if error else "")
+    return Reason(why, "run the scenario again, with a user that may describe and read __consumer_offsets")
+
 
 CLOCK_US, SAME_CLOCK_US = 100_000, 5_000
 """Maximum difference of the times of clients and brokers, and the same on one machine, where the log has ms. With a

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from chaos.scenario.model import Scenario
 from checks.audit.facts.readers import processor_groups
 from checks.audit.facts.starts import LogRange
-from checks.audit.undecided import NO_COORDINATES, OUTPUTS_DELETED, OUTPUTS_GONE, OUTPUTS_UNREAD, Reason
+from checks.audit.undecided import Reason
+
+NO_COORDINATES = Reason("outputs carry no coordinates of their inputs")
+OUTPUTS_GONE = Reason(
+    "outputs are missing from the begin of their log", "keep retention of the output topic beyond the end of the run"
+)
+OUTPUTS_UNREAD = Reason("partitions of the output topic were not read back")
+OUTPUTS_DELETED = Reason("the output topic was deleted during the run")
 
 
 @dataclass(frozen=True)

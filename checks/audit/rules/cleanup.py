@@ -21,7 +21,6 @@ from chaos.scenario import retention
 from chaos.scenario.clock_rules import clock_faults, stamped_topics
 from chaos.scenario.model import Scenario
 from chaos.setup.timestamps import described, span
-from checks.audit import undecided
 from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
 from checks.audit.engine.blocks import OK
 from checks.audit.engine.counters import EVICTED, EXPIRED, SUPERSEDED
@@ -34,7 +33,30 @@ from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
-from checks.audit.undecided import PERHAPS_LATE
+from checks.audit.undecided import NO_END, OPEN, UNREAD, Reason
+
+NO_PLACE = Reason(
+    "they were acknowledged without an offset or have no key, so their place among the records of their key is unknown",
+    "use acks other than 0",
+)
+NO_KEYS = Reason("records in the log without a known key may supersede them")
+READ_WHEN = Reason("the ledger does not say when the log was read back")
+PERHAPS_DELETED = Reason(
+    "a tombstone of unknown offset, or one without a row, may have deleted their key and expired since",
+    "set delete.retention.ms of the topic beyond the end of the run",
+)
+EXPIRED_MEANWHILE = Reason(
+    "their tombstones may have expired while the log was read back",
+    "set delete.retention.ms of the topic above the time that reading it back takes",
+)
+PERHAPS_LATE = Reason(
+    "their time is over, and a fault left a broker, by which retention goes, with a wrong clock",
+    "heal the fault, and continue for longer than retention.ms and log.retention.check.interval.ms",
+)
+COMPACTED_WHEN = Reason(
+    "compaction removed them before min.compaction.lag.ms was over, and a fault changed a clock by which it waits",
+    "leave the fault out",
+)
 
 DUE = total("due")
 """Acknowledged records that retention or compaction should have removed before the log was read back, by topic."""
@@ -323,15 +345,15 @@ _NO_END, _NO_KEYS, _UNREAD, _NO_PLACE, _READ_WHEN, _PERHAPS_DELETED, _MISSED, _U
 _EARLY, _PERHAPS_EARLY = range(13, 15)
 """Fates of an absent record. Missed: resurrected, or expired while the log was read; unclear: resurrected or lost."""
 _UNDECIDED = {
-    _NO_END: (("lost_key",), undecided.NO_END),
-    _NO_KEYS: (("lost_key",), undecided.NO_KEYS),
-    _UNREAD: (("lost_key",), undecided.UNREAD),
-    _NO_PLACE: (("lost_key",), undecided.NO_PLACE),
-    _READ_WHEN: (("lost_key",), undecided.READ_WHEN),
-    _PERHAPS_DELETED: (("lost_key",), undecided.PERHAPS_DELETED),
-    _MISSED: (("resurrected_key",), undecided.EXPIRED_MEANWHILE),
-    _UNCLEAR: (("lost_key", "resurrected_key"), undecided.OPEN),
-    _PERHAPS_EARLY: (("lost_key",), undecided.COMPACTED_WHEN),
+    _NO_END: (("lost_key",), NO_END),
+    _NO_KEYS: (("lost_key",), NO_KEYS),
+    _UNREAD: (("lost_key",), UNREAD),
+    _NO_PLACE: (("lost_key",), NO_PLACE),
+    _READ_WHEN: (("lost_key",), READ_WHEN),
+    _PERHAPS_DELETED: (("lost_key",), PERHAPS_DELETED),
+    _MISSED: (("resurrected_key",), EXPIRED_MEANWHILE),
+    _UNCLEAR: (("lost_key", "resurrected_key"), OPEN),
+    _PERHAPS_EARLY: (("lost_key",), COMPACTED_WHEN),
 }
 """What cannot be decided of a fate, and why."""
 

@@ -26,7 +26,10 @@ from checks.audit.facts.readers import Reader
 from checks.audit.facts.vanished import LOOK_US, interruptions
 from checks.audit.findings import CAP, UNDETERMINED, Finding
 from checks.audit.rules.rule import COMMITTING, MEMBERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import NO_CAUSE, NO_PROGRESS
+from checks.audit.undecided import Reason
+
+NO_PROGRESS = Reason("what their member had processed until then is unknown")
+NO_CAUSE = Reason("whether their offsets expired, were lost or were deleted from outside is unknown")
 
 NO_EPOCH = total("commits_without_epoch")
 """Commits of which the assignment is not on record, by reader."""

@@ -17,7 +17,15 @@ from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, o
 from checks.audit.facts.readers import Reader
 from checks.audit.findings import Finding
 from checks.audit.rules.rule import GROUPS, MEMBERS, READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VOTE, Reason
+from checks.audit.undecided import Reason
+
+NO_PROMISE = Reason("how the group's assignor spreads partitions is unknown")
+TIED_VOTE = Reason(
+    "the members voted for two assignors equally often, and only one of these spreads partitions like this",
+    "give the entries of the group the same assignors",
+)
+MIXED_TOPICS = Reason("members subscribe to different topics, for which their assignor promises no equal shares")
+JUST_BEGUN = Reason("they had just begun when the drive ended", "keep the load running for longer")
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""

@@ -31,18 +31,16 @@ from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import (
-    INPUTS_GONE,
-    NO_BEGIN,
-    NO_COUNT,
-    NO_INPUT,
-    OPEN,
-    PERHAPS_PASSED,
-    SEVERAL_LIVES,
-    TWO_RECORDS,
-    UNREAD,
-    Reason,
+from checks.audit.undecided import NO_BEGIN, OPEN, SEVERAL_LIVES, UNREAD, Reason
+
+TWO_RECORDS = Reason("the group got two different records at their offsets")
+INPUTS_GONE = Reason(
+    "earlier inputs of their keys are not in the log that was read back",
+    "keep retention of the input topic beyond the end of the run",
 )
+NO_INPUT = Reason("no input of their key is at the coordinates that they carry")
+NO_COUNT = Reason("outputs carry no count")
+PERHAPS_PASSED = Reason("whether the group committed past them is unknown")
 
 TIMESTAMP_US = 1_000
 """Resolution of the timestamps of records."""

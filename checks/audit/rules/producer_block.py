@@ -17,7 +17,17 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, RunFacts
 from checks.audit.findings import CAP
-from checks.audit.undecided import LOG_CUT, PERHAPS_EARLY, UNREAD, Reason
+from checks.audit.undecided import UNREAD, Reason
+
+LOG_CUT = Reason(
+    "they were acknowledged without an offset, and the log no longer begins at its first record",
+    "keep retention beyond the end of the run and delete no records, or use acks other than 0, and a client that "
+    "learns offsets",
+)
+PERHAPS_EARLY = Reason(
+    "they are below the start of the log, and a fault changed a clock by which retention deletes records",
+    "keep retention.ms beyond the end of the run, or leave the fault out",
+)
 
 
 class ProducerBlock:

@@ -13,14 +13,30 @@ from checks.audit.engine.tally import Tally
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.rule import SHARES, Evidence, Rule, RunData
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import (
-    DISTURBED,
-    LOCK_WHEN,
-    NO_LIMIT,
-    NO_LOCK,
-    NO_SHARE_BEGIN,
-    SHARE_RESET,
-    UNSEEN_ACQUISITIONS,
+from checks.audit.undecided import Reason
+
+NO_SHARE_BEGIN = Reason(
+    "where the share group began is unknown: with share.auto.offset.reset=latest it begins at the end of the log",
+    "set share.auto.offset.reset=earliest",
+)
+UNSEEN_ACQUISITIONS = Reason(
+    "locks may have expired before a poll returned the records, which the ledger does not show",
+    "lower max_poll_records, with share.acquire.mode=record_limit, so that no record waits in a member",
+)
+SHARE_RESET = Reason(
+    "their delivery count may have fallen back with a new leader or the end of a member, and their last "
+    "acknowledgement has no answer"
+)
+DISTURBED = Reason("a fault may have ended the connection of a member, and so its locks")
+LOCK_WHEN = Reason(
+    "when the broker locked them is unknown: a member may hold records for some time before a poll returns them",
+    "lower max_poll_records, with share.acquire.mode=record_limit, so that no record waits in a member",
+)
+NO_LOCK = Reason(
+    "the lock duration of the brokers is unknown", "set share.record.lock.duration.ms in the settings of the group"
+)
+NO_LIMIT = Reason(
+    "the delivery limit of the brokers is unknown", "set share.delivery.count.limit in the settings of the group"
 )
 
 ANSWER_US = 1_000_000

@@ -25,7 +25,12 @@ from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import NO_TRANSACTIONS, READERS, SHARES, TOPICS, Evidence, Rule, RunData, learns, present
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import NO_REQUEST, OPEN, Reason
+from checks.audit.undecided import OPEN, Reason
+
+NO_REQUEST = Reason(
+    "the ledger does not say when the end of their transaction was requested",
+    "run the scenario again: clients record it now",
+)
 
 ABSENT = -2
 """In place of whether a record is visible: it is not in the log."""

@@ -26,7 +26,9 @@ from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
-from checks.audit.undecided import COMPACTED, OPEN
+from checks.audit.undecided import OPEN, Reason
+
+COMPACTED = Reason("their records may have been compacted away", "use a topic that is not compacted")
 
 UNWATCHED = total("unwatched")
 """Sends of producers that read no delivery report, by topic."""

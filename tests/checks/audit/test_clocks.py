@@ -11,8 +11,7 @@ from chaos.ledger.schemas import COMMIT_LOG
 from chaos.scenario.clock_rules import stamped_topics
 from chaos.scenario.load import parse
 from checks.audit import audit
-from checks.audit.facts.commit_log import CommitLog
-from checks.audit.undecided import SKEWED_BROKERS
+from checks.audit.facts.commit_log import SKEWED_BROKERS, CommitLog
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
 JUMP = {

@@ -11,6 +11,11 @@ import pytest
 from chaos.ledger.schemas import COMMIT_LOG
 from checks.audit.facts.commit_log import (
     CLOCK_US,
+    CLOCKS_APART,
+    COMMIT_IN_OPEN_TRANSACTION,
+    COMMIT_OF_DELETED_TOPIC,
+    COMMIT_SHARED,
+    COMMIT_WITHOUT_RECORD,
     IN_FLIGHT_US,
     SAME_CLOCK_US,
     Acknowledged,
@@ -24,14 +29,7 @@ from checks.audit.facts.commit_log import (
 )
 from checks.audit.facts.epochs import Committer, Life
 from checks.audit.facts.moves import Move
-from checks.audit.undecided import (
-    CLOCKS_APART,
-    COMMIT_IN_OPEN_TRANSACTION,
-    COMMIT_OF_DELETED_TOPIC,
-    COMMIT_SHARED,
-    COMMIT_WITHOUT_RECORD,
-    Reason,
-)
+from checks.audit.undecided import Reason
 
 SECOND = 1_000_000
 PLACE = ("billing", "orders", 0)
