@@ -225,7 +225,7 @@ def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[st
     """In what the audit of a history differs from its oracle: counts, what is undetermined or examined, findings."""
     counts, messages = verdict.counts(), []
     missing = set(counts)
-    for row in audited["summary"]:
+    for row in (row for row in audited["summary"] if row["check"] in JUDGED):
         check, split, scope = row["check"], row["split"], row["scope"]
         count = counts[check, split, scope]
         missing.discard((check, split, scope))
@@ -237,7 +237,8 @@ def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[st
         name = f"{check}.{split}" if split else check
         messages += [f"{name} of {scope}: {what} is {a}, oracle {b}" for what, (a, b) in pairs.items() if a != b]
     messages += [f"{key} is not in the summary, oracle {counts[key]}" for key in sorted(missing) if counts[key]]
-    found = Counter(Finding(*(row[name] for name in Finding._fields)) for row in audited["anomalies"])
+    shown = [row for row in audited["anomalies"] if row["check"] in JUDGED]
+    found = Counter(Finding(*(row[name] for name in Finding._fields)) for row in shown)
     messages += [f"only the audit finds {finding} ({n})" for finding, n in (found - verdict.findings).items()]
     messages += [f"only the oracle finds {finding} ({n})" for finding, n in (verdict.findings - found).items()]
     return messages
