@@ -21,9 +21,8 @@ from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
 from chaos.scenario.model import Scenario
-from chaos.setup.addresses import Bootstrap
-from chaos.setup.hints import nearest
 from chaos.setup.model import DEFAULT_KAFKA
+from chaos.setup.names import Bootstrap, nearest
 from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))

@@ -1,6 +1,6 @@
 """The corpus: published bugs as scenarios, run to see whether Aftershock finds them.
 
-A case is a scenario with `bug:` (`chaos.scenario.bug`). Its variant `affected` has the bug, its variant `fixed` does
+A case is a scenario with `bug:` (`chaos.scenario.expect`). Its variant `affected` has the bug, its variant `fixed` does
 not. The files of `chaos/bugs` are cases, and so are shipped scenarios that show a bug of a client library.
 """
 
@@ -21,7 +21,7 @@ from chaos.reference.bugs import cases, shows
 from chaos.run.campaign import Answer, CaseScore, CorpusResult, Part, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import Verdict
-from chaos.scenario.bug import AFFECTED, FIXED
+from chaos.scenario.expect import AFFECTED, FIXED
 from chaos.scenario.model import Scenario
 
 KIND = "corpus"

@@ -277,7 +277,7 @@ def _login(home: Path) -> str:
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End Airflow with all its processes, and the clusters of its runs."""
     from chaos.cluster.reaper import end_all
-    from chaos.processes.process_table import find_marked
+    from chaos.processes.process import find_marked
 
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError):

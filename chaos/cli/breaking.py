@@ -108,7 +108,7 @@ def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[st
     """Return the run directory, the kind of the fault, and the texts NAME=VALUE."""
     from chaos.drive.single_fault import KINDS
     from chaos.faults import SPECS
-    from chaos.setup.hints import nearest
+    from chaos.setup.names import nearest
 
     place, kind, values = None, "", list[str]()
     for word in words:
@@ -177,7 +177,7 @@ def _order(
 def clusters_of_up() -> dict[Path, ClusterState]:
     """Return the clusters of `up` that run on this machine, by their run directories."""
     from chaos.cli.machine import saved_cluster
-    from chaos.processes.process_table import REAPER, find_marked
+    from chaos.processes.process import REAPER, find_marked
 
     run_dirs = dict.fromkeys(p.run_dir for p in find_marked() if p.role == REAPER and p.owner is None)
     return {at: saved for at in run_dirs if (saved := saved_cluster(at)) and saved.attached is None}
@@ -208,7 +208,7 @@ def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
     from chaos.faults.base import FaultSpec
     from chaos.scenario.load import validated
     from chaos.scenario.mistakes import Source
-    from chaos.setup.hints import nearest
+    from chaos.setup.names import nearest
     from chaos.setup.triggers import Target
 
     target: dict[str, Any] = {}

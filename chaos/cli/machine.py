@@ -95,7 +95,7 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 
     from chaos.cli.output import print_json, print_line
     from chaos.cluster.docker.engine import find_everywhere
-    from chaos.processes.process_table import find_marked
+    from chaos.processes.process import find_marked
 
     marked = find_marked()
     clusters = {run_dir: saved for run_dir in {p.run_dir for p in marked} if (saved := saved_cluster(run_dir))}

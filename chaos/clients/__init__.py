@@ -12,8 +12,8 @@ which a later incarnation continues. If `security` is set, its passwords are `en
 them up and does not log them. A client ignores fields that it does not know.
 
 **Output to the ledger**: the tables of `chaos.ledger.schemas`, one file per table and incarnation,
-`<table>/<client with - for />.<incarnation>.arrows`, or `.jsonl` for batch lines (`chaos.ledger.lines`).
-`chaos.ledger.contract` names the columns that are never null. A producer writes `sends` and `lifecycle`, and
+`<table>/<client with - for />.<incarnation>.arrows`, or `.jsonl` for batch lines (`chaos.ledger.files`).
+`chaos.ledger.schemas` names the columns that are never null. A producer writes `sends` and `lifecycle`, and
 `transactions` if it is transactional. A consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. A
 processor, which reads, transforms and writes, writes all of them.
 

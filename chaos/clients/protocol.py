@@ -137,7 +137,7 @@ class ProducerSpec(WriterSpec):
 
 
 class PlainSpec(Part):
-    """The order of output and commit without transactions; see `chaos.setup.processing.Plain`."""
+    """The order of output and commit without transactions; see `chaos.setup.clients.Plain`."""
 
     commit: Literal["after_output", "before_output"]
     records: int = Field(ge=1)
@@ -175,7 +175,7 @@ class CommitSpec(Part):
 
 
 class WorkersSpec(Part):
-    """Processing in a pool of threads; see `chaos.setup.processing.Workers`."""
+    """Processing in a pool of threads; see `chaos.setup.clients.Workers`."""
 
     count: int = Field(ge=1)
     tracking: Literal["window", "naive"]

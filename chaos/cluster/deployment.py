@@ -39,8 +39,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.connection import login_works
 from chaos.kafka.security import OAUTHBEARER, Access
 from chaos.processes.ports import HOST, free_ports, is_free
-from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.processes.process_table import REAPER, find_marked
+from chaos.processes.process import REAPER, ProcessId, Spawned, find_marked, spawn
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from chaos.cluster import teardown
 from chaos.errors import AftershockError
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import REAPER, MarkedProcess, end, find_marked
+from chaos.processes.process import REAPER, MarkedProcess, ProcessId, end, find_marked
 
 
 def end_all(run_dir: Path) -> list[MarkedProcess]:

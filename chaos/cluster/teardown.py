@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos.errors import AftershockError
-from chaos.processes.process_table import REAPER, MarkedProcess, end, end_run
+from chaos.processes.process import REAPER, MarkedProcess, end, end_run
 
 Clear = Callable[[], None]
 """Removes what a driver keeps outside of the processes of a run: containers, a network, topics."""

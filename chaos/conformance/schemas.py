@@ -13,8 +13,7 @@ from chaos.clients.protocol import (
     ProducerSpec,
     ShareConsumerSpec,
 )
-from chaos.ledger.contract import REQUIRED, VALUES
-from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
+from chaos.ledger.schemas import REQUIRED, SCHEMA_VERSION, TABLES, VALUES
 
 SPECS = (ProducerSpec, ProcessorSpec, GroupConsumerSpec, AssignConsumerSpec, ShareConsumerSpec)
 
@@ -58,4 +57,4 @@ NUMBERS = [
         {"first": _INTEGER, "step": {"const": 1}, "rows": {"type": "integer", "minimum": 1}}, ["first", "step", "rows"]
     ),
 ]
-"""The forms of a column of numbers as its first number and the steps; see `chaos.ledger.lines`."""
+"""The forms of a column of numbers as its first number and the steps; see `chaos.ledger.files`."""

@@ -13,8 +13,7 @@ from chaos.conformance import readers, writers
 from chaos.conformance.bench import Bench, Broken, Point
 from chaos.errors import ClientError, UsageError, WaitTimeout
 from chaos.install.cache import Progress
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import end_run
+from chaos.processes.process import ProcessId, end_run
 from chaos.run.directory import Run, new_run_id
 
 CASES: dict[str, Callable[[Bench], writers.Steps]] = {

@@ -1,6 +1,6 @@
 """Changes of the brokers' release, one broker after another, and of the cluster's features.
 
-The rules for their order and for pairs of releases are in `chaos.scenario.release_rules`.
+The rules for their order and for pairs of releases are in `chaos.scenario.cluster_rules`.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from chaos.faults.base import BROKER_TARGETS, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.clients import settings_of
-from chaos.setup.hints import nearest
 from chaos.setup.model import Setup
-from chaos.setup.names import TopicName
+from chaos.setup.names import TopicName, nearest
 from chaos.setup.triggers import Partition, Strict
 from chaos.units import Duration, Size
 

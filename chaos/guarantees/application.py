@@ -39,8 +39,8 @@ from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
-from chaos.setup.addresses import Bootstrap
 from chaos.setup.model import Features
+from chaos.setup.names import Bootstrap
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 

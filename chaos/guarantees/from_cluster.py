@@ -20,7 +20,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.security import Access, Security
 from chaos.kafka.settings import limit_names
-from chaos.setup.addresses import Bootstrap
+from chaos.setup.names import Bootstrap
 
 _AUDITED = (
     *("log.cleaner.delete.retention.ms", "inter.broker.protocol.version"),

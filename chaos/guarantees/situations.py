@@ -19,10 +19,9 @@ from chaos.guarantees.table import anomalies, judge
 from chaos.guarantees.values import Facts, Problems, Setting, Settings, setting
 from chaos.kafka.settings import Config, as_text
 from chaos.scenario.clock_rules import clock_faults
-from chaos.scenario.compaction import compacted_topics, delete_retention_ms
 from chaos.scenario.members import EAGER
 from chaos.scenario.model import Scenario
-from chaos.scenario.retention import backdated
+from chaos.scenario.retention import backdated, compacted_topics, delete_retention_ms
 from chaos.setup.clients import (
     Assign,
     Consumer,

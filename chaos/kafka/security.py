@@ -109,7 +109,7 @@ class ClusterSecurity(SecurityFields):
     """How clients connect to the cluster. An existing cluster has all fields but the last four.
 
     For a new cluster, give `protocol`, `mechanism`, and these four: Aftershock makes certificates, users and passwords
-    for each run. `chaos.scenario.security_rules` checks what the driver needs.
+    for each run. `chaos.scenario.cluster_rules` checks what the driver needs.
     """
 
     client_certificates: bool = Field(

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError
 from chaos.lab.progress import StderrListener
-from chaos.processes.python_module import run_module
+from chaos.processes.process import run_module
 from chaos.run.directory import write_atomically
 
 R = TypeVar("R")

@@ -15,9 +15,8 @@ from types import TracebackType
 
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
 from chaos.install.locations import PREFIX
-from chaos.processes import process_table
-from chaos.processes.process import ProcessId, spawn
-from chaos.processes.python_module import run_module
+from chaos.processes import process
+from chaos.processes.process import ProcessId, run_module, spawn
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 
@@ -135,7 +134,7 @@ class Judge:
             self.close()
         _kill(self._child)
         # Spark's JVM and workers are children of the judge that would end some time later
-        process_table.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
+        process.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
 
     def close(self) -> None:
         """End the process gracefully, by the end of its input. Returns if it is still there after `END_TIMEOUT_S`."""

@@ -22,18 +22,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.locations import python_path
 from chaos.processes.scrub import Scrubber
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
+    import psutil
+
     from chaos.run.directory import Run
+
 
 RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
 PIDS = "AFTERSHOCK_PIDS"
@@ -320,3 +324,92 @@ def _is_paused(process: ProcessId) -> bool:
     stat = _state_and_start(process.pid)
     # only Linux distinguishes a paused process from a sleeping one
     return stat is not None and (stat[0] in "Tt" or sys.platform != "linux")
+
+
+REAPER = "reaper"
+
+
+@dataclass(frozen=True)
+class MarkedProcess:
+    """A process of a run, or a child of one, which inherits the marks."""
+
+    identity: ProcessId
+    created: float  # seconds since the epoch
+    role: str
+    run_id: str
+    run_dir: Path
+    owner: ProcessId | None  # None: it may outlive its starter
+    owner_alive: bool | None  # None: it has no owner
+    state: str  # as in psutil: running, sleeping, stopped (paused), ...
+    rss_bytes: int
+
+
+def find_marked() -> list[MarkedProcess]:
+    """Return all marked processes of this machine with a readable environment, sorted by run and role.
+
+    Processes of a platform in a container are left out: the state of their owners is unknown here.
+    """
+    import psutil  # on use: the reaper imports this module and needs psutil only at its end
+
+    processes, namespace = [], pid_namespace()
+    for process in psutil.process_iter():
+        try:
+            env = process.environ()
+            if env.get(RUN_DIR) and env.get(PIDS, namespace) == namespace and process.status() != psutil.STATUS_ZOMBIE:
+                processes.append(_marked(ProcessId.of(process.pid), process, env))
+        except (psutil.Error, OSError):  # ended meanwhile, or of another user
+            continue
+    return sorted(processes, key=lambda p: (str(p.run_dir), p.role, p.identity))
+
+
+def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -> MarkedProcess:
+    owner = ProcessId.parse_or_none(env.get(OWNER, ""))
+    return MarkedProcess(
+        identity=identity,
+        created=process.create_time(),
+        role=env.get(ROLE, ""),
+        run_id=env.get(RUN, ""),
+        run_dir=Path(env[RUN_DIR]),
+        owner=owner,
+        owner_alive=None if owner is None else owner.alive(),
+        state=process.status(),
+        rss_bytes=process.memory_info().rss,
+    )
+
+
+def end_run(run_dir: Path, timeout_s: float = 30) -> list[MarkedProcess]:
+    """Kill all processes of a run but the caller, and return them when they are gone. Raises `WaitTimeout`."""
+    return end(lambda p: p.run_dir == run_dir, timeout_s)
+
+
+def end(selected: Callable[[MarkedProcess], bool], timeout_s: float) -> list[MarkedProcess]:
+    """Kill all selected processes but the caller, and return them when they are gone. Raises `WaitTimeout`.
+
+    The search repeats until it selects none, because a killed process may have started another one.
+    """
+    ended: dict[ProcessId, MarkedProcess] = {}
+    deadline = time.monotonic() + timeout_s
+    while processes := [p for p in find_marked() if selected(p) and p.identity.pid != os.getpid()]:
+        if time.monotonic() > deadline:
+            raise WaitTimeout(f"could not end {', '.join(f'{p.role} ({p.identity.pid})' for p in processes)}")
+        ended.update((p.identity, p) for p in processes if p.identity.signal(signal.SIGKILL))
+        wait_gone([p.identity for p in processes], timeout_s)
+    return list(ended.values())
+
+
+def run_module(
+    *argv: str, capture: bool = True, text_input: str | None = None, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m <argv>` to its end, in any working directory.
+
+    capture: return stdout and stderr as text, else they go where those of this process go. variables: more variables
+    of the environment.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", *argv],
+        env={**os.environ, **(variables or {}), "PYTHONPATH": python_path()},
+        input=text_input if text_input is not None else "",
+        capture_output=capture,
+        text=True,
+        check=False,
+    )

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import ProcessId, find_marked
 
 Holders = dict[str, dict[str, str]]
 """The holders by name: the deploying process (`deploys`) and the run directory (`run_dir`, empty before it exists)."""

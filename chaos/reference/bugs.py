@@ -6,7 +6,7 @@ from functools import cache
 
 from chaos.reference.markdown import sentence, table
 from chaos.reference.scenarios import contracts, must
-from chaos.scenario.bug import AFFECTED, Bug
+from chaos.scenario.expect import AFFECTED, Bug
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import bugs, shipped

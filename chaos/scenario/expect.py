@@ -1,7 +1,8 @@
 """The contract of a scenario: the anomalies that may, must and must not appear.
 
 The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` requires at least one. With
-`promised`, `chaos.guarantees.contract` derives the kinds that are not named from the settings and the faults.
+`promised`, `chaos.guarantees.contract` derives the kinds that are not named from the settings and the faults. The
+contracts of a published bug (`Bug`) say what shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import (
 )
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.setup.names import ClientName, GroupId, TopicName
+from chaos.setup.names import ClientName, GroupId, Spelled, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Percent
 
@@ -233,3 +234,29 @@ def _promised(value: Any) -> Any:
 
 Expected = Annotated[Expect, BeforeValidator(_promised, json_schema_input_type=Expect | Literal["promised"])]
 """The value of `expect:`."""
+
+
+AFFECTED, FIXED = "affected", "fixed"
+"""The names of the variants of a bug."""
+
+
+class Measured(Strict):
+    """How often the runs of each variant showed the bug, on the given release of Kafka's brokers."""
+
+    kafka: str
+    runs: int = Field(ge=1, description="conclusive runs of each variant")
+    affected: int = Field(ge=0, description="runs of the affected variant that show the bug")
+    fixed: int | None = Field(None, ge=0, description="runs of the fixed variant that break its contract")
+    day: Annotated[str, Spelled(r"^\d{4}-\d\d-\d\d$", "a day such as 2026-11-21")] = Field(
+        description="the day of the last run"
+    )
+
+
+class Bug(Strict):
+    """A published bug. The contract of the variant `affected` demands what shows it; that of `fixed` forbids it."""
+
+    id: str = Field(min_length=1, description="such as KAFKA-17754, or librdkafka 4249")
+    affected: str = Field(description="the releases and settings that have it")
+    fixed: str | None = Field(None, description="the releases or settings without it; none is known if left out")
+    sources: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
+    measured: Measured | None = None

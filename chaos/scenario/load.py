@@ -19,7 +19,7 @@ from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import bugs, shipped
 from chaos.setup.clients import Assign, Subscribe
-from chaos.setup.hints import nearest
+from chaos.setup.names import nearest
 from chaos.setup.share import Share
 
 __all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping", "validated"]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chaos.kafka.settings import as_text
-from chaos.setup.hints import either, listed, nearest
+from chaos.setup.names import either, listed, nearest
 from chaos.setup.triggers import Acked, Delivered, Heal, Trigger
 from chaos.units import format_size
 

@@ -18,15 +18,13 @@ from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopi
 from chaos.faults.upgrades import ReleaseChangeSpec
 from chaos.faults.wire import FrameFaultSpec, WireFaultSpec
 from chaos.kafka.settings import Config
-from chaos.scenario import compaction, retention, rules
-from chaos.scenario.bug import AFFECTED, FIXED, Bug
+from chaos.scenario import retention, rules
 from chaos.scenario.clock_rules import clock_problems
-from chaos.scenario.expect import Expect, Expected
+from chaos.scenario.expect import AFFECTED, FIXED, Bug, Expect, Expected
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined
-from chaos.setup.hints import nearest
 from chaos.setup.model import Limits, Topic
-from chaos.setup.names import Spelled
+from chaos.setup.names import Spelled, nearest
 from chaos.setup.triggers import Strict
 
 
@@ -170,7 +168,7 @@ class Scenario(Experiment):
     @property
     def compacted(self) -> frozenset[str]:
         """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
-        return compaction.compacted_topics(self, self.faults)
+        return retention.compacted_topics(self, self.faults)
 
     @property
     def keyed(self) -> frozenset[str]:
@@ -196,7 +194,7 @@ class Scenario(Experiment):
 
     def delete_retention_us(self, topic: str) -> int:
         """Return the shortest time in us for which a compacted topic holds a tombstone."""
-        return 1000 * compaction.delete_retention_ms(self, self.faults, topic)
+        return 1000 * retention.delete_retention_ms(self, self.faults, topic)
 
     @property
     def proxied(self) -> bool:

@@ -8,35 +8,179 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.settings import CAPABILITY_NEEDS, dynamic_problem
 from chaos.faults.base import FaultSpec
+from chaos.faults.consumers import ConsumerResumeSpec, ConsumerSeekSpec
 from chaos.faults.controllers import voter_problems
+from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
-from chaos.faults.topics import CreateTopicSpec
+from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.kafka.settings import Config
-from chaos.scenario import compaction
+from chaos.scenario import retention
+from chaos.scenario.cluster_rules import release_problems, security_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
-from chaos.scenario.release_rules import release_problems
 from chaos.scenario.runtime_rules import runtime_problems
-from chaos.scenario.security_rules import security_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
-from chaos.scenario.share_rules import share_group_problems
-from chaos.scenario.trigger_rules import order_problems, trigger_problems
+from chaos.scenario.timeline import steps
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
     Processor,
     Producer,
     Subscribe,
+    Transactions,
     settings_of,
     uses_kip_848,
 )
-from chaos.setup.model import Setup
-from chaos.setup.processing import Transactions
+from chaos.setup.model import Setup, unknown
+from chaos.setup.share import LIMIT, RESET, Share
+from chaos.setup.triggers import Acked, Delivered, Trigger
+
+
+def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trigger: Trigger) -> Iterator[str]:
+    """Yield what keeps a trigger from ever firing: unknown names, too many records, a heal without a moment."""
+    sent = {p.name: p.count * p.records for p in setup.producers}
+    total = sum(sent.values())
+    if isinstance(acked := trigger.acked, Acked):
+        yield from unknown(f"{where}.acked.producer", acked.producer, "producers", sent)
+        if acked.records > (own := sent.get(acked.producer, acked.records)):
+            reached = f"is never reached, {acked.producer} sends {own} records in all"
+            yield f"{where}.acked.records: {acked.records} {reached}"
+    elif acked is not None and acked > total:
+        yield f"{where}.acked: {acked} is never reached, the producers send {total} records in all"
+    if delivered := trigger.delivered:
+        yield from _delivered_problems(setup, faults, f"{where}.delivered", delivered, total)
+    if trigger.awaited:
+        yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
+        if trigger.awaited.phase == "healed" and any(
+            f.name == trigger.awaited.fault and f.heal is None for f in faults
+        ):
+            name = trigger.awaited.fault
+            reached = "is never reached: without `heal` it is healed after all other steps"
+            yield f"{where}.after: {name}.healed {reached}; give {name} a heal, or wait for {name}.proven"
+
+
+def _delivered_problems(
+    setup: Setup, faults: Sequence[FaultSpec], where: str, delivered: Delivered, total: int
+) -> Iterator[str]:
+    """Check the entry or the group, and that it can process so many records of the `total` that are sent."""
+    readers = {c.name: c for c in (*setup.readers, *setup.shares)}
+    if delivered.group is not None:
+        problems = list(setup.group_problems(f"{where}.group", delivered.group))
+    else:
+        problems = list(unknown(f"{where}.consumer", str(delivered.consumer), "consumers", readers))
+    yield from problems
+    entries = [str(delivered.consumer)] if delivered.group is None else setup.groups.get(delivered.group, [])
+    # with a seek or in a share group, records may be delivered repeatedly, and any number is possible
+    repeated = any(isinstance(readers.get(name), Share) for name in entries)
+    if problems or repeated or any(isinstance(fault, ConsumerSeekSpec) for fault in faults):
+        return
+    alone = sum(c.members for c in map(readers.__getitem__, entries) if isinstance(c, Assign))
+    together = any(isinstance(readers[name], Subscribe) for name in entries)
+    if delivered.records > total * (alone + together):
+        yield f"{where}.records: {delivered.records} is never reached, {total} records are sent in all"
+
+
+def order_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield steps that wait for each other in a circle, so that none of them would ever fire."""
+    predecessors: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for fault in faults:
+        injected = (fault.name, "injected")
+        predecessors |= {injected: set(), (fault.name, "proven"): {injected}, (fault.name, "healed"): {injected}}
+    for step in steps(faults):
+        predecessors[step.fault, "injected" if step.action == "inject" else "healed"] |= step.awaits()
+    try:
+        TopologicalSorter(predecessors).prepare()
+    except CycleError as e:
+        circle = " -> ".join(".".join(step) for step in e.args[1])
+        yield f"faults: these steps wait for each other: {circle}"
+
+
+SHARES_SINCE = (4, 2)
+"""The first release of Apache Kafka in which share groups are ready for production."""
+LIMIT_SINCE = (4, 3)
+"""The first release in which a group may set its delivery limit (KIP-1240); before, only the brokers do."""
+OF_GROUP = {
+    "auto.offset.reset": RESET,
+    "isolation.level": "share.isolation.level",
+    "session.timeout.ms": "share.session.timeout.ms",
+    "heartbeat.interval.ms": "share.heartbeat.interval.ms",
+    "enable.auto.commit": "",
+    "group.instance.id": "",
+    "group.protocol": "",
+    "group.remote.assignor": "",
+    "interceptor.classes": "",
+    "partition.assignment.strategy": "",
+}
+"""Settings that KafkaShareConsumer refuses, with the setting of the group in their place."""
+RESETS = ("earliest", "latest")
+
+
+def share_group_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield what keeps share groups from running, or from being judged."""
+    for i, entry in enumerate(setup.consumers):
+        if isinstance(entry, Share):
+            yield from _share_broker_problems(setup, f"consumers[{i}]", entry)
+            yield from _share_setting_problems(f"consumers[{i}]", entry)
+    groups: dict[str, Share] = {}
+    others = {entry.group for entry in setup.readers}
+    for entry in setup.shares:
+        first = groups.setdefault(entry.group, entry)
+        if entry.group in others:
+            yield f"consumers: {entry.group} is the group id of a share group and of other consumers; use two ids"
+        if first.settings != entry.settings:
+            yield f"consumers: {first.name} and {entry.name} give the share group {entry.group} different settings"
+    for i, fault in enumerate(faults):
+        yield from _share_fault_problems(setup, f"faults[{i}]", fault, groups)
+
+
+def _share_broker_problems(setup: Setup, where: str, entry: Share) -> Iterator[str]:
+    if setup.attached:
+        return
+    release = tuple(int(part) for part in setup.cluster.kafka.split("."))[:2]
+    if release < SHARES_SINCE:
+        yield f"{where}.mode: share groups need brokers of Kafka 4.2 or later, not {setup.cluster.kafka}"
+    elif release < LIMIT_SINCE and LIMIT in entry.settings:
+        yield (
+            f"{where}.settings: {LIMIT} is a setting of groups from Kafka 4.3 on, not in {setup.cluster.kafka}; set "
+            "group.share.delivery.count.limit of the brokers in cluster.config"
+        )
+
+
+def _share_setting_problems(where: str, entry: Share) -> Iterator[str]:
+    for name in sorted(entry.settings):
+        if not name.startswith("share."):
+            yield f"{where}.settings: {name} is no setting of a share group; their names begin with share."
+    if (reset := entry.setting(RESET)) not in RESETS:
+        yield f"{where}.settings: {RESET} is {reset!r}; the audit knows {' and '.join(RESETS)}"
+    for name in sorted(entry.config):
+        if name in OF_GROUP:
+            instead = f"set {OF_GROUP[name]} in settings" if OF_GROUP[name] else "a share group has nothing like it"
+            yield f"{where}.config: KafkaShareConsumer refuses {name}: {instead}"
+    for name, key in (("share.acknowledgement.mode", "acknowledge"), ("max.poll.records", "max_poll_records")):
+        if name in entry.config:
+            yield f"{where}.config: {name} is given by the key {key}"
+
+
+def _share_fault_problems(setup: Setup, where: str, fault: FaultSpec, groups: dict[str, Share]) -> Iterator[str]:
+    selector, value = fault.target.selector
+    if isinstance(fault, DeleteTopicSpec | RecreateTopicSpec):
+        readers = sorted(entry.name for entry in groups.values() if value in entry.topics)
+        if readers:
+            yield f"{where}: {readers[0]} is a share group and reads {value}; deleted topics are not judged for one"
+    if selector == "group" and value in groups and not isinstance(fault, ResetShareOffsetsSpec):
+        yield f"{where}.target.group: {value} is a share group, which has no committed offsets"
+    shares = {entry.name for entry in setup.shares}
+    if isinstance(fault, ConsumerSeekSpec | ConsumerResumeSpec) and (
+        str(value).partition("/")[0] in shares or value in groups
+    ):
+        yield f"{where}: members of a share group have no positions"
+
 
 BY_AFTERSHOCK = "is set by Aftershock itself"
 JVM_BYTES = 160 * 2**20
@@ -73,7 +217,7 @@ def problems(
     yield from _client_problems(setup, faults, expect)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
-    yield from compaction.problems(setup, faults, expect)
+    yield from retention.compaction_problems(setup, faults, expect)
     yield from _variant_problems(variants)
 
 

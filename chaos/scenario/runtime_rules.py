@@ -1,6 +1,6 @@
 """Rules for the client libraries of entries: an entry must not ask its library for what it cannot do.
 
-What a field asks for stands at the field (`chaos.setup.needs`); `Client.refusal` writes every refusal.
+What a field asks for stands at the field (`chaos.setup.clients`); `Client.refusal` writes every refusal.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from chaos.faults.consumers import ConsumerCrashSpec, ConsumerPauseSpec, Consume
 from chaos.faults.raw import WireProduceSpec
 from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.scenario.setting_rules import client_setting_problems
-from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe
+from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe, asked
 from chaos.setup.model import Setup
-from chaos.setup.needs import asked
 
 
 def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:

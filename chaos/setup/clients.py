@@ -6,24 +6,143 @@ Consumers subscribe, or are assigned partitions; then a scenario says where they
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from chaos.clients.choice import Client, ClientChoice
 from chaos.clients.java.traits import ASSIGNORS, PACKAGE
 from chaos.clients.traits import Ability
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
-from chaos.setup.commit import Commit
 from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled, TopicName, TopicPattern
-from chaos.setup.needs import Needs
-from chaos.setup.processing import Plain, Transactions, Workers
 from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
+
+Asked = Iterator[tuple[str, Ability]]
+"""Keys, each with an ability that its value needs."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Metadata of a field: an ability that its client library needs, such as `Needs("workers")`.
+
+    A model names in `abilities` what it needs as a whole. `Client.refusal` writes the message where a library lacks the
+    ability.
+
+    when: returns whether a value needs it, from the value and its model; without it, each value but the default does.
+    """
+
+    ability: Ability
+    when: Callable[[Any, Any], bool] | None = None
+
+
+def asked(part: BaseModel, at: str = "") -> Asked:
+    """Yield the keys of a part of a scenario, below `at`, with the abilities that they need."""
+    yield from ((at, ability) for ability in getattr(part, "abilities", ()))
+    for name, field in type(part).model_fields.items():
+        value, key = getattr(part, name), f"{at}.{name}" if at else name
+        for need in field.metadata:
+            if not isinstance(need, Needs):
+                continue
+            usual = field.get_default(call_default_factory=True, validated_data={})
+            if need.when(value, part) if need.when else value != usual:
+                yield key, need.ability
+        if isinstance(value, BaseModel):
+            yield from asked(value, key)
+
+
+When = Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
+
+
+class Commit(Strict):
+    """When and how a consumer commits offsets; on_checkpoint: those of each complete checkpoint, as Flink does."""
+
+    when: Annotated[
+        When,
+        Needs("commits on checkpoints", lambda when, _: when == "on_checkpoint"),
+        Needs("commits after processing", lambda _, commit: commit.processed),
+    ] = "after_batch"
+    kind: Annotated[
+        Literal["sync", "async", "auto"],
+        Needs("asynchronous commits", lambda kind, commit: kind == "async" and commit.processed),
+    ] = Field(
+        "sync",
+        description="auto: the library commits. librdkafka commits stored offsets, and `when` says which are stored: "
+        "before_processing is its default (enable.auto.offset.store), after_batch and after_record store processed "
+        "offsets. The Java client commits what earlier polls returned, which is after_batch",
+    )
+    every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
+    on_revoke: bool = Field(
+        False, description="also commit, in the revoke callback, processed offsets without a confirmed commit"
+    )
+
+    @property
+    def processed(self) -> bool:
+        """Whether it commits what was processed, and not checkpoints, or nothing."""
+        return self.when not in ("on_checkpoint", "never")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.when == "periodic") != (self.every is not None):
+            raise ValueError("every: goes with when: periodic, and only with it")
+        if self.when == "periodic" and self.kind == "auto":
+            raise ValueError("kind: auto is periodic already; set auto.commit.interval.ms in config")
+        if self.when == "on_checkpoint" and self.kind != "async":
+            raise ValueError("when: on_checkpoint goes with kind: async; Flink does not wait for the answer")
+        if self.on_revoke and self.kind == "auto":
+            raise ValueError("on_revoke: an automatic commit already does that")
+        if self.on_revoke and self.when == "before_processing":
+            raise ValueError("on_revoke: all offsets are committed before processing; leave it out")
+        return self
+
+
+class Transactions(Strict):
+    """The transactions of a client. Its transactional.id is its name, the same for every incarnation."""
+
+    records: Annotated[int, Needs("transactions of a size")] = Field(
+        100, ge=1, description="records of each transaction"
+    )
+    abort_every: Annotated[int | None, Needs("transactions of a size")] = Field(
+        None, ge=2, description="abort every n-th transaction on purpose, with all its records in the log"
+    )
+    timeout: Duration = Field(60.0, ge=1, description="transaction.timeout.ms: older transactions are aborted")
+    hold: Annotated[Duration, Needs("transactions of a size")] = Field(
+        0.0, description="time that a transaction stays open after its last record"
+    )
+
+
+class Plain(Strict):
+    """How a processor writes and commits without transactions, batch by batch.
+
+    after_output: commit when all outputs are acknowledged; a crash in between writes them again. before_output: commit
+    first; a crash in between leaves inputs without output.
+    """
+
+    commit: Annotated[
+        Literal["after_output", "before_output"], Needs("commits before outputs", lambda it, _: it == "before_output")
+    ]
+    records: Annotated[int, Needs("batches of a size")] = Field(100, ge=1, description="most records of a batch")
+    hold: Annotated[Duration, Needs("batches of a size")] = Field(
+        0.0, description="time between the two steps, in which a crash duplicates or loses"
+    )
+
+
+class Workers(Strict):
+    """A pool of threads that process the records that one thread polls, in parallel even within one partition."""
+
+    count: int = Field(4, ge=1, le=64)
+    tracking: Literal["window", "naive"] = Field(
+        "window",
+        description="window: commit up to the first unprocessed record; naive: up to the highest processed one",
+    )
+    straggle_every: int | None = Field(None, ge=1, description="every n-th offset takes `straggle` longer")
+    straggle: Duration = Field(0.0, description="extra processing time of these offsets")
+
 
 LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"]
 ApplicationPartitioner = Literal["round_robin", "by_key_number"]

@@ -21,9 +21,8 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.relay.roles import Payloads
-from chaos.setup.addresses import Bootstrap
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
-from chaos.setup.names import RackName, TopicName
+from chaos.setup.names import Bootstrap, RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
 from chaos.units import Duration, Release, Size

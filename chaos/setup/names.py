@@ -2,24 +2,64 @@
 
 On an existing cluster, a run creates, alters and deletes only topics and groups with its prefix in their names, and
 removes all of them at the end. The names are changed once, when the scenario is resolved; the rest of the run does not
-depend on the prefix. A new field that names a topic or a group only needs the right type.
+depend on the prefix. A new field that names a topic or a group only needs the right type. Addresses of brokers have a
+type, too.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import secrets
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from chaos.clients.error_codes import ERROR_CODES
 from chaos.errors import ScenarioError
 from chaos.ledger.record import PRODUCER_WIDTH
-from chaos.setup.hints import nearest
+
+_MOST = 20
+"""Most names that fit on a line."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the most similar name, or an empty text."""
+    match = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
+    return f" (did you mean {match[0]}?)" if match else ""
+
+
+def listed(names: Collection[str], what: str, command: str) -> str:
+    """Return the valid names as the end of a line; if they are many, their number and the command that lists them."""
+    many = f"there are {len(names)} {what}, which `{command}` lists"
+    return f"the {what} are {', '.join(names)}" if len(names) <= _MOST else many
+
+
+def either(choices: Collection[str]) -> str:
+    """Return alternatives as text: `a, b or c`."""
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_ADDRESS = rf"\s*[^\s,:/]+:{_PORT}\s*"
+_ADDRESSES = f"^{_ADDRESS}(,{_ADDRESS})*$"
+
+
+def _check(text: object) -> object:
+    """Return the value. Raises `ValueError` with what to write, in place of the pattern that the value does not fit."""
+    if isinstance(text, str) and not re.match(_ADDRESSES, text):
+        raise ValueError(f"{text!r} is no address; write host:port with a port from 1 to 65535, or several with commas")
+    return text
+
+
+Bootstrap = Annotated[str, Field(pattern=_ADDRESSES), BeforeValidator(_check)]
+"""One or more addresses host:port, separated by commas."""
+
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -10,14 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import (
-    COMMIT_LOG,
-    COMMIT_LOG_RANGE,
-    LARGE,
-    LOG,
-    LOG_RANGE,
-    TABLES,
-)
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LARGE, LOG, LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE

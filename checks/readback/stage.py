@@ -26,8 +26,8 @@ from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
+from chaos.scenario.retention import OFFSETS_TOPIC
 from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
 

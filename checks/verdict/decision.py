@@ -26,8 +26,8 @@ from chaos.run.result import (
     merge,
 )
 from chaos.scenario import retention
-from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
+from chaos.scenario.retention import OFFSETS_TOPIC
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.cleanup import behind_by
 from checks.audit.undecided import COMMITS

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import ProcessId, find_marked
 from chaos.run.directory import Run
 
 MOST_READY_S = 6.0

@@ -25,8 +25,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import end_run, find_marked
+from chaos.processes.process import ProcessId, end_run, find_marked
 from chaos.relay import control
 from chaos.run.directory import Run
 

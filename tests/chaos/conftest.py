@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.processes.process_table import end_run, find_marked
+from chaos.processes.process import ProcessId, Spawned, end_run, find_marked, spawn
 from chaos.run.directory import Run
 
 Start = Callable[..., Spawned]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import find_marked
 
 ROOT = Path(__file__).parents[2]
 HELD = ("pass", "not applicable")

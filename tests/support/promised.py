@@ -16,8 +16,7 @@ from chaos.guarantees.promises import promise
 from chaos.guarantees.values import Setting, Settings, setting
 from chaos.kafka.settings import Config
 from chaos.scenario.model import Scenario
-from chaos.setup.clients import Assign, Subscribe
-from chaos.setup.commit import Commit
+from chaos.setup.clients import Assign, Commit, Subscribe
 
 OPTIONS = Options()
 

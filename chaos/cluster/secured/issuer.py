@@ -27,8 +27,7 @@ from chaos.errors import ClusterError
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security, SecurityFields
 from chaos.processes import process
 from chaos.processes.ports import HOST, free_ports, is_free
-from chaos.processes.process import ProcessId, spawn
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import ProcessId, find_marked, spawn
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 

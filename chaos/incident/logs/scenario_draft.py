@@ -25,8 +25,8 @@ from chaos.scenario.load import parse
 from chaos.scenario.members import SESSION_MS
 from chaos.scenario.setting_rules import BROKER, LEAST_SESSION, LIMITS_MS, MOST_SESSION, MOST_TRANSACTION, TOPIC
 from chaos.settings import setting_problem
+from chaos.setup.clients import Transactions
 from chaos.setup.model import DEFAULT_KAFKA
-from chaos.setup.processing import Transactions
 
 MAX_BROKERS, MAX_TOPICS, MAX_GROUPS = 9, 5, 5
 BROKERS = 3

@@ -14,13 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import (
-    LOG,
-    SCHEMA_VERSION,
-    SHARE_TABLES,
-    TABLES,
-    version_of,
-)
+from chaos.ledger.schemas import LOG, SCHEMA_VERSION, SHARE_TABLES, TABLES, version_of
 from checks.audit.arrays import NONE, Ints, Mask
 
 SCHEMAS = {"log": LOG} | {name: TABLES[name] for name in ("sends", "deliveries", "commits", *SHARE_TABLES)}

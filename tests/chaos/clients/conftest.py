@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.fleet.fleet import Fleet
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import end_run
+from chaos.processes.process import ProcessId, end_run
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.load import parse

@@ -24,7 +24,7 @@ from chaos.cluster.attached.driver import AttachedCluster
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.kafka.client import Kafka
 from chaos.kafka.security import Access, Security
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import find_marked
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save

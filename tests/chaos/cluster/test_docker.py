@@ -15,8 +15,7 @@ from chaos.cluster.docker.driver import DockerCluster
 from chaos.cluster.docker.engine import connect, find_labelled
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import ProcessId, find_marked
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.support.engines import needs_engine

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.install.jars import kafka_jars
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import find_marked
 
 ODD_NAME = "Träge Läufe (1), 'ß' [ü]"
 

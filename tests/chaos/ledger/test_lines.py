@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.clients.checkpoint import checkpoint_of, next_seq_of
-from chaos.ledger.contract import REQUIRED, VALUES
-from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
+from chaos.ledger.schemas import REQUIRED, SCHEMA_VERSION, TABLES, VALUES
 from chaos.ledger.seal import read_seal, seal
 from chaos.ledger.stream import TableWriter
 

@@ -11,8 +11,7 @@ import pytest
 
 from chaos.cluster.reaper import gc
 from chaos.processes import process
-from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.processes.process_table import end_run, find_marked
+from chaos.processes.process import ProcessId, Spawned, end_run, find_marked, spawn
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
@@ -61,7 +60,7 @@ def test_a_run_with_the_same_id_in_another_directory_is_separate(run: Run, sleep
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Limit gc to the runs of this test."""
     everything = find_marked
-    for module in ("chaos.processes.process_table", "chaos.cluster.reaper"):
+    for module in ("chaos.processes.process", "chaos.cluster.reaper"):
         monkeypatch.setattr(
             f"{module}.find_marked",
             lambda: [m for m in everything() if m.run_dir.is_relative_to(tmp_path)],

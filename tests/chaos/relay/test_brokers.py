@@ -28,8 +28,7 @@ from chaos.kafka import admin, messages
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.partition import TopicPartition
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import end_run, find_marked
+from chaos.processes.process import ProcessId, end_run, find_marked
 from chaos.relay import control
 from chaos.relay.control import Proxy
 from chaos.relay.rules import Frames, Rule

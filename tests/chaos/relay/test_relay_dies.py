@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import find_marked
 from chaos.wait import wait_until
 from tests.support.platform import left_running, start
 

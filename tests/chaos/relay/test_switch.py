@@ -15,8 +15,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import end_run, find_marked
+from chaos.processes.process import ProcessId, end_run, find_marked
 from chaos.relay.control import Switch
 from chaos.relay.cuts import UNNAMED, Cut, identify
 from chaos.run.directory import Run

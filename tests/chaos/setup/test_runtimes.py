@@ -14,8 +14,7 @@ from chaos.faults import SPECS
 from chaos.scenario.load import all_overrides, models_of, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import resolve
-from chaos.setup.clients import assignors_of, reads_committed, settings_of
-from chaos.setup.needs import Needs
+from chaos.setup.clients import Needs, assignors_of, reads_committed, settings_of
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"

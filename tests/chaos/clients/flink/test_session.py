@@ -7,7 +7,7 @@ import json
 import pytest
 
 from chaos.errors import ClientError
-from chaos.processes.process_table import find_marked
+from chaos.processes.process import find_marked
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
