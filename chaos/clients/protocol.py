@@ -20,6 +20,8 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 Role = Literal["producer", "consumer"]
 """Role of a client in its `lifecycle` rows; a processor is a producer."""
+Outcome = Literal["ok", "fail", "unknown"]
+"""Outcome of a send or a commit: done, definitely not done, or nobody knows."""
 Steady = Literal["settings", "limits", "rights", "timestamps"]
 """Settings of a topic, its limits (also those that the brokers set), and rights of a client."""
 FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")

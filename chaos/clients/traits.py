@@ -1,6 +1,7 @@
-"""What a client library can do, the values of settings that a scenario leaves to it, and errors that prove a refusal.
+"""What a client library can do, its defaults, settings that contradict each other, and errors that prove a refusal.
 
 A refusal proves that a send or a commit did not happen; every other error of a library is `unknown`.
+`Traits.contradictions` of a library is `contradictions`, or a function of the library that calls the parts here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.clients.contradictions import Given, contradictions
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.settings import Source
 from chaos.units import parse_duration
@@ -117,6 +117,32 @@ REASONS: Mapping[Ability, str] = {
 Role = Literal["producer", "consumer"]
 
 
+ERROR_CODES = {
+    **dict(enumerate(("OFFSET_OUT_OF_RANGE", "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION"), 1)),
+    **dict(enumerate(("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"), 5)),
+    **dict(enumerate(("MESSAGE_TOO_LARGE", "STALE_CONTROLLER_EPOCH", "OFFSET_METADATA_TOO_LARGE"), 10)),
+    **dict(enumerate(("NETWORK_EXCEPTION", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"), 13)),
+    **dict(enumerate(("NOT_COORDINATOR", "INVALID_TOPIC_EXCEPTION", "RECORD_LIST_TOO_LARGE"), 16)),
+    **dict(enumerate(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "INVALID_REQUIRED_ACKS"), 19)),
+    **dict(enumerate(("ILLEGAL_GENERATION", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_GROUP_ID"), 22)),
+    **dict(enumerate(("UNKNOWN_MEMBER_ID", "INVALID_SESSION_TIMEOUT", "REBALANCE_IN_PROGRESS"), 25)),
+    **dict(enumerate(("INVALID_COMMIT_OFFSET_SIZE", "TOPIC_AUTHORIZATION_FAILED"), 28)),
+    **dict(enumerate(("GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "INVALID_TIMESTAMP"), 30)),
+    **dict(enumerate(("POLICY_VIOLATION", "OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER"), 44)),
+    **dict(enumerate(("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"), 47)),
+    **dict(enumerate(("INVALID_TRANSACTION_TIMEOUT", "CONCURRENT_TRANSACTIONS"), 50)),
+    **dict(enumerate(("TRANSACTION_COORDINATOR_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), 52)),
+    **{-1: "UNKNOWN_SERVER_ERROR", 35: "UNSUPPORTED_VERSION", 56: "KAFKA_STORAGE_ERROR"},
+    **{58: "SASL_AUTHENTICATION_FAILED", 59: "UNKNOWN_PRODUCER_ID"},
+    **dict(enumerate(("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNSUPPORTED_COMPRESSION_TYPE"), 74)),
+    **{79: "MEMBER_ID_REQUIRED", 81: "GROUP_MAX_SIZE_REACHED", 82: "FENCED_INSTANCE_ID", 87: "INVALID_RECORD"},
+    **{88: "UNSTABLE_OFFSET_COMMIT", 89: "THROTTLING_QUOTA_EXCEEDED", 90: "PRODUCER_FENCED"},
+    **{69: "GROUP_ID_NOT_FOUND", 78: "OFFSET_NOT_AVAILABLE", 100: "UNKNOWN_TOPIC_ID", 110: "FENCED_MEMBER_EPOCH"},
+    **{112: "UNSUPPORTED_ASSIGNOR", 113: "STALE_MEMBER_EPOCH", 120: "TRANSACTION_ABORTABLE"},
+}
+"""Names of the error codes in the protocol (`org.apache.kafka.common.protocol.Errors`)."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """An error that proves a refusal, if all attempts have in common what it needs.
@@ -157,6 +183,69 @@ COMMITS = refusals(
     UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
 )
 """Refusals of commits, if it is the only attempt."""
+
+
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+OTHER_NAMES = {
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "max.in.flight": IN_FLIGHT,
+    "Net.MaxOpenRequests": IN_FLIGHT,
+    "message.timeout.ms": "delivery.timeout.ms",
+    "queue.buffering.max.ms": "linger.ms",
+}
+"""Names of settings that `Traits.common` leaves as they are, with the common ones."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The settings of a producer or a consumer. values: by common names. release: None if it is not known."""
+
+    values: Mapping[str, Scalar]
+    release: str | None
+    producer: bool
+    transactional: bool
+
+    def number(self, name: str, default: float) -> float:
+        """Return a number of a setting; the default if it is left out, or no number, which has its own message."""
+        try:
+            return float(self.values.get(name, default))
+        except ValueError:
+            return default
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the settings ask for idempotence."""
+        return as_text(self.values.get("enable.idempotence", False)).lower() in ("true", "t", "1")
+
+
+def contradictions(given: Given) -> Iterator[str]:
+    """Yield what contradicts idempotence in each library."""
+    if given.producer and given.idempotent:
+        yield from _acks(given)
+
+
+def idempotence(given: Given, on: bool, most: int = 5) -> Iterator[str]:
+    """Yield what contradicts idempotence in libraries that also ask for retries and limit requests in flight."""
+    if not on:
+        return
+    yield from _acks(given)
+    if given.number("retries", 1) == 0:
+        yield "retries=0 contradicts enable.idempotence, which needs retries"
+    if (found := given.number(IN_FLIGHT, most)) > most:
+        yield f"{found:g} requests in flight contradict enable.idempotence, which allows {most}"
+
+
+def heartbeats(given: Given) -> Iterator[str]:
+    """Yield heartbeats that are no shorter than the session."""
+    heartbeat, session = given.number("heartbeat.interval.ms", 3000), given.number("session.timeout.ms", 0)
+    if session and heartbeat >= session:
+        yield f"heartbeat.interval.ms={heartbeat:g} is not below session.timeout.ms={session:g}"
+
+
+def _acks(given: Given) -> Iterator[str]:
+    if as_text(given.values.get("acks", "all")).lower() not in ("all", "-1"):
+        yield f"acks={given.values['acks']} contradicts enable.idempotence, which needs acks=all"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from chaos.clients.choice import Client
-from chaos.clients.contradictions import OTHER_NAMES, Given
-from chaos.clients.traits import Role, number
+from chaos.clients.traits import OTHER_NAMES, Given, Role, number
 from chaos.cluster.settings import ClusterSpec
 from chaos.faults.base import FaultSpec
 from chaos.faults.settings import BrokerConfigSpec, TopicConfigSpec

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, GetCoreS
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from chaos.clients.error_codes import ERROR_CODES
+from chaos.clients.traits import ERROR_CODES
 from chaos.errors import ScenarioError
 from chaos.ledger.record import PRODUCER_WIDTH
 

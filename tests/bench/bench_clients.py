@@ -20,6 +20,7 @@ import re
 import secrets
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +52,8 @@ LIMIT_S = 150.0
 """Time after which no round starts, divided among the comparisons."""
 PARTITIONS, VALUE_SIZE = 6, HEADER_BYTES + 100
 KAFKA = "4.3.1"
-BARE = "tests.bench.bare_clients"
+BARE = (sys.executable, "-m", "tests.bench.bare_clients")
+LEDGER = (*ENTRY, "confluent")
 # librdkafka's defaults, as far as the Java producer has the same settings
 JAVA_PRODUCER = ("acks=all", "linger.ms=5", "batch.size=1000000", "buffer.memory=268435456", "enable.idempotence=false")
 SYNC, ASYNC, NEVER = "sync", "async", "never"
@@ -83,14 +85,14 @@ class Bench:
 
     def fill(self) -> None:
         """Write the records that consumers read."""
-        self._produce("chaos.clients.confluent.producer", self.topic)
+        self._produce(LEDGER, self.topic)
 
     def producers(self) -> dict[str, Attempt]:
         """Return the producer runs by name. Each run writes a new topic and deletes it."""
         return {
             "bare": lambda: self._produced(lambda t: self._produce(BARE, t, gc=True)),
             "bare_no_gc": lambda: self._produced(lambda t: self._produce(BARE, t, gc=False)),
-            "ledger": lambda: self._produced(lambda t: self._produce("chaos.clients.confluent.producer", t)),
+            "ledger": lambda: self._produced(lambda t: self._produce(LEDGER, t)),
             "java": lambda: self._produced(self._java_producer),
         }
 
@@ -98,7 +100,7 @@ class Bench:
         """Return the consumer runs by name, for a batch size and a commit setting."""
         runs: dict[str, Attempt] = {
             "bare": lambda: self._consume(BARE, size, commit, gc=True, read_messages=True, records=self.records),
-            "ledger": lambda: self._consume("chaos.clients.confluent.group_consumer", size, commit),
+            "ledger": lambda: self._consume(LEDGER, size, commit),
         }
         if commit == NEVER:
             runs["counting"] = lambda: self._consume(
@@ -114,13 +116,21 @@ class Bench:
         finally:
             self.admin.delete_topics([topic])[topic].result(30)
 
-    def _produce(self, module: str, topic: str, **more: Any) -> Measurement:
-        spec = {"topic": topic, "records": self.records, "value_size": VALUE_SIZE, "config": {}, **more}
-        return self._run(module, spec, "sends", ("invoked_us", "completed_us"))
+    def _produce(self, command: tuple[str, ...], topic: str, **more: Any) -> Measurement:
+        spec = {
+            "program": "producer",
+            "topic": topic,
+            "records": self.records,
+            "value_size": VALUE_SIZE,
+            "config": {},
+            **more,
+        }
+        return self._run(command, spec, "sends", ("invoked_us", "completed_us"))
 
-    def _consume(self, module: str, size: int, commit: str, **more: Any) -> Measurement:
+    def _consume(self, command: tuple[str, ...], size: int, commit: str, **more: Any) -> Measurement:
         never = {"when": "never", "kind": "sync"}
         spec = {
+            "program": "group_consumer",
             "topics": [self.topic],
             "group": secrets.token_hex(4),
             "max_poll_records": size,
@@ -128,15 +138,15 @@ class Bench:
             "config": {"auto.offset.reset": "earliest", **CONSUMER_DEFAULTS},
             **more,
         }
-        return self._run(module, spec, "deliveries", ("polled_us", "processed_us"))
+        return self._run(command, spec, "deliveries", ("polled_us", "processed_us"))
 
-    def _run(self, module: str, spec: dict[str, Any], table: str, span: tuple[str, str]) -> Measurement:
+    def _run(self, command: tuple[str, ...], spec: dict[str, Any], table: str, span: tuple[str, str]) -> Measurement:
         """Run a client until it has sent or read all records."""
         with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
             ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
             common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
             path.write_text(json.dumps({**common, "bootstrap": self.bootstrap, **spec}))
-            cpu_s, last = follow([*ENTRY, module, str(path)], self.records)
+            cpu_s, last = follow([*command, str(path)], self.records)
             took_s = last.get("took_s")
             if took_s is None:
                 (stream,) = (ledger / table).glob("*.arrows")

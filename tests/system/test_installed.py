@@ -96,7 +96,7 @@ def compile_what_runs(python: Path) -> None:
     """Import the modules of a run, which writes their bytecode; the user of the tests cannot write it."""
     modules = (
         "aftershock.chaos.cli",
-        "aftershock.chaos.clients.confluent.group_consumer",
+        "aftershock.chaos.clients.confluent.library",
         "aftershock.checks.expectations.validate",
         "aftershock.checks.spark",
     )

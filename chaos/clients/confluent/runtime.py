@@ -55,7 +55,7 @@ def _environment(release: str | None, on_progress: Progress) -> dict[str, str]:
     return client_environment(PACKAGE, release, "confluent_kafka", on_progress)
 
 
-PROGRAMS_IN_PYTHON = {program: (*ENTRY, f"{__package__}.{program}") for program in PROGRAMS}
+PROGRAMS_IN_PYTHON = dict.fromkeys(PROGRAMS, (*ENTRY, "confluent"))
 
 RUNTIME = Runtime(
     traits=TRAITS,

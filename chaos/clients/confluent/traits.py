@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from chaos.clients.contradictions import Given, idempotence
-from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
+from chaos.clients.traits import (
+    COMMITS,
+    OWN_POSITIONS,
+    SENDING,
+    Given,
+    Role,
+    Traits,
+    idempotence,
+    in_all_releases,
+    number,
+    refusals,
+)
 from chaos.kafka.settings import Config
 from chaos.settings import Source
 
@@ -24,6 +34,54 @@ def defaults(_: str | None) -> Config:
     """Return the settings that a scenario leaves out; they are the same in all releases."""
     return DEFAULTS
 
+
+SENDS = {
+    **refusals((), INVALID_REQUIRED_ACKS="acks is the same in every attempt, and no broker takes this one"),
+    **refusals(("settings",), INVALID_RECORD="the broker refuses any batch with this record in it"),
+    **refusals(
+        ("batch", "settings"),
+        _INVALID_DIFFERENT_RECORD="refused because of another record of this batch; an earlier batch may differ",
+    ),
+    **refusals(
+        ("batch", "limits"),
+        MESSAGE_TOO_LARGE="this batch was too large; an earlier one may have been smaller",
+        RECORD_LIST_TOO_LARGE="as MESSAGE_TOO_LARGE, against the segment size",
+        UNSUPPORTED_COMPRESSION_TYPE="the batch was not read; a smaller one is not compressed",
+        POLICY_VIOLATION="a policy refused this batch before the append",
+    ),
+    **refusals(("timestamps",), INVALID_TIMESTAMP="out of bounds in every attempt, if retries cross no limit"),
+    **refusals(
+        ("rights",),
+        TOPIC_AUTHORIZATION_FAILED="checked before the append, for any batch",
+        CLUSTER_AUTHORIZATION_FAILED="as TOPIC_AUTHORIZATION_FAILED, for idempotent writes",
+    ),
+    **refusals(
+        ("attempt",),
+        CORRUPT_MESSAGE="this batch arrived damaged and was dropped before the append",
+        NOT_ENOUGH_REPLICAS="the leader counted its in-sync replicas before the append",
+        LEADER_NOT_AVAILABLE="there was no leader to append to",
+        FENCED_LEADER_EPOCH="the epoch is checked before the append",
+        UNKNOWN_TOPIC_OR_PARTITION="the broker asked has no such partition, so no log to append to",
+        INVALID_PRODUCER_EPOCH="the batch of a fenced producer is refused before the append",
+        _UNKNOWN_PARTITION="known locally: no such partition; an earlier attempt may have had one",
+        _UNKNOWN_TOPIC="as _UNKNOWN_PARTITION; a restarting broker can report a topic missing",
+        _PURGE_QUEUE="purged from the queue, before the first attempt or before a retry",
+    ),
+}
+"""Errors of delivery reports that prove a refusal (Kafka's `Errors`; `UnifiedLog.append` validates a batch before it
+looks for a duplicate). librdkafka retries a send when the connection breaks or the answer does not arrive, and reports
+only the error of the last attempt, so most need a single attempt. An idempotent producer sends a batch again with
+exactly the same records (KIP-98, librdkafka's `last_msgid`). librdkafka knows more (`rd_kafka_message_status`), but
+confluent-kafka does not pass it on, and after a refusal, that status describes the last attempt only.
+
+All others are `unknown`, deliberately these: NOT_LEADER_OR_FOLLOWER (with acks=all, a leader that steps down while it
+waits for its followers answers so after its append: `DelayedProduce.tryComplete`), _MSG_TIMED_OUT, _TIMED_OUT,
+REQUEST_TIMED_OUT, _PURGE_INFLIGHT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TRANSPORT, _ALL_BROKERS_DOWN,
+KAFKA_STORAGE_ERROR (an append failed, on some replica), UNKNOWN_SERVER_ERROR, OUT_OF_ORDER_SEQUENCE_NUMBER,
+DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, _FATAL. Of commits: _TIMED_OUT, _TRANSPORT, _WAIT_COORD, _DESTROY, and
+COORDINATOR_NOT_AVAILABLE (also the answer if the broker's own append timed out)."""
+RECORD_OF_BATCH = {**SENDS, **refusals(("batch", "settings"), INVALID_RECORD="as _INVALID_DIFFERENT_RECORD")}
+"""`SENDS` of releases that report a whole batch as invalid if one record of it is."""
 
 LONG_SESSIONS_SINCE = "1.7.0"
 
@@ -97,4 +155,6 @@ TRAITS = Traits(
     # it is sticky for records without a key, whatever the hash is
     sticky={"partitioner": "consistent_random"},
     rack="client.rack",
+    sends=SENDS,
+    commits=COMMITS,
 )

@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaos.clients.contradictions import IN_FLIGHT, Given, heartbeats, idempotence
-from chaos.clients.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
+from chaos.clients.traits import (
+    IN_FLIGHT,
+    OWN_POSITIONS,
+    SENDING,
+    Given,
+    Traits,
+    heartbeats,
+    idempotence,
+    in_all_releases,
+    number,
+)
 from chaos.kafka.settings import Config
 from chaos.settings import Source
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from chaos.clients.choice import Client
 from chaos.clients.kafka_python.traits import NEWEST, TRAITS
-from chaos.clients.python.main import PROGRAMS
+from chaos.clients.protocol import Program
 from chaos.clients.python.start import ENTRY
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.pypi import CODECS, client_environment
 
+PROGRAMS: tuple[Program, ...] = ("producer", "group_consumer", "assign_consumer")
+
 
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Install a release; see `Runtime`."""
     environment = client_environment(TRAITS.library, client.release or NEWEST, "kafka", on_progress, CODECS)
-    command = (*ENTRY, "chaos.clients.kafka_python.main")
-    return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
+    return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, (*ENTRY, "kafka_python")), environment)
 
 
 RUNTIME = Runtime(

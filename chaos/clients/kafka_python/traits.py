@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from chaos.clients.contradictions import Given, heartbeats, idempotence
 from chaos.clients.python.traits import (
     COMMITS,
     LACKS,
@@ -25,7 +24,17 @@ from chaos.clients.python.traits import (
     misnamed,
     unknown_among,
 )
-from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases, number
+from chaos.clients.traits import (
+    OWN_POSITIONS,
+    SENDING,
+    Given,
+    Role,
+    Traits,
+    heartbeats,
+    idempotence,
+    in_all_releases,
+    number,
+)
 from chaos.kafka.settings import Config
 from chaos.settings import Source
 

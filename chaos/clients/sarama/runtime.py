@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.clients.error_codes import ERROR_CODES
 from chaos.clients.golang.programs import GoPrograms
 from chaos.clients.sarama.traits import COOPERATIVE_SINCE, NAMES, NEWEST, TRAITS
+from chaos.clients.traits import ERROR_CODES
 
 GO = GoPrograms(
     TRAITS,

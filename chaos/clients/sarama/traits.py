@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from chaos.clients.contradictions import Given, idempotence
 from chaos.clients.golang.traits import AUTO_COMMITS, LACKS
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,
     SENDING,
+    Given,
     Role,
     Traits,
     by_common_names,
+    idempotence,
     in_all_releases,
     refusals,
 )

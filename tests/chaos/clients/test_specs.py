@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.clients.confluent.group_consumer import Tracking
 from chaos.clients.protocol import GroupConsumerSpec, ProducerSpec
+from chaos.clients.python.group import Tracking
 from chaos.errors import ScenarioError
 from chaos.fleet.specs import SpecBuilder, process_mates, steady
 from chaos.run.directory import Run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from chaos.clients.assignments import ReaderKey
 from chaos.clients.kafka_python.traits import TRAITS
-from chaos.clients.program import Channel, Lifecycle
 from chaos.clients.protocol import CommitSpec, GroupConsumerSpec, ProducerSpec
-from chaos.clients.python.commits import Committer
+from chaos.clients.python.assignments import ReaderKey
+from chaos.clients.python.committer import Committer
 from chaos.clients.python.group import GroupConsumer
-from chaos.clients.python.library import Library, Report
-from chaos.clients.python.outcomes import commit_outcome, error_name, kept_by, send_outcome
-from chaos.clients.python.producer import Producer
-from chaos.clients.python.settings import own_settings
+from chaos.clients.python.library import Batch, ConsumerAdapter, Library, PurePython, Report, ReportingProducer
+from chaos.clients.python.program import Channel, Lifecycle
+from chaos.clients.python.rows import SendLog
+from chaos.clients.python.sender import Producer
 from chaos.errors import ClientError
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
@@ -39,7 +37,7 @@ class CommitFailedError(KafkaError):
     """A refused member, as the libraries report it."""
 
 
-class FakeConsumer:
+class FakeConsumer(ConsumerAdapter):
     """A consumer that answers from attributes, and remembers what is paused."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -52,46 +50,75 @@ class FakeConsumer:
     def membership(self) -> tuple[str, int]:
         return "m-1", 3
 
-    def pause(self, partitions: Collection[tuple[str, int]]) -> None:
+    def take(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], Any]:
         self.paused.update(partitions)
+        return {}
 
     def resume(self, partitions: Collection[tuple[str, int]]) -> None:
         self.paused.difference_update(partitions)
 
-    def poll(self, most: int) -> list[Any]:
+    def poll(self, most: int, idle: Any, wait_s: float = 0) -> list[Any]:
         return []
 
-    def position(self, partition: tuple[str, int]) -> int | None:
-        return self.found
+    def located(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {} if self.found is None else dict.fromkeys(partitions, self.found)
 
     def committed(self, partition: tuple[str, int]) -> int | None:
         return self.stored
 
-    def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+    def commit(self, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], Exception]:
         if self.error:
             raise self.error
+        return {}
 
     def commit_later(self, offsets: Mapping[tuple[str, int], int], done: Any) -> None:
         self.later.append(done)
 
 
-class FakeProducer:
-    """A producer without a broker."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
+FakeConsumer.__abstractmethods__ = frozenset()
 
 
-LIBRARY = Library(
-    traits=TRAITS,
-    release="2.3.3",
-    Error=KafkaError,
-    Timeout=TimeoutError,
-    producer_settings={"acks": 1, "retries": float("inf"), "enable_idempotence": False, "linger_ms": 0},
-    consumer_settings={"auto_offset_reset": "latest", "session_timeout_ms": 10, "partition_assignment_strategy": ()},
+class FakeProducer(ReportingProducer):
+    """A producer without a broker, which remembers what it was asked for."""
+
+    def __init__(self, library: Library, spec: Any, log: SendLog, settings: dict[str, Any]) -> None:
+        super().__init__(library, spec, log)
+        self.sent: list[int] = []
+        self.calls: list[str] = []
+        self.answers: list[Report] = []
+        """Reports of the next send."""
+        self.left: list[Report] = []
+        """Reports that only an abort brings."""
+
+    def _hand_over(self, batch: Batch, idle: object) -> int:
+        self.sent += [seq for seq, *_ in batch.records()]
+        self.reports.extend(self.answers)
+        return len(batch.values)
+
+    def wait(self, timeout_s: float) -> None:
+        self.calls.append("wait")
+        assert len(self.calls) < 100, "it waits for reports that only the abort brings"
+
+    def init_transactions(self) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+        self.reports.extend(self.left)
+
+
+OF_PRODUCER = {"acks": 1, "retries": float("inf"), "enable_idempotence": False, "linger_ms": 0}
+OF_CONSUMER = {"auto_offset_reset": "latest", "session_timeout_ms": 10, "partition_assignment_strategy": ()}
+LIBRARY = PurePython(
+    TRAITS,
+    "2.3.3",
+    errors=(KafkaError, TimeoutError),
+    producer=(FakeProducer, OF_PRODUCER),
+    consumer=(FakeConsumer, OF_CONSUMER),
     assignors={"range": int, "sticky": str},
-    producer=FakeProducer,  # type: ignore[arg-type]
-    consumer=FakeConsumer,  # type: ignore[arg-type]
 )
 SHARED: dict[str, Any] = {"run_id": "r", "run_token": "12345678", "bootstrap": "127.0.0.1:1"}
 
@@ -142,7 +169,7 @@ def test_partitions_of_one_assignment_that_get_their_positions_one_by_one_have_i
     consumer = member(tmp_path)
     for first, second in ((ORDERS, other), (other, ORDERS)):
         positions: dict[tuple[str, int], int] = {}
-        fake(consumer).position = positions.get  # type: ignore[method-assign]
+        fake(consumer).located = lambda asked, known=positions: {p: known[p] for p in asked if p in known}  # type: ignore[method-assign]
         consumer.assigned([ORDERS, other])
         for partition in (first, second):
             positions[partition] = 0
@@ -179,7 +206,7 @@ def test_a_static_member_of_which_another_process_has_the_place_ends(tmp_path: P
         fake(consumer).error = error
         consumer._committer.after_batch(fake(consumer), {ORDERS: 5})
         for answered in fake(consumer).later:
-            answered(error)
+            answered(error, None)
         fake(consumer).later.clear()
     with pytest.raises(ClientError, match="FENCED_INSTANCE_ID"):
         consumer._poll()
@@ -188,17 +215,16 @@ def test_a_static_member_of_which_another_process_has_the_place_ends(tmp_path: P
 
 def committer(ledger: Path, kind: str) -> Committer:
     key = ReaderKey("c/1", 1, "g", "subscribe")
-    made: type[Committer] = type("Of", (Committer,), {"library": LIBRARY})
     commit = CommitSpec.model_validate({"when": "after_batch", "kind": kind})
-    return made(TableWriter(ledger, "commits", "c-1.1"), key, commit, {}, {ORDERS: 1})
+    return Committer(TableWriter(ledger, "commits", "c-1.1"), key, commit, {}, {ORDERS: 1}, LIBRARY)
 
 
 def test_asynchronous_commits_have_the_answer_that_arrives_or_none(tmp_path: Path) -> None:
     commits, consumer = committer(tmp_path, "async"), FakeConsumer({})
     for end in (5, 6, 7):
         commits.after_batch(consumer, {ORDERS: end})
-    consumer.later[1](KafkaError(27))
-    consumer.later[0](None)
+    consumer.later[1](KafkaError(27), None)
+    consumer.later[0](None, None)
     commits.close()
     found = [(r["offset"], r["outcome"], r["error"]) for r in rows(tmp_path, "commits")]
     lost = "no answer before the end"
@@ -226,16 +252,16 @@ def test_a_commit_that_is_refused_at_once_failed(tmp_path: Path) -> None:
     ],
 )
 def test_the_outcome_of_a_commit(error: KafkaError | None, partitions: int, only: bool, outcome: str) -> None:
-    assert commit_outcome(error, partitions, only, TRAITS.commits) == outcome
+    assert LIBRARY.commit_outcome(error, partitions == 1, only) == outcome
 
 
 def test_a_failed_commit_has_the_name_of_what_the_coordinator_refused() -> None:
-    assert error_name(CommitFailedError(None)) == "CommitFailedError"
-    assert error_name(CommitFailedError(None, KafkaError(22))) == "ILLEGAL_GENERATION"
+    assert LIBRARY.error_name(CommitFailedError(None)) == "CommitFailedError"
+    assert LIBRARY.error_name(CommitFailedError(None, KafkaError(22))) == "ILLEGAL_GENERATION"
     try:
         raise CommitFailedError(None, "text") from KafkaError(25)
     except CommitFailedError as e:
-        assert error_name(e) == "UNKNOWN_MEMBER_ID"
+        assert LIBRARY.error_name(e) == "UNKNOWN_MEMBER_ID"
 
 
 @pytest.mark.parametrize(
@@ -250,21 +276,25 @@ def test_a_failed_commit_has_the_name_of_what_the_coordinator_refused() -> None:
     ],
 )
 def test_the_outcome_of_a_send(code: int, kept: set[str], outcome: str) -> None:
-    assert send_outcome(KafkaError(code), frozenset(kept), TRAITS.sends) == outcome
+    assert LIBRARY.refuses_send(KafkaError(code), frozenset(kept)) == (outcome == "fail")
 
 
 def test_one_attempt_is_the_default_of_early_releases_only() -> None:
-    assert kept_by({}, TRAITS, "2.1.6", ["limits"]) == {"limits", "attempt"}
-    assert kept_by({}, TRAITS, "2.2.0", ["limits"]) == {"limits"}
-    assert kept_by({"retries": 0}, TRAITS, "2.2.0", []) == {"attempt"}
-    assert kept_by({"retries": 3}, TRAITS, "2.1.6", []) == set()
+    def kept_by(config: dict[str, Any], release: str, steady: list[str]) -> frozenset[str]:
+        library = PurePython(TRAITS, release, (KafkaError, TimeoutError), (FakeProducer, {}), (FakeConsumer, {}), {})
+        return library.kept_by(producer_spec(Path(), config=config, steady=steady))
+
+    assert kept_by({}, "2.1.6", ["limits"]) == {"limits", "attempt"}
+    assert kept_by({}, "2.2.0", ["limits"]) == {"limits"}
+    assert kept_by({"retries": 0}, "2.2.0", []) == {"attempt"}
+    assert kept_by({"retries": 3}, "2.1.6", []) == set()
 
 
 def test_settings_have_the_names_and_types_of_the_library() -> None:
     config = {"acks": "1", "retries": "5", "enable.idempotence": "true", "linger_ms": 5}
-    found = own_settings(config, LIBRARY, LIBRARY.producer_settings)
+    found = LIBRARY.own_settings(config, OF_PRODUCER)
     assert found == {"acks": 1, "retries": 5, "enable_idempotence": True, "linger_ms": 5}
-    found = own_settings({"partition.assignment.strategy": "range, sticky"}, LIBRARY, LIBRARY.consumer_settings)
+    found = LIBRARY.own_settings({"partition.assignment.strategy": "range, sticky"}, OF_CONSUMER)
     assert found == {"partition_assignment_strategy": (int, str)}
 
 
@@ -277,34 +307,36 @@ def test_settings_have_the_names_and_types_of_the_library() -> None:
 )
 def test_a_setting_that_the_release_does_not_have_is_refused(config: dict[str, Any], why: str) -> None:
     with pytest.raises(ClientError, match=why):
-        own_settings(config, LIBRARY, LIBRARY.consumer_settings)
+        LIBRARY.own_settings(config, OF_CONSUMER)
+
+
+def producer_spec(ledger: Path, **fields: Any) -> ProducerSpec:
+    written = {"client": "shop/1", "topic": "orders", "value_size": 100, "records": 5}
+    return ProducerSpec.model_validate({**SHARED, "ledger": ledger, **written, **fields})
+
+
+def producer(ledger: Path, **fields: Any) -> tuple[Producer, FakeProducer]:
+    spec, channel = producer_spec(ledger, **fields), Channel()
+    made = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+    assert isinstance(made._kafka, FakeProducer)
+    return made, made._kafka
 
 
 def test_reports_become_rows_and_what_has_none_is_unknown(tmp_path: Path) -> None:
-    spec = ProducerSpec(**SHARED, ledger=tmp_path, client="shop/1", topic="orders", value_size=100, records=5)
-    channel = Channel()
-    producer = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
-    reports = [
+    client, kafka = producer(tmp_path)
+    kafka.answers = [
         Report(0, 10, 2, 40),
         Report(1, 10, 2, -1),
         Report(2, 10, error=KafkaError(10)),
         Report(3, 10, error=KafkaError(None), taken=False),
     ]
-    sent: list[int] = []
-
-    def send(records: list[Any], idle: object) -> int:
-        sent.extend(record.seq for record in records)
-        return 5
-
-    kafka = SimpleNamespace(send=send, wait=lambda timeout_s: None, reports=deque(reports))
-    producer._kafka = kafka  # type: ignore[assignment]
-    assert producer._send(5) == 5
-    producer._wait(0)
-    assert producer._waiting() == 1
-    producer._purge()
-    producer._log.write(now=True)
+    assert client._send(5) == 5
+    client._serve()
+    assert kafka.waiting() == 1
+    kafka.purge()
+    client._log.write(now=True)
     found = [(r["seq"], r["outcome"], r["offset"], r["error"]) for r in rows(tmp_path, "sends")]
-    assert sent == [0, 1, 2, 3, 4]
+    assert kafka.sent == [0, 1, 2, 3, 4]
     assert found == [
         (0, "ok", 40, None),
         (1, "ok", None, None),
@@ -317,34 +349,12 @@ def test_reports_become_rows_and_what_has_none_is_unknown(tmp_path: Path) -> Non
 def test_a_failed_record_ends_the_transaction_though_the_library_answers_nothing_before_the_abort(
     tmp_path: Path,
 ) -> None:
-    spec = ProducerSpec.model_validate(
-        {**SHARED, "ledger": tmp_path, "client": "shop/1", "topic": "orders", "value_size": 100, "records": 3}
-        | {"transactions": {"id": "shop", "records": 3}}
-    )
-    channel = Channel()
-    producer = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
-    reports: deque[Report] = deque()
-    calls: list[str] = []
-
-    def wait(timeout_s: float) -> None:
-        calls.append("wait")
-        assert len(calls) < 100, "it waits for reports that only the abort brings"
-
-    def send(records: list[Any], idle: object) -> int:
-        reports.append(Report(0, 10, error=KafkaError(47)))  # INVALID_PRODUCER_EPOCH
-        return 3
-
-    def abort() -> None:
-        calls.append("abort")
-        reports.extend(Report(seq, 10, error=KafkaError(None)) for seq in (1, 2))
-
-    begin = end = lambda: calls.append("other")
-    producer._kafka = SimpleNamespace(  # type: ignore[assignment]
-        send=send, reports=reports, wait=wait, begin=begin, commit=end, abort=abort
-    )
-    assert spec.transactions
-    producer._transaction(spec.transactions, None)
-    assert "abort" in calls
+    client, kafka = producer(tmp_path, records=3, transactions={"id": "shop", "records": 3})
+    kafka.answers = [Report(0, 10, error=KafkaError(47))]  # INVALID_PRODUCER_EPOCH
+    kafka.left = [Report(seq, 10, error=KafkaError(None)) for seq in (1, 2)]
+    assert client._spec.transactions
+    client._transaction(client._spec.transactions, None)
+    assert "abort" in kafka.calls
     assert [(r["txn"], r["outcome"]) for r in rows(tmp_path, "transactions")] == [(1, "aborted")]
     sends = rows(tmp_path, "sends")
     assert [r["seq"] for r in sends] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The processor: `python -m chaos.clients.confluent.processor SPEC`.
+"""The processor, for libraries with `starts` and `send_offsets`.
 
 It reads as a group member, transforms, and writes one record for each record that it reads, with the coordinates of
 that record in the header `aftershock-input`. The records written and the offsets read are in one transaction
@@ -15,26 +15,28 @@ it writes them, as applications without transactions do (at least once, at most 
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any, Literal
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-
-from chaos.clients.committer import Outcome
-from chaos.clients.confluent.columns import consumed
-from chaos.clients.confluent.group import GroupConsumer
-from chaos.clients.confluent.library import VERSIONS
-from chaos.clients.confluent.positions import start_positions
-from chaos.clients.confluent.sender import CALL_S, Sender, error_of
-from chaos.clients.pacer import TICK_S
-from chaos.clients.program import Channel, Lifecycle, log, run_clients
-from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, PlainSpec, ProcessorSpec
-from chaos.clients.sender import End
-from chaos.ledger.record import INPUT_HEADER, encode_input
+from chaos.clients.protocol import (
+    ClientSpec,
+    CommitSpec,
+    GroupConsumerSpec,
+    Outcome,
+    Partition,
+    PlainSpec,
+    ProcessorSpec,
+)
+from chaos.clients.python.group import GroupConsumer
+from chaos.clients.python.library import Library, RecordHeaders
+from chaos.clients.python.load import TICK_S
+from chaos.clients.python.program import Channel, Lifecycle, log
+from chaos.clients.python.rows import Columns
+from chaos.clients.python.sender import End, Sender
+from chaos.ledger.record import INPUT_HEADER, Input, encode_input
 from chaos.run.events import now_us
 
 IDLE_S = 0.1
@@ -52,10 +54,11 @@ class Source(GroupConsumer):
 
     def __init__(
         self,
+        library: Library,
         spec: ProcessorSpec,
         channel: Channel,
         lifecycle: Lifecycle,
-        on_error: Callable[[KafkaError], None],
+        on_error: Callable[[Exception], None],
         before_release: Callable[[bool], None],
     ) -> None:
         self._report, self._before_release = on_error, before_release
@@ -70,28 +73,34 @@ class Source(GroupConsumer):
             "config": spec.consumer_config,
             "commit": never,
         }
-        super().__init__(GroupConsumerSpec.model_validate(reader), channel, lifecycle)
+        super().__init__(library, GroupConsumerSpec.model_validate(reader), channel, lifecycle)
 
-    def _on_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: Exception) -> None:
         self._report(error)
 
-    def poll(self, limit: int) -> list[Message]:
+    def poll(self, limit: int) -> Columns | None:
         """Return up to `limit` records that are there, or the next record if it arrives within `TICK_S`."""
-        batch = self.consumer.consume(limit, 0.0) or self.consumer.consume(1, TICK_S)
-        self.look_for_starts(batch)
-        for message in batch:
-            if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._on_error(error)
-        return [m for m in batch if m.error() is None]
+        batch = self.consumer.poll(limit, lambda: None, TICK_S)
+        if self._unlocated:
+            self.look_for_starts(batch)
+        if not batch:
+            return None
+        if (records := self.consumer.columns(batch, self._deliveries.needs_topics)) is not None:
+            return records
+        batch, errors = self.consumer.without_errors(batch)
+        for error in errors:
+            self._on_error(error)
+        return self.consumer.columns(batch, self._deliveries.needs_topics) if batch else None
 
-    def deliver(self, batch: list[Message], polled_us: int) -> int:
-        """Write the delivery rows of a batch. Returns the number of rows."""
-        records = consumed(batch, self._deliveries.needs_topics)
-        if records is None:
-            return 0
+    def deliver(self, records: Columns, polled_us: int) -> None:
+        """Write the delivery rows of records."""
         self._deliveries.add(records, polled_us)
         self.read_ends |= self._deliveries.write(self.assignments.numbers)
-        return len(records)
+
+    def inputs(self, records: Columns) -> list[Input]:
+        """Return topic, partition and offset of each record."""
+        topics = repeat(self._spec.topics[0]) if records.topics is None else records.topics
+        return list(zip(topics, records.partitions.tolist(), records.offsets.tolist(), strict=False))
 
     def transaction_ended(self, end: End, requested_us: int | None) -> None:
         """Record the end of a transaction. `requested_us`: when its offsets were added; None if they were not."""
@@ -116,22 +125,22 @@ class Source(GroupConsumer):
 
         Returns False if that failed and has to be tried again.
         """
-        held = [TopicPartition(*p) for p in self.assignments.numbers]
-        _, starts = start_positions(self.consumer, held, self._spec.config)
-        if any(start.offset is None for start in starts.values()):
+        starts = self.consumer.starts(list(self.assignments.numbers))
+        offsets = {p: start.offset for p, start in starts.items() if start.offset is not None}
+        if len(offsets) < len(starts):
             return False
         try:
-            for partition, start in starts.items():
-                self.consumer.seek(TopicPartition(*partition, start.offset))
-        except KafkaException as e:
-            log(f"seek failed, trying again: {e}")
+            for partition, offset in offsets.items():
+                self.consumer.seek(partition, offset)
+        except self._library.Error as e:
+            log(f"seek failed, trying again: {self._library.describe(e)}")
             return False
         self.assignments.begin("seek", starts)
         return True
 
-    def _give_up(self, event: Literal["revoked", "lost"], partitions: list[Partition]) -> None:
-        self._before_release(event == "revoked" and self._incremental)
-        self.assignments.end(event, partitions)
+    def _give_up(self, event: Literal["revoked", "lost"], partitions: Collection[Partition]) -> None:
+        self._before_release(event == "revoked" and self.consumer.incremental)
+        super()._give_up(event, partitions)
 
     def progress(self) -> None:
         """Send nothing: the processor sends the progress of both sides."""
@@ -140,13 +149,17 @@ class Source(GroupConsumer):
         """Return the fields of the progress event about reading."""
         return {"delivered": self._deliveries.delivered, **self.assignments.progress()}
 
+    def leave(self) -> None:
+        """Leave the group."""
+        self.consumer.close()
+
 
 class Processor(Sender[ProcessorSpec]):
     """One incarnation of a processor."""
 
-    def __init__(self, spec: ProcessorSpec, channel: Channel, lifecycle: Lifecycle) -> None:
-        super().__init__(spec, channel, lifecycle)
-        self._source = Source(spec, channel, lifecycle, self._on_error, self._end)
+    def __init__(self, library: Library, spec: ProcessorSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        super().__init__(library, spec, channel, lifecycle)
+        self._source = Source(library, spec, channel, lifecycle, self._on_error, self._end)
         self._records = 0
         self._last_read_s = 0.0
         self._offsets_sent_us: int | None = None
@@ -158,7 +171,7 @@ class Processor(Sender[ProcessorSpec]):
         while not (self._channel.stopping or self._fatal):
             self._step()
         self._end(keeps_partitions=False)
-        self._source.consumer.close()
+        self._source.leave()
         return self._finish()
 
     def _step(self) -> None:
@@ -168,12 +181,13 @@ class Processor(Sender[ProcessorSpec]):
             return
         assert self._spec.transactions is not None  # one of the two is set
         batch = self._source.poll(self._spec.transactions.records - self._records)
-        if batch:
+        if batch is not None:
             polled_us = now_us()
             if not self._open:
                 self._begin_transaction()
             self._last_read_s = time.monotonic()
-            self._records += self._source.deliver(batch, polled_us)
+            self._source.deliver(batch, polled_us)
+            self._records += len(batch)
             self._write(batch)
         self._serve()
         full = self._records >= self._spec.transactions.records
@@ -184,7 +198,7 @@ class Processor(Sender[ProcessorSpec]):
     def _step_plainly(self, plain: PlainSpec) -> None:
         """Process the records that are there and commit their offsets, without a transaction."""
         batch = self._source.poll(plain.records)
-        if not batch:
+        if batch is None:
             self._serve()
             return
         self._source.deliver(batch, now_us())
@@ -201,13 +215,13 @@ class Processor(Sender[ProcessorSpec]):
         else:
             self._rewind()
 
-    def _write_all(self, batch: list[Message]) -> bool:
+    def _write_all(self, batch: Columns) -> bool:
         """Write one record for each record of a batch. Returns whether all are acknowledged."""
         failures_before = self._log.failed + self._log.unknown
         self._write(batch)
         self._wait_for_reports()
         self._log.write(now=True)
-        return not (self._fatal or len(self._kafka) or self._log.failed + self._log.unknown > failures_before)
+        return not (self._fatal or self._kafka.waiting() or self._log.failed + self._log.unknown > failures_before)
 
     def _rewind(self) -> None:
         """Read from the committed offsets again, those of partitions that stay assigned."""
@@ -221,20 +235,18 @@ class Processor(Sender[ProcessorSpec]):
         while time.monotonic() < until and not (self._channel.stopping or self._fatal):
             self._serve(TICK_S)
 
-    def _write(self, batch: list[Message]) -> None:
+    def _write(self, batch: Columns) -> None:
         """Write one record for each record of a batch, with the next seqs."""
         end = self._next + len(batch)
-        self._log.inputs |= {self._next + i: (m.topic(), m.partition(), m.offset()) for i, m in enumerate(batch)}
+        self._log.inputs |= dict(enumerate(self._source.inputs(batch), self._next))
         while self._next < end and not self._fatal and not self._must_abort():
             sent = self._send(end - self._next)
             self._serve(0 if sent else TICK_S)  # nothing is sent if the local queue is full
 
-    def _arguments(
-        self, first: int, values: list[Any], keys: Iterable[bytes | None], timestamp_ms: int
-    ) -> tuple[Iterable[Any], ...]:
-        inputs = map(self._log.inputs.__getitem__, count(first))
-        headers = ([(INPUT_HEADER, encode_input(source))] for source in inputs)
-        return repeat(self._log.on_delivery), repeat(None), repeat(0), headers
+    def _headers(self, first: int, values: list[Any], keys: Sequence[bytes] | None) -> Sequence[RecordHeaders] | None:
+        """Return the header with the input of each record."""
+        seqs = range(first, first + len(values))
+        return [[(INPUT_HEADER, encode_input(self._log.inputs[seq]))] for seq in seqs]
 
     def _end(self, keeps_partitions: bool = True) -> None:
         """End the open transaction with its offsets; after an abort, rewind the partitions that stay assigned."""
@@ -251,35 +263,23 @@ class Processor(Sender[ProcessorSpec]):
     def _send_offsets(self) -> bool:
         """Add the offsets read to the transaction. Returns False if it must be aborted."""
         requested_us = now_us()
-        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._source.read_ends.items()]
         while True:
             try:
-                group = self._source.consumer.consumer_group_metadata()
-                self._kafka.send_offsets_to_transaction(offsets, group, CALL_S)
+                self._kafka.send_offsets(self._source.read_ends, self._source.consumer)
                 self._offsets_sent_us = requested_us
                 return True
-            except KafkaException as e:
-                error = error_of("offsets not sent", e)
-                if not error.retriable() or error.txn_requires_abort() or self._giving_up():
+            except self._library.Error as e:
+                log(f"offsets not sent: {self._library.describe(e)}")
+                if self._library.after_end(e) != "again" or self._giving_up():
                     return False
 
     def _more_progress(self) -> dict[str, Any]:
         return self._source.reading()
 
-    def _throttling(self) -> dict[str, list[int]]:
-        return {**super()._throttling(), **self._source.throttled.progress()}
+    def _throttled(self) -> dict[str, list[int]]:
+        return {**super()._throttled(), **self._source.consumer.throttled()}
 
     def _giving_up(self) -> bool:
         if self._fatal:  # limits the wait, as the order to stop does
             self._limit()
         return super()._giving_up()
-
-
-def main(argv: list[str]) -> int:
-    """Run a processor. Returns the exit code."""
-    spec = ProcessorSpec.load(argv[1])
-    return run_clients([spec], Processor, first_seq=spec.first_seq, **VERSIONS)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

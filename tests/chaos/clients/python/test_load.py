@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from chaos.clients.checkpoint import first_unacked_of, next_seq_of
-from chaos.clients.confluent.sender import UNASSIGNED, partitioner
+from chaos.clients.python.load import partitioner
 from chaos.ledger.stream import TableWriter
 
 
 def test_each_partitioner_chooses_by_its_rule() -> None:
     assert list(partitioner("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
     assert list(partitioner("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
-    assert next(iter(partitioner(None, 3, UNASSIGNED)(0, 4, None))) == UNASSIGNED
+    assert next(iter(partitioner(None, 3, -1)(0, 4, None))) == -1
 
 
 def test_resending_starts_at_the_first_seq_without_an_acknowledged_row(tmp_path: Path) -> None:

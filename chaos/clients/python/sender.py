@@ -1,22 +1,31 @@
-"""The base of the programs that write: send rows, transactions and the shutdown. The library is up to a subclass.
+"""The producer, and the base of the programs that write: send rows, transactions and the shutdown.
 
-The coordinator of a transaction may answer late, through another broker, or never.
+The records of one tick, or of one chunk at full speed, share one time stamp, which is less than about a millisecond
+off. The coordinator of a transaction may answer late, through another broker, or never.
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
 
 from chaos.clients.checkpoint import next_seq_of
-from chaos.clients.pacer import TICK_S, Pacer
-from chaos.clients.program import Channel, Lifecycle
 from chaos.clients.protocol import ProducerSpec, TransactionSpec, WriterSpec
+from chaos.clients.python.library import Batch, Library, RecordHeaders
+from chaos.clients.python.load import TICK_S, Keys, Pacer, partitioner
+from chaos.clients.python.program import Channel, Lifecycle, log
+from chaos.clients.python.rows import SendLog
+from chaos.errors import ClientError
+from chaos.ledger.record import IDENTITY_HEADER, of_tombstone
+from chaos.ledger.record_columns import ValueFactory
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
 
+CLOSE_S = 2.0
 CHUNK = 500
 """Most records with one time stamp."""
 
@@ -26,31 +35,8 @@ End = Literal["committed", "aborted", "unknown"]
 """How a transaction ended."""
 
 
-class SendRows(Protocol):
-    """The rows of `sends` of one incarnation.
-
-    acked, failed, unknown, rows: records by outcome, and all that have a row or get one with the next `write`.
-    txn: number of the transaction of the records that are reported now; set it only right after a `write`.
-    """
-
-    acked: int
-    failed: int
-    unknown: int
-    txn: int | None
-
-    @property
-    def rows(self) -> int:
-        """Records that have a row or get one with the next `write`."""
-
-    def served(self) -> None:
-        """Read the reports since the last call."""
-
-    def write(self, *, now: bool = False) -> None:
-        """Write the rows that wait, if there are many, if the last write is long ago, or if `now` is set."""
-
-
-class Sender(ABC, Generic[Spec]):
-    """One incarnation of a client that writes; subclasses have the library, and choose the records and the time.
+class Sender(Generic[Spec]):
+    """One incarnation of a client that writes; subclasses choose the records and the time.
 
     _next: the next seq.
     _fatal: whether an error has made the producer of the library unusable.
@@ -58,9 +44,10 @@ class Sender(ABC, Generic[Spec]):
     _open: whether a transaction is open.
     """
 
-    _log: SendRows
-
-    def __init__(self, spec: Spec, channel: Channel, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, library: Library, spec: Spec, channel: Channel, lifecycle: Lifecycle, keys: Keys | None = None
+    ) -> None:
+        self._library, self._keys = library, keys
         self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
         self._transactions: TransactionSpec | None = spec.transactions
         if spec.transactions:
@@ -70,63 +57,111 @@ class Sender(ABC, Generic[Spec]):
         self._next = self._first = spec.first_seq
         self._fatal = False
         self._stop_by: float | None = None
+        self._partition = partitioner(None, 0, library.unassigned)
+        self._values = ValueFactory(
+            spec.run_token, spec.client, spec.incarnation, spec.value_size, keys.bytes if keys else ()
+        )
+        self._log = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, keys, library.has_offsets(spec))
+        self._kafka = library.producer(spec, self._log, self._on_error)
 
-    @abstractmethod
-    def run(self) -> bool:
-        """Run until the order to stop. Returns whether every record has its row, and no error was fatal."""
-
-    @abstractmethod
     def _more_progress(self) -> dict[str, Any]:
         """Return the fields of the progress event that only this kind of client has."""
+        return {}
 
-    @abstractmethod
-    def _waiting(self) -> int:
-        """Return the number of records that have no report yet."""
+    def _send(self, due: int) -> int:
+        """Send up to `due` records with one time stamp, from `_next` on, which it advances. Returns their number."""
+        first = self._next
+        count = min(due, CHUNK, self._values.room(first))
+        numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
+        invoked_us = now_us()
+        values: list[Any] = self._values.make(first, count, invoked_us, numbers)
+        keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else None
+        headers = self._headers(first, values, keys)
+        batch = Batch(
+            first,
+            invoked_us,
+            self._spec.topics_from(first),
+            values,
+            repeat(None) if keys is None else keys,
+            self._partition(first, count, numbers),
+            headers,
+            self._timestamp_ms(invoked_us),
+        )
+        taken = self._kafka.send(batch, self._serve)
+        self._next = first + taken
+        return taken
 
-    @abstractmethod
-    def _wait(self, timeout_s: float) -> None:
-        """Let reports arrive for at most `timeout_s`."""
+    def _headers(self, first: int, values: list[Any], keys: Sequence[bytes] | None) -> Sequence[RecordHeaders] | None:
+        """Return the headers of records; None if none has any."""
+        return None
 
-    @abstractmethod
-    def _purge(self) -> None:
-        """Give up the records without a report, so that each gets one."""
+    def _timestamp_ms(self, call_us: int) -> int | None:
+        """Return the timestamp of records that are sent now; None if the library sets it."""
+        return None
 
-    @abstractmethod
+    def _on_error(self, error: Exception) -> None:
+        """Log an error that concerns no single record, and end the client if its producer is unusable then."""
+        log(self._library.describe(error))
+        if self._library.fatal(error):  # such as an idempotent producer that can no longer keep its guarantees
+            self._unusable(error)
+
+    def _unusable(self, error: Exception) -> End:
+        """Report an error, once, after which the producer cannot go on and nobody knows how its transaction ended."""
+        if not self._fatal:
+            self._fatal = True
+            before = f"; before: {self._log.last_failure}" if self._log.last_failure else ""
+            self._lifecycle.error(f"{self._library.describe(error)}{before}", fatal=True)
+        return "unknown"
+
     def _call_init(self) -> bool:
         """Initialize the transactional.id. Returns False if that has to be tried again; raises if it is in vain."""
+        try:
+            self._kafka.init_transactions()
+            return True
+        except self._library.Error as e:
+            log(f"transactions not initialized: {self._library.describe(e)}")
+            if not self._library.passes(e) and not self._giving_up():
+                raise ClientError(self._library.describe(e)) from None
+            return False
 
-    @abstractmethod
-    def _call_begin(self) -> None:
-        """Begin a transaction."""
-
-    @abstractmethod
     def _call_end(self, end: End) -> End:
-        """End the open transaction. Returns how it ended; sets `_fatal` if the producer is unusable then."""
-
-    def _throttling(self) -> dict[str, list[int]]:
-        """Return the throttled responses of each Kafka client that this client has."""
-        return {}
+        """End the open transaction. Returns how it ended."""
+        while True:
+            try:
+                (self._kafka.commit if end == "committed" else self._kafka.abort)()
+                return end
+            except self._library.Error as e:
+                text, step = self._library.describe(e), self._library.after_end(e)
+                log(f"transaction {self._number} not {end}: {text}")
+                if step == "abort" and end == "committed":
+                    end, self._log.last_failure = "aborted", text
+                elif step != "again" or self._giving_up():
+                    return self._unusable(e)
 
     def _progress(self) -> None:
         sends, sent = self._log, self._next - self._first
         counts = {"sent": sent, "acked": sends.acked, "failed": sends.failed, "unknown": sends.unknown}
-        throttled = {"throttled": sides} if (sides := self._throttling()) else {}
+        throttled = {"throttled": sides} if (sides := self._throttled()) else {}
         self._channel.progress(**counts, **self._more_progress(), **throttled)
+
+    def _throttled(self) -> dict[str, list[int]]:
+        """Return the throttled responses of each Kafka client that this client has."""
+        return self._kafka.throttled()
 
     def _serve(self, timeout_s: float = 0.0) -> None:
         """Let reports arrive for at most `timeout_s`; then write rows and send progress if they are due."""
         if self._channel.ignoring_reports:
             time.sleep(timeout_s)
         else:
-            self._wait(timeout_s)
-        self._log.served()
+            self._kafka.wait(timeout_s)
+            self._kafka.collect()
         self._log.write()
         if self._channel.progress_due():
             self._progress()
 
     def _wait_for_reports(self, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until every record has its report, or `enough`, an error is fatal, or the time to wait is over."""
-        while self._waiting() and not (enough() or self._fatal or self._giving_up()):
+        while self._kafka.waiting() and not (enough() or self._fatal or self._giving_up()):
             self._serve(TICK_S)
 
     def _init_transactions(self) -> None:
@@ -142,7 +177,10 @@ class Sender(ABC, Generic[Spec]):
             self._next = self._first = next_seq_of(self._spec.ledger, self._spec.client)
 
     def _begin_transaction(self) -> None:
-        self._call_begin()
+        try:
+            self._kafka.begin()
+        except self._library.Error as e:
+            raise ClientError(self._library.describe(e)) from None
         self._number += 1
         self._open, self._began_us, self._log.txn = True, now_us(), self._number
         self._failures_before = self._log.failed + self._log.unknown
@@ -181,7 +219,7 @@ class Sender(ABC, Generic[Spec]):
                 }
             ]
         )
-        self._log.served()  # reports of records that the abort purged
+        self._kafka.collect()  # reports of records that the abort purged
         self._log.write(now=True)
         self._log.txn = None
         return ended
@@ -201,9 +239,9 @@ class Sender(ABC, Generic[Spec]):
 
     def _finish(self) -> bool:
         """Purge records without a report, and check that every record has its row. Returns as `run`."""
-        if self._waiting():
-            self._purge()
-        self._log.served()
+        if self._kafka.waiting():
+            self._kafka.purge()
+        self._kafka.collect()
         self._log.write(now=True)
         self._progress()
         if missing := self._next - self._first - self._log.rows:
@@ -211,8 +249,8 @@ class Sender(ABC, Generic[Spec]):
         return not missing and not self._fatal
 
 
-class PacedSender(Sender[ProducerSpec]):
-    """A producer that sends one seq after the other, at a steady rate or at full speed.
+class Producer(Sender[ProducerSpec]):
+    """One incarnation of a producer, which sends one seq after the other, at a steady rate or at full speed.
 
     After the order to stop it waits for reports, at most `stop_within_s`. Then it gives up the remaining records, which
     get rows, too. `stopped` is written only if every record has a row.
@@ -222,9 +260,24 @@ class PacedSender(Sender[ProducerSpec]):
     reads the last seq of the earlier one. An aborted transaction is not repeated.
     """
 
-    @abstractmethod
-    def _send(self, due: int) -> int:
-        """Send up to `due` records, from `_next` on, which it advances. Returns the number that the library took."""
+    def __init__(self, library: Library, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        keys = Keys(spec.keys, spec.seed, spec.tombstone_every) if spec.keys else None
+        super().__init__(library, spec, channel, lifecycle, keys)
+        self._partition = partitioner(spec.partitioner, spec.partitions, library.unassigned)
+
+    def _timestamp_ms(self, call_us: int) -> int | None:
+        return self._spec.timestamps.of(call_us) if self._spec.timestamps else None
+
+    def _headers(self, first: int, values: list[Any], keys: Sequence[bytes] | None) -> Sequence[RecordHeaders] | None:
+        """Return the headers of records, of which only tombstones have one; takes the values from tombstones."""
+        marked = self._keys.tombstones(first, len(values)) if self._keys else []
+        if keys is None or not any(marked):
+            return None
+        headers: list[RecordHeaders] = [[] for _ in values]
+        for i in np.flatnonzero(marked).tolist():
+            headers[i] = [(IDENTITY_HEADER, of_tombstone(values[i], keys[i]))]
+            values[i] = None
+        return headers
 
     def run(self) -> bool:
         """Send all records, then wait for the order to stop. Returns whether every record has its row."""
@@ -238,7 +291,7 @@ class PacedSender(Sender[ProducerSpec]):
         else:
             self._send_until(self._spec.records, pacer)
         while not self._ending():
-            self._serve(TICK_S if self._waiting() else 0.1)
+            self._serve(TICK_S if self._kafka.waiting() else 0.1)
         return self._finish()
 
     def _ending(self) -> bool:
@@ -270,6 +323,11 @@ class PacedSender(Sender[ProducerSpec]):
 
     def _finish(self) -> bool:
         self._limit()
-        while self._waiting() and not self._giving_up():
+        while self._kafka.waiting() and not self._giving_up():
             self._serve(TICK_S)
-        return super()._finish()
+        done = super()._finish()
+        try:
+            self._kafka.close(CLOSE_S)
+        except self._library.Error as e:  # every record has its row already
+            log(f"close: {self._library.describe(e)}")
+        return done

@@ -1,0 +1,91 @@
+"""What a producer sends and when: the keys of its records, their partitions if it chooses them, and the rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from chaos.ledger.record_columns import Ints
+
+TICK_S = 0.01
+CATCH_UP_S = 0.25
+"""Missed time that is caught up after a stall; the rest counts as time without load."""
+
+
+class Keys:
+    """The key `k0`, `k1`, ... of each seq: spread by the seed, and the same in every incarnation.
+
+    Also which seqs are tombstones, records without a value.
+    """
+
+    def __init__(self, count: int, seed: int, tombstone_every: int | None = None) -> None:
+        self._tombstone_every = tombstone_every
+        self.texts = [f"k{i}" for i in range(count)]
+        self.bytes = [text.encode() for text in self.texts]
+        self._column = pa.array(self.texts, pa.string())
+        self._seed = np.uint64(seed)
+
+    def of(self, seqs: Ints) -> Ints:
+        """Return the numbers of the keys of seqs."""
+        x = seqs.astype(np.uint64) + (self._seed << np.uint64(32))
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of splitmix64
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((x ^ (x >> np.uint64(31))) % np.uint64(len(self.texts))).astype(np.int64)
+
+    def tombstones(self, first: int, count: int) -> list[bool]:
+        """Return whether each of `count` seqs is a tombstone; an empty list if none can be."""
+        every = self._tombstone_every
+        return [(seq + 1) % every == 0 for seq in range(first, first + count)] if every else []
+
+    def column(self, numbers: Ints) -> pa.Array:
+        """Return the texts of keys as a column."""
+        return self._column.take(pa.array(numbers))
+
+
+Partitioner = Callable[[int, int, Ints | None], Iterable[int | None]]
+"""Maps first seq, number of records and numbers of their keys to the partitions."""
+
+
+def partitioner(
+    name: Literal["round_robin", "by_key_number"] | None, partitions: int, unassigned: int | None = None
+) -> Partitioner:
+    """Return the partitioner with that name for a topic of `partitions` partitions.
+
+    Without a name, that of the library chooses: each record gets `unassigned`.
+    """
+    if name == "round_robin":
+        return lambda first, count, _: (np.arange(first, first + count) % partitions).tolist()
+    if name == "by_key_number":
+        return lambda first, count, keys: [] if keys is None else (keys % partitions).tolist()
+    return lambda first, count, keys: repeat(unassigned)
+
+
+class Pacer:
+    """The number of records to send now at a steady rate."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._start = self._next_tick = time.monotonic()
+        self._sent = 0
+
+    def due(self) -> int:
+        """Return the number of records to send now; 0 before the next tick."""
+        now = time.monotonic()
+        if now < self._next_tick:
+            return 0
+        self._next_tick = now + TICK_S
+        due = int((now - self._start) * self._rate) - self._sent
+        limit = max(1, int(self._rate * CATCH_UP_S))
+        if due > limit:
+            self._start += (due - limit) / self._rate
+            due = limit
+        return due
+
+    def sent(self, count: int) -> None:
+        """Count records that were sent."""
+        self._sent += count
