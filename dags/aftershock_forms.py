@@ -16,7 +16,7 @@ from aftershock_connections import existing_cluster
 from airflow.sdk import Param
 from pydantic import TypeAdapter
 
-from chaos.clients.libraries import DEFAULT, RUNTIMES
+from chaos.clients.choice import DEFAULT, RUNTIMES
 from chaos.cluster.drivers import DRIVER_CAPABILITIES
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity

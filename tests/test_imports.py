@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
     "anomalies",
     "clients.choice",
-    "clients.libraries",
     "clients.streams.traits",
     "errors",
     "faults",

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from chaos.campaign.subject import Subject, dump, raw_of
-from chaos.clients.choice import Client, parse_client
+from chaos.clients.choice import DEFAULT, RUNTIMES, Client, parse_client
 from chaos.clients.java.traits import ASSIGNORS, PACKAGE
-from chaos.clients.libraries import DEFAULT, RUNTIMES
 from chaos.clients.runtime import runtime
 from chaos.errors import ScenarioError, UsageError
 from chaos.kafka.settings import Config

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from chaos.clients.libraries import DEFAULT, RUNTIMES
+from chaos.clients.choice import DEFAULT, RUNTIMES
 from chaos.errors import UsageError
 from chaos.scenario.model import Scenario
 

@@ -3,7 +3,7 @@
 `chaos.fleet` starts and supervises them. A client is any program that follows the protocol below. There is no
 base class: a client in Java, Go or Flink has the same standing as one in Python. Each client library has one folder
 (`confluent`, `kafka_python`, `java`, `sarama`, …), with its programs, a module `traits` that says what it can do, and
-a module `runtime` that says how to install and start it. `libraries` finds the folders; nothing else lists them.
+a module `runtime` that says how to install and start it. `choice` finds the folders; nothing else lists them.
 
 **Input**: the last argument is the path of a JSON spec, one of the models in `chaos.clients.protocol`. The spec names
 the program that runs it, the run, the ledger directory, the client (`shop/1`, also its Kafka `client.id`), its

@@ -2,24 +2,30 @@
 
 The classes are in the user's cache. The name of their folder has a digest of the sources, so changed programs are
 compiled again. A program that loads many classes has a second one, which loads the same classes without a broker, for
-an archive of them.
+an archive of them. `install_flink` has what the runtimes `flink` and `flink-legacy` share: one program runs a job in a
+mini cluster, submits one to a session cluster, and is a process of a session cluster.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from chaos.clients.choice import Client
+from chaos.clients.protocol import Program
+from chaos.clients.runtime import Installed
 from chaos.errors import ResolveError
 from chaos.install import ecj
 from chaos.install.archive import archive_flags, class_archive
 from chaos.install.cache import Progress, cached
+from chaos.install.jars import flink_jars
 from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
 from chaos.install.tool import run_tool
 
@@ -101,7 +107,7 @@ class JavaPrograms:
         return [classes, *self.more_jars, *sorted(self.jars.glob("*.jar"))]
 
     def _class_path(self, classes: Path) -> str:
-        """Return the class path. An archive fits one order of jars, and that of a wildcard is not defined."""
+        """Return the class path. An archive fits one order of jars, and a wildcard has no defined order."""
         jars = self._jars(classes) if self.training else (classes, *self.more_jars, self.jars / "*")
         return os.pathsep.join(map(str, jars))
 
@@ -138,3 +144,31 @@ def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[
     java = _java().path
     late = f"{java} did not end within {timeout_s:g} s; try again"
     return run_tool([str(java), *arguments], JAVA_ENVIRONMENT, timeout_s, late)
+
+
+FLINK_HEAP = 256 * 2**20
+FLINK_MAIN = "aftershock.FlinkMain"
+JOB_SOURCES = Path(__file__).parent / "flink" / "src" / "aftershock"
+"""The programs, except for the source of the job."""
+_OPENED_TO_FLINK = tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang"))
+"""Packages of Java with classes that Flink serializes."""
+
+
+def install_flink(
+    client: Client, connector: str, source: Path, roles: Iterable[Program], on_progress: Progress
+) -> Installed:
+    """Fetch a release and compile the programs with a source; see `Runtime.prepare`.
+
+    connector: release of the Kafka connector. roles: the programs that the source has.
+    """
+    release = str(client.release)  # `Client` fills it in
+    jars = flink_jars(release, connector, on_progress)
+    programs = JavaPrograms(client.runtime, release, jars, FLINK_MAIN, (SOURCES, JOB_SOURCES, source))
+    command = programs.command(programs.compiled(on_progress), client.heap or FLINK_HEAP, *_OPENED_TO_FLINK)
+    return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT, session=command)
+
+
+def remove_temporary_of_flink(folder: Path) -> None:
+    """Remove the temporary files of all Flink processes with a spec in this folder; they have ended."""
+    for path in folder.glob("*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from chaos.clients.choice import Client
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT, Client
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.clients.traits import Traits
 from chaos.errors import ClientError

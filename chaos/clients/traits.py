@@ -84,7 +84,7 @@ OWN_POSITIONS: tuple[Ability, ...] = (
     "transaction markers",
     "deleted topics",
 )
-"""What a consumer in assign mode can do if its program holds the positions, not the library as in Spark."""
+"""Abilities of a consumer in assign mode if its program holds the positions; with Spark, the library holds them."""
 
 SENDING: tuple[Ability, ...] = (
     "send outcomes",
@@ -94,7 +94,7 @@ SENDING: tuple[Ability, ...] = (
     "transactions of a size",
     "fencing",
 )
-"""What a producer can do if the answer to each record reaches its program, not only the library as in Flink."""
+"""Abilities of a producer with a program that gets the answer to each record; with Flink, only the library gets it."""
 
 REASONS: Mapping[Ability, str] = {
     "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
@@ -112,7 +112,7 @@ REASONS: Mapping[Ability, str] = {
     "tombstones": "its programs do not write or read the header with their identity",
     "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
 }
-"""Why a library usually lacks an ability; `Traits.lacks` has the reasons of one library."""
+"""Why a library usually lacks an ability; `Traits.lacks` has other reasons for one library."""
 
 Role = Literal["producer", "consumer"]
 

@@ -10,11 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.checkpoint import incarnations
-from chaos.clients.minicluster import remove_temporary
+from chaos.clients.jvm import remove_temporary_of_flink
 from chaos.clients.protocol import lifecycle_row
 from chaos.errors import ClientError
-from chaos.fleet.clocks import ClientClocks
-from chaos.fleet.process import Launcher
+from chaos.fleet.process import ClientClocks, Launcher
 from chaos.fleet.roster import ClientState, Roster
 from chaos.fleet.session import SessionCluster
 from chaos.fleet.specs import SpecBuilder, process_mates
@@ -275,7 +274,7 @@ class Fleet(Roster):
             state.kill(KILL_TIMEOUT_S)
         for session in self._sessions.values():
             session.kill_all()
-        remove_temporary(self._specs.folder)
+        remove_temporary_of_flink(self._specs.folder)
 
     def _running(self) -> list[ClientState]:
         with self._lock:

@@ -1,10 +1,14 @@
-"""The processes of clients: how the fleet starts one, and what it asks of one that runs."""
+"""The processes of clients: how the fleet starts one, what it asks of one that runs, and the clock that one sees.
+
+Each process of an entry with a fault of the clock preloads `chaos.preload`, and has a control file. Its rows keep the
+clock of the machine: `now_us` derives their times from the monotonic clock, which stays right.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from chaos.clients.choice import Client
@@ -13,11 +17,14 @@ from chaos.clients.runtime import Installed, prepare
 from chaos.fleet.specs import write_spec
 from chaos.install.cache import silent
 from chaos.kafka.security import Access
+from chaos.preload import build, clock
+from chaos.preload.clock import Skew
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.scrub import Scrubber
 from chaos.processes.usage import UsageMeter
 from chaos.run.directory import Run
+from chaos.run.events import MACHINE_CLOCK, machine_clock
 
 LAST_LINES = 20
 MAX_EVENT = 1 << 20
@@ -103,3 +110,37 @@ class Launcher:
             scrubber=scrubber,
         )
         return ClientProcess(spawned, log, scrubber)
+
+
+class ClientClocks:
+    """The clocks of the clients of some entries. Clients of other entries have the clock of the machine.
+
+    folder: of the control files.
+    """
+
+    def __init__(self, folder: Path, entries: Collection[str]) -> None:
+        self._folder, self._entries = folder, entries
+        if entries:
+            build.compiled("clock")
+
+    def environment(self, client: str) -> dict[str, str]:
+        """Return the environment variables that give the process of a client its clock."""
+        if client.partition("/")[0] not in self._entries:
+            return {}
+        self._folder.mkdir(exist_ok=True)
+        clock.create(self._control(client))
+        return {**build.environment(clock.preload(self._control(client))), MACHINE_CLOCK: machine_clock()}
+
+    def set(self, client: str, skew: Skew) -> None:
+        """Change the clock of the process of a client. It stays until it is set again, also over restarts.
+
+        Raises `OSError`.
+        """
+        clock.set_skew(self._control(client), skew)
+
+    def ahead_s(self, client: str) -> float:
+        """Return how many seconds the clock is ahead, as it was set. Raises `OSError`."""
+        return clock.ahead_s(self._control(client))
+
+    def _control(self, client: str) -> Path:
+        return self._folder / f"{client.replace('/', '-')}.clock"

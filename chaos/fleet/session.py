@@ -1,6 +1,7 @@
 """Session clusters: a job manager and task managers, as processes of a run, that run the Flink jobs of a client entry.
 
-All of them listen on loopback only. A killed task manager comes back as another one: its name has the number of its
+All of them listen on loopback only. The job manager says over REST what its task managers and the subtasks of its jobs
+are. A killed task manager comes back as another one: its name has the number of its
 start.
 """
 
@@ -10,15 +11,17 @@ import json
 import signal
 import subprocess
 import threading
+import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from chaos.clients.flink.traits import CLUSTER_SETTINGS
-from chaos.clients.minicluster import HEAP
+from chaos.clients.jvm import FLINK_HEAP
 from chaos.clients.runtime import Installed
 from chaos.errors import ClientError
-from chaos.fleet.job_manager import JobManager
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.run.directory import Run
@@ -27,7 +30,73 @@ from chaos.wait import wait_until
 
 MAX_REASON, MAX_CAUSES = 500, 3
 _TASK_HEAP = 0.5
-"""Share of the heap of a task manager that Flink counts as that of its subtasks."""
+"""Share of the heap of a task manager that Flink counts as heap of its subtasks."""
+
+
+ANSWER_S = 5.0
+ENDED = ("FAILED", "CANCELED", "FINISHED")
+"""States of a job that no longer runs."""
+NO_ANSWER = (OSError, ValueError, HTTPException)
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens addresses without the proxy of the environment: the job manager is on this machine."""
+
+
+@dataclass(frozen=True)
+class Subtask:
+    """A subtask of a job: the current attempt, its status such as RUNNING, and the task manager that runs it."""
+
+    job: str
+    vertex: str
+    index: int
+    attempt: int
+    status: str
+    task_manager: str
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What all attempts of the subtask share."""
+        return self.job, self.vertex, self.index
+
+    def describe(self) -> str:
+        """Return the subtask as text, such as `subtask 0 of replay/1`."""
+        return f"subtask {self.index} of {self.job}"
+
+
+class JobManager:
+    """A job manager at a REST address, host:port."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def task_managers(self) -> list[str] | None:
+        """Return the names of the task managers that the job manager lists; None if it does not answer."""
+        try:
+            return [found["id"] for found in self._get("/taskmanagers")["taskmanagers"]]
+        except NO_ANSWER:
+            return None
+
+    def subtasks(self) -> list[Subtask] | None:
+        """Return the subtasks of all jobs that have not ended; None if the job manager does not answer."""
+        found: list[Subtask] = []
+        try:
+            for job in self._get("/jobs/overview")["jobs"]:
+                graph = self._get(f"/jobs/{job['jid']}") if job["state"] not in ENDED else {"vertices": []}
+                for vertex in [v["id"] for v in graph["vertices"]]:
+                    subtasks = self._get(f"/jobs/{job['jid']}/vertices/{vertex}")["subtasks"]
+                    found += [_subtask(job["name"], vertex, s) for s in subtasks]
+        except NO_ANSWER:
+            return None
+        return found
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with _DIRECT.open(f"http://{self.address}{path}", timeout=ANSWER_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+
+def _subtask(job: str, vertex: str, answer: Mapping[str, Any]) -> Subtask:
+    host = answer.get("taskmanager-id") or "(unassigned)"
+    return Subtask(job, vertex, answer["subtask"], answer["attempt"], answer["status"], host)
 
 
 @dataclass
@@ -58,7 +127,7 @@ class SessionCluster:
 
     def _write_settings(self, rpc: int, rest: int) -> None:
         self._folder.mkdir(parents=True)
-        heap_mib = (self._entry.client.heap or HEAP) // 2**20
+        heap_mib = (self._entry.client.heap or FLINK_HEAP) // 2**20
         settings: dict[str, Any] = {
             "jobmanager.rpc.address": HOST,
             "jobmanager.rpc.port": rpc,
@@ -175,7 +244,7 @@ def _kill(process: _Process) -> None:
 
 
 def _reason(log: Path) -> str:
-    """Return the lines of a log that say most: the last causes of an error, which come before those of the shutdown."""
+    """Return the lines of a log that say most: the last causes of an error, which come before the shutdown."""
     try:
         lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:

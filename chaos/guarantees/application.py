@@ -15,8 +15,7 @@ from typing import Literal, Self, get_args
 import yaml
 from pydantic import Field, model_validator
 
-from chaos.clients.choice import Client, ClientChoice, parse_client
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT, Client, ClientChoice, parse_client
 from chaos.errors import UsageError
 from chaos.guarantees.dialects.files import SettingsFile, open_settings
 from chaos.guarantees.dialects.frameworks import Found, Selection, is_framework

@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 
-from chaos.clients.choice import Client
+from chaos.clients.choice import RUNTIMES, Client
 from chaos.clients.java.traits import NEWEST
-from chaos.clients.libraries import RUNTIMES
 from chaos.clients.traits import number
 from chaos.guarantees.names import LABELS, Role, common_name
 from chaos.guarantees.values import Facts, Problems, Setting, Settings, check_value, defaults, setting

@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Literal, get_args
 
+from chaos.clients.choice import RUNTIMES
 from chaos.clients.java.traits import MISNAMED as LIBRDKAFKA_TO_JAVA
 from chaos.clients.kafka_python.traits import SETTINGS as _OF_PYTHON
-from chaos.clients.libraries import RUNTIMES
 from chaos.clients.sarama.traits import NAMES as SARAMA
 from chaos.errors import UsageError
 from chaos.guarantees.values import Problems, Setting, Settings

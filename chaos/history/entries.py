@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.clients.libraries import DEFAULT, RUNTIMES
+from chaos.clients.choice import DEFAULT, RUNTIMES
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.result import Metric, RunSummary, count_anomalies, describe_anomalies

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES
 from chaos.errors import RunDirError, UsageError
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES

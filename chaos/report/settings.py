@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from chaos.anomalies import ANOMALIES
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
 from chaos.scenario.model import Scenario

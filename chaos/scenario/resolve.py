@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT
 from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario

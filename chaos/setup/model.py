@@ -12,8 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from chaos.clients.choice import Client
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT, Client
 from chaos.cluster.drivers import DriverName
 from chaos.cluster.settings import Metadata, Verbs, choose_metadata
 from chaos.errors import UsageError

@@ -13,8 +13,7 @@ from chaos.campaign.clients import clients_of, parse_choice, with_client
 from chaos.campaign.gate.model import Gate
 from chaos.campaign.releases import check_release
 from chaos.campaign.subject import Subject, dump, raw_of
-from chaos.clients.choice import Client
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT, Client
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import AftershockError, ScenarioError, UsageError

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from chaos.campaign.clients import parse_choice
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT
 from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
 from chaos.scenario.load import read_mapping, validated

@@ -1,6 +1,6 @@
 """The runtime `aiokafka`: the client for asyncio.
 
-Defaults are those of AIOKafkaProducer and AIOKafkaConsumer, which are the same in all supported releases.
+AIOKafkaProducer and AIOKafkaConsumer have the same defaults in all supported releases.
 
 Seen with 0.14.0 and Kafka 4.3.1: of two processes with one group.instance.id, the earlier one takes its place back. Its
 commits do not name the instance and are refused with UNKNOWN_MEMBER_ID, so it joins again. The later one ends: the
@@ -37,7 +37,7 @@ SETTINGS = frozenset(
         *("max_partition_fetch_bytes", "exclude_internal_topics"),
     }
 )
-"""Settings of which a scenario can give the value. A release refuses those that it does not have when it starts."""
+"""Settings that a scenario can give. A release refuses those that it does not have when it starts."""
 
 
 def defaults(_: str | None) -> Config:

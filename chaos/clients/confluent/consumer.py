@@ -192,7 +192,7 @@ class Consumer(ConsumerAdapter):
         return [m for m in batch if m.error() is None], [KafkaException(e) for e in errors]
 
     def starts_in(self, batch: Sequence[Message]) -> dict[Partition, int | None]:
-        """Return the partitions of which a record or the end comes first in a batch."""
+        """Return the partitions in a batch; with the offset of the end where that comes before a record."""
         shown: dict[Partition, int | None] = {}
         for message in batch:
             error = message.error()

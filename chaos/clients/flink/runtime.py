@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.clients.flink.traits import NEWEST, TRAITS, connector
-from chaos.clients.minicluster import install
+from chaos.clients.jvm import install_flink
 from chaos.clients.runtime import Runtime
 
 SOURCE = Path(__file__).with_name("source")
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("source")
 RUNTIME = Runtime(
     traits=TRAITS,
     default_release=lambda: NEWEST,
-    prepare=lambda client, on_progress: install(
+    prepare=lambda client, on_progress: install_flink(
         client, connector(str(client.release)), SOURCE, ("assign_consumer", "producer"), on_progress
     ),
     consumer_defaults=lambda release: {},

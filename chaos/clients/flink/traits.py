@@ -1,8 +1,8 @@
 """The runtimes `flink` (KafkaSource, KafkaSink) and `flink-legacy` (FlinkKafkaConsumer): Flink jobs.
 
-Jobs read without membership; those of `flink` may also write. Each client is a job in a mini cluster in a separate
-process, or a job that such a process submits to a session cluster. Settings are those of Flink, such as
-parallelism.default, and of its Kafka clients. FlinkKafkaConsumer is in the connector 3.4.0-1.20, the last one that has
+Jobs read without membership; jobs of `flink` may also write. Each client is a job in a mini cluster in a separate
+process, or a job that such a process submits to a session cluster. A setting is one of Flink, such as
+parallelism.default, or of its Kafka clients. FlinkKafkaConsumer is in the connector 3.4.0-1.20, the last one that has
 it.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.clients.flink.traits import LEGACY_NEWEST, connector
 from chaos.clients.flink_legacy.traits import TRAITS
-from chaos.clients.minicluster import install
+from chaos.clients.jvm import install_flink
 from chaos.clients.runtime import Runtime
 
 SOURCE = Path(__file__).with_name("source")
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("source")
 RUNTIME = Runtime(
     traits=TRAITS,
     default_release=lambda: LEGACY_NEWEST,
-    prepare=lambda client, on_progress: install(
+    prepare=lambda client, on_progress: install_flink(
         client, connector(str(client.release)), SOURCE, ("assign_consumer",), on_progress
     ),
     consumer_defaults=lambda release: {},

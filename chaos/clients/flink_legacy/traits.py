@@ -20,6 +20,6 @@ TRAITS = replace(
     lacks={
         **FLINK.lacks,
         "produce": "its programs only read; KafkaSink is in the runtime flink",
-        "session clusters": "its jobs run in a mini cluster; those of the runtime flink also in a session cluster",
+        "session clusters": "its jobs run in a mini cluster; the runtime flink has session clusters",
     },
 )

@@ -1,14 +1,14 @@
 """The runtime `franz-go`: twmb/franz-go, a Go client of Apache Kafka.
 
 Settings have the names of the functions in its package kgo that make options, such as `RequiredAcks` (config.go); those
-in `NAMES` also have their common names. The defaults are those of `defaultCfg` in the same file.
+in `NAMES` also have their common names. `defaultCfg` in the same file has the defaults.
 """
 
 from __future__ import annotations
 
 from typing import get_args
 
-from chaos.clients.golang.traits import AUTO_COMMITS, LACKS
+from chaos.clients.golang import AUTO_COMMITS, LACKS
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,
@@ -105,7 +105,7 @@ SENDS = {
     ),
 }
 """Refusals of sends (Kafka's `UnifiedLog.append`). franz-go repeats a send almost without limit (RecordRetries), and if
-it is not sure whether a batch was written, also beyond a limit, so no refusal is known to be that of a single attempt.
+it is not sure whether a batch was written, also beyond a limit, so no refusal is known to answer a single attempt.
 An idempotent producer sends a batch again with the same records. A record without a partition was in no request.
 
 It also repeats a commit by itself; its programs count the requests of each."""

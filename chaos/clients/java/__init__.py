@@ -8,7 +8,7 @@ They differ from an application only in this: the rebalance listener of a group 
 positions, a consumer that is ordered to stop within a batch seeks back to the records that it has not processed, and a
 transactional producer waits at most 5 s in one call (max.block.ms), unless the scenario sets these.
 
-The two threading models of KafkaConsumer's documentation are `Member`, of which a process may run several, each in a
+The two threading models of KafkaConsumer's documentation are `Member`, several of them in a process, each in a
 thread, and `PooledConsumer`, which polls in one thread and processes in a pool.
 
 `share/ShareConsumer` is the member of a share group. It is in a folder beside the others, because only releases with

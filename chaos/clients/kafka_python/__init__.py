@@ -1,5 +1,1 @@
-"""The clients that use kafka-python: `python -m chaos.clients.kafka_python.main SPEC`.
-
-The programs are those of `chaos.clients.python`; `consumer` and `producer` adapt the library to them. `runtime`
-installs a release.
-"""
+"""The clients that use kafka-python, on the programs of `chaos.clients.python`. `runtime` installs a release."""

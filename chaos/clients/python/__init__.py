@@ -1,5 +1,11 @@
-"""What the programs of `kafka-python` and `aiokafka` share.
+"""The client programs in Python: one hierarchy for all libraries.
 
-`library` is what a library has to offer: a blocking consumer and producer. `producer`, `group` and `assigned` are the
-programs on top of it, and `main` runs the one that a spec names.
+    Sender ── Producer                 Reader ── GroupConsumer ── PooledConsumer
+          └── Processor (its reader: Source)  │              └── Source
+                                              └── AssignConsumer
+
+A program asks a `Library` for its adapters, a consumer and a producer, and for the meaning of errors (`library`).
+`chaos.clients.<folder>.library` has them for confluent-kafka, aiokafka and kafka-python. `start` runs the program of a
+spec. `rows`, `committer` and `assignments` write the ledger, `load` says what a producer sends and when, `program` has
+orders, events and lifecycle rows.
 """

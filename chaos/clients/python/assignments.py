@@ -1,4 +1,4 @@
-"""The partitions that a consumer holds and the positions that it reads from, in memory and as ledger rows."""
+"""The assignment of a consumer and its positions, in memory and as ledger rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AssignmentLog:
     """Writes `assignments` for one incarnation of a consumer, and holds its current assignment.
 
     numbers: running number of the assignment of each partition held.
-    last_numbers: as `numbers`, with the last number of each partition no longer held, for late commit answers.
+    last_numbers: the last number of each partition, also after it was given up, for late answers to commits.
     positions: offset after the last processed record of each partition held, or its start position.
     """
 
@@ -55,7 +55,7 @@ class AssignmentLog:
     ) -> int:
         """Record an assignment or a seek. Returns its number, which each partition gets.
 
-        number: of an assignment that has rows of other partitions already; without it, the next running number.
+        number: the number of an assignment that already has rows for other partitions; a new one if left out.
         """
         if number is None:
             self._count += 1
@@ -75,7 +75,7 @@ class AssignmentLog:
             self.positions.pop(partition, None)
 
     def locate(self, partition: Partition, offset: int) -> None:
-        """Record where an assignment began to read, if its library chose that and has said it later."""
+        """Record the start of an assignment that the library chose and reported later."""
         self.positions[partition] = offset
         self._write("position", {partition: StartPosition(offset)})
 

@@ -94,7 +94,7 @@ class Committer:
     ) -> bool:
         """Write the answer to a commit. Returns whether it is known to be done.
 
-        error: that of the whole commit. errors: those of single partitions. at_us: when the answer arrived, if not now.
+        error: of the whole commit. errors: of single partitions. at_us: when the answer arrived, if not now.
         """
         at_us = at_us or now_us()
         rows = []

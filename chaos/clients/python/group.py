@@ -59,7 +59,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self.consumer.subscribe(self._spec.topics, pattern, self)
 
     def assigned(self, partitions: Collection[Partition]) -> None:
-        """Begin to read new partitions, and record those of which the start is known."""
+        """Begin to read new partitions, and record those with a known start."""
         self.settle()
         self._committer.serve()
         self.assignments.member_id, self.assignments.generation = self.consumer.membership()
@@ -72,7 +72,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self.progress()
 
     def between_polls(self) -> None:
-        """Record the paused partitions of which the library has a position now, and read them."""
+        """Record the paused partitions that the library has located now, and read them."""
         paused = [p for p in sorted(self._unlocated) if p not in self.assignments.numbers]
         if not paused or not (found := self.consumer.located(paused)):
             return
@@ -135,7 +135,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self._committer.answered("sync", offsets, self._requests, error)
 
     def _give_up(self, event: Literal["revoked", "lost"], partitions: Collection[Partition]) -> None:
-        """Record that partitions were taken away, also those of which the library never had a position."""
+        """Record that partitions were taken away, also partitions that were never located."""
         if never := self._unlocated.difference(self.assignments.numbers).intersection(partitions):
             self._begin({p: StartPosition() for p in sorted(never)})
         self._unlocated.difference_update(partitions)

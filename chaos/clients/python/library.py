@@ -412,7 +412,7 @@ class Library(ABC):
         return refusal is not None and ("attempt" in kept or refusal.needs <= kept)
 
     def commit_outcome(self, error: BaseException | None, of_one_partition: bool, only_attempt: bool) -> Outcome:
-        """Return the outcome of a commit. of_one_partition: whether the error is known to be that of the partition."""
+        """Return the outcome of a commit. of_one_partition: whether the error is known to concern the partition."""
         if error is None:
             return "ok"
         name = self.refusal_name(error)

@@ -56,7 +56,7 @@ def partitioner(
 ) -> Partitioner:
     """Return the partitioner with that name for a topic of `partitions` partitions.
 
-    Without a name, that of the library chooses: each record gets `unassigned`.
+    Without a name, the partitioner of the library chooses: each record gets `unassigned`.
     """
     if name == "round_robin":
         return lambda first, count, _: (np.arange(first, first + count) % partitions).tolist()

@@ -224,7 +224,7 @@ class Processor(Sender[ProcessorSpec]):
         return not (self._fatal or self._kafka.waiting() or self._log.failed + self._log.unknown > failures_before)
 
     def _rewind(self) -> None:
-        """Read from the committed offsets again, those of partitions that stay assigned."""
+        """Read the partitions that stay assigned from their committed offsets again."""
         self._source.read_ends = {}
         while not (self._source.rewind() or self._giving_up()):
             self._serve(0.1)

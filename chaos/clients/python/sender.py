@@ -269,7 +269,7 @@ class Producer(Sender[ProducerSpec]):
         return self._spec.timestamps.of(call_us) if self._spec.timestamps else None
 
     def _headers(self, first: int, values: list[Any], keys: Sequence[bytes] | None) -> Sequence[RecordHeaders] | None:
-        """Return the headers of records, of which only tombstones have one; takes the values from tombstones."""
+        """Return the headers of records: only tombstones have one. Takes the values from tombstones."""
         marked = self._keys.tombstones(first, len(values)) if self._keys else []
         if keys is None or not any(marked):
             return None

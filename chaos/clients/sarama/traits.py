@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from chaos.clients.golang.traits import AUTO_COMMITS, LACKS
+from chaos.clients.golang import AUTO_COMMITS, LACKS
 from chaos.clients.traits import (
     COMMITS,
     OWN_POSITIONS,

@@ -1,8 +1,8 @@
 """The runtime `spark`: queries of Spark Structured Streaming, which read without membership and commit nothing.
 
 Settings are the options of its Kafka source (Structured Streaming + Kafka Integration Guide), such as
-maxOffsetsPerTrigger; settings of its Kafka consumers have the prefix `kafka.`, those of Spark `spark.`. The Spark is
-that of pyspark. The newest release of the Kafka source that can be resolved is 4.0.0: 4.0.2 lacks a dependency.
+maxOffsetsPerTrigger; settings of its Kafka consumers have the prefix `kafka.`, settings of Spark `spark.`. pyspark has
+the Spark. The newest release of the Kafka source that can be resolved is 4.0.0: 4.0.2 lacks a dependency.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESERVED = frozenset(
 
 
 def common(config: Config) -> Config:
-    """Return settings by their common names: those of its Kafka consumers without the prefix, others as they are."""
+    """Return settings by their common names: without the prefix `kafka.`."""
     return {name.removeprefix(PREFIX): value for name, value in config.items()}
 
 

@@ -17,7 +17,7 @@ ASSIGNOR = "stream"
 
 
 def defaults(_: str | None) -> Config:
-    """Return the settings that a scenario leaves out: those of Kafka Streams differ from those of its clients."""
+    """Return the settings that a scenario leaves out; Kafka Streams has other defaults than its clients."""
     return {
         "acks": "all",
         "enable.idempotence": True,
@@ -51,8 +51,8 @@ TRAITS = Traits(
         "producer.transaction.timeout.ms in config",
         "batches of a size": "it commits each commit.interval.ms; leave records and hold out",
         "commits before outputs": "it commits after its outputs are acknowledged",
-        "KIP-848": "Kafka Streams has a group protocol of its own, which its programs do not try",
-        "cooperative": "the assignor is that of Kafka Streams",
+        "KIP-848": "Kafka Streams has another group protocol, which its programs do not try",
+        "cooperative": "Kafka Streams has one assignor",
         "deleted topics": "an application ends when an input topic is deleted",
         "fencing": "each process has another transactional.id, unless it finds the state directory of the earlier one",
     },

@@ -8,8 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-from chaos.clients.choice import Client
-from chaos.clients.libraries import DEFAULT
+from chaos.clients.choice import DEFAULT, Client
 from chaos.kafka.settings import as_text
 from chaos.run.directory import json_object
 from chaos.scenario.clock_rules import clock_faults

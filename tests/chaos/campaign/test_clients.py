@@ -9,8 +9,8 @@ import yaml
 
 from chaos.campaign.clients import all_clients, clients_of, parse_choice, with_client
 from chaos.campaign.subject import Subject
+from chaos.clients.choice import RUNTIMES
 from chaos.clients.java.traits import PACKAGE
-from chaos.clients.libraries import RUNTIMES
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.load import parse
 

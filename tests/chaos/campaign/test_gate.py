@@ -21,7 +21,7 @@ from chaos.campaign.gate.gate import GateRequest, trials_of
 from chaos.campaign.gate.gate import judged as judged_runs
 from chaos.campaign.gate.judge import GateJudge
 from chaos.campaign.gate.model import find, load, parse, passes_for, shipped
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES
 from chaos.clients.runtime import runtime
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.guarantees.contract import contract

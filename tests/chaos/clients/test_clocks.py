@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.fleet.clocks import ClientClocks
+from chaos.fleet.process import ClientClocks
 from chaos.preload.clock import RIGHT, Skew
 
 NEAR_S = 5.0

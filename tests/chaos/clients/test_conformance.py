@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 
 from chaos import clients
 from chaos.cli import machine
-from chaos.clients.choice import Client
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES, Client
 from chaos.clients.protocol import PROGRAMS, ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chaos.fleet.job_manager import JobManager, Subtask
+from chaos.fleet.session import JobManager, Subtask
 
 ANSWERS = {
     "/taskmanagers": {"taskmanagers": [{"id": "job-1.1", "slotsNumber": 2}, {"id": "job-2.1", "slotsNumber": 2}]},

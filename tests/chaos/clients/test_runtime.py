@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos import clients
-from chaos.clients.choice import Client
-from chaos.clients.libraries import DEFAULT, RUNTIMES
+from chaos.clients.choice import DEFAULT, RUNTIMES, Client
 from chaos.clients.protocol import PROGRAMS, GroupConsumerSpec, ProducerSpec
 from chaos.clients.runtime import Installed, prepare, runtime
 from chaos.errors import ClientError

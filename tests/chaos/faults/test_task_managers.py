@@ -7,7 +7,7 @@ import pytest
 
 from chaos.errors import FaultError
 from chaos.faults import FAULTS
-from chaos.fleet.job_manager import Subtask
+from chaos.fleet.session import Subtask
 from chaos.scenario.load import parse
 
 SCENARIO = """

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES
 from chaos.errors import ClusterError, FaultError, ScenarioError
 from chaos.faults import FAULTS
 from chaos.faults.wire import CODES, ERRORS, OPEN

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.settings import Source, setting_problem, table, value_problem

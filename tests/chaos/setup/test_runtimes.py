@@ -6,8 +6,7 @@ from typing import get_args
 
 import pytest
 
-from chaos.clients.choice import Client
-from chaos.clients.libraries import RUNTIMES
+from chaos.clients.choice import RUNTIMES, Client
 from chaos.clients.traits import Ability
 from chaos.errors import ScenarioError
 from chaos.faults import SPECS
