@@ -59,7 +59,7 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
     """Run an action. Raises `UsageError` for values that do not fit together, and as the action's command."""
     # imported on use: Airflow imports this module each time it reads the DAG
     from chaos.campaign import ab, bisect, comparison, repeat, replay, shrink
-    from chaos.incident import from_logs
+    from chaos.incident.logs import draft
 
     request.check()
     request.runs_dir.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
             # a new name each time: a user may have completed the TODOs of an earlier draft
             out = request.runs_dir / f"{new_run_id('from-logs')}.yaml"
             zone, clients = request.timezone or None, Path(request.clients) if request.clients else None
-            text = from_logs.from_logs(Path(request.source), out, zone, clients, listener.say)
+            text = draft.from_logs(Path(request.source), out, zone, clients, listener.say)
             return Answer(True, f"the scenario is in {out}", text)
 
 

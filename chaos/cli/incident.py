@@ -298,8 +298,7 @@ def _from_logs(
 ) -> None:
     """Write a draft of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
     with loading() as view:
-        from chaos.incident.from_logs import from_logs
-        from chaos.incident.logs.yaml_text import plain
+        from chaos.incident.logs.draft import from_logs, plain
 
         view.doing("reading the logs")
         text = from_logs(folder, out, timezone, clients, lambda message: view.say(plain(message)), tuple(select or ()))

@@ -22,12 +22,9 @@ from chaos.clients.choice import Client
 from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed
 from chaos.errors import ResolveError
-from chaos.install import ecj
-from chaos.install.archive import archive_flags, class_archive
-from chaos.install.cache import Progress, cached
-from chaos.install.jars import flink_jars
-from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
-from chaos.install.tool import run_tool
+from chaos.install.cache import Progress, cached, run_tool
+from chaos.install.jars import ECJ, LEVEL, compile_java, compiler, first_error, flink_jars, pack
+from chaos.install.java import JAVA_ENVIRONMENT, Java, archive_flags, class_archive, find_java
 
 SOURCES = Path(__file__).parent / "java" / "src" / "aftershock"
 """The programs of the Java client, and what all programs in Java share."""
@@ -90,7 +87,7 @@ class JavaPrograms:
                 argv = [*more, *flags, "-cp", self._class_path(classes), self.training, empty]
                 done = _run(argv, TRAIN_S)
             if done.returncode:
-                raise ResolveError(ecj.first_error(done))
+                raise ResolveError(first_error(done))
 
         archive = class_archive(
             f"{self.library}-{self.release}",
@@ -113,17 +110,17 @@ class JavaPrograms:
 
     def _compile(self, target: Path, on_progress: Progress) -> None:
         """Compile the programs against a release into `classes.jar`, and check that they run."""
-        jar = ecj.compiler(on_progress)
+        jar = compiler(on_progress)
         on_progress(f"compiling the clients for {self.library} {self.release}, once")
         output = target / "classes"
-        done = ecj.compile_java(jar, self.sources, [*self.more_jars, *sorted(self.jars.glob("*.jar"))], output)
+        done = compile_java(jar, self.sources, [*self.more_jars, *sorted(self.jars.glob("*.jar"))], output)
         if done.returncode:
-            why = ecj.first_error(done)
+            why = first_error(done)
             raise ResolveError(f"the clients do not compile against {self.library} {self.release}: {why}")
-        ecj.pack(output, target / "classes.jar")
+        pack(output, target / "classes.jar")
         done = _run(["-cp", self._class_path(target / "classes.jar"), self.main], CHECK_S)
         if done.returncode or done.stdout.strip() != self.release:
-            why = ecj.first_error(done)
+            why = first_error(done)
             raise ResolveError(f"{self.library} {self.release} was installed, but does not run here: {why}")
 
 
@@ -134,7 +131,7 @@ def _java() -> Java:
 
 def digest(sources: Sequence[Path]) -> str:
     """Return a digest of the sources and of what compiles them."""
-    content = hashlib.sha256(" ".join((*ecj.ECJ, ecj.LEVEL)).encode())
+    content = hashlib.sha256(" ".join((*ECJ, LEVEL)).encode())
     for path in (path for folder in sources for path in sorted(folder.glob("*.java"))):
         content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()[:12]

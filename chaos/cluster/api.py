@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from chaos.cluster.state import BrokerStatus, ClusterState
     from chaos.install.cache import Progress
     from chaos.kafka.partition import TopicPartition
-    from chaos.preload.clock import Skew
-    from chaos.preload.disk import Delayed, Delays
+    from chaos.preload.libraries import Delayed, Delays, Skew
     from chaos.preload.meter import Reading
     from chaos.processes.process import ProcessId
     from chaos.relay.cuts import Cut

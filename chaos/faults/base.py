@@ -14,7 +14,7 @@ from chaos.clients.traits import Ability
 from chaos.cluster.api import Cluster
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access
-from chaos.preload.clock import Skew
+from chaos.preload.libraries import Skew
 from chaos.run.directory import Run
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
 from chaos.setup.names import Spelled

@@ -22,7 +22,7 @@ from chaos.faults.settings import refused
 from chaos.faults.targets import BrokerFault, node_name
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.record import in_headers, parse
-from chaos.preload.clock import RIGHT, Skew
+from chaos.preload.libraries import RIGHT, Skew
 from chaos.run.events import now_us
 from chaos.setup.clients import Processor, Subscribe
 from chaos.setup.model import Setup

@@ -35,7 +35,7 @@ from chaos.faults.brokers import BrokerKill, is_gone
 from chaos.faults.targets import BrokerFault, node_name, start_down
 from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
-from chaos.preload.disk import FAST, Delayed, Delays
+from chaos.preload.libraries import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
 from chaos.setup.model import Setup
 from chaos.setup.triggers import CONTROLLER_TARGETS

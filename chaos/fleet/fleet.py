@@ -19,7 +19,7 @@ from chaos.fleet.session import SessionCluster
 from chaos.fleet.specs import SpecBuilder, process_mates
 from chaos.kafka.security import Security
 from chaos.ledger.stream import TableWriter
-from chaos.preload.clock import Skew
+from chaos.preload.libraries import Skew
 from chaos.processes.process import ProcessId
 from chaos.processes.usage import read_all
 from chaos.run.directory import Run

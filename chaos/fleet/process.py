@@ -17,8 +17,8 @@ from chaos.clients.runtime import Installed, prepare
 from chaos.fleet.specs import write_spec
 from chaos.install.cache import silent
 from chaos.kafka.security import Access
-from chaos.preload import build, clock
-from chaos.preload.clock import Skew
+from chaos.preload import libraries
+from chaos.preload.libraries import Skew
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.scrub import Scrubber
@@ -121,26 +121,26 @@ class ClientClocks:
     def __init__(self, folder: Path, entries: Collection[str]) -> None:
         self._folder, self._entries = folder, entries
         if entries:
-            build.compiled("clock")
+            libraries.compiled("clock")
 
     def environment(self, client: str) -> dict[str, str]:
         """Return the environment variables that give the process of a client its clock."""
         if client.partition("/")[0] not in self._entries:
             return {}
         self._folder.mkdir(exist_ok=True)
-        clock.create(self._control(client))
-        return {**build.environment(clock.preload(self._control(client))), MACHINE_CLOCK: machine_clock()}
+        libraries.create_clock(self._control(client))
+        return {**libraries.environment(libraries.preload_clock(self._control(client))), MACHINE_CLOCK: machine_clock()}
 
     def set(self, client: str, skew: Skew) -> None:
         """Change the clock of the process of a client. It stays until it is set again, also over restarts.
 
         Raises `OSError`.
         """
-        clock.set_skew(self._control(client), skew)
+        libraries.set_skew(self._control(client), skew)
 
     def ahead_s(self, client: str) -> float:
         """Return how many seconds the clock is ahead, as it was set. Raises `OSError`."""
-        return clock.ahead_s(self._control(client))
+        return libraries.ahead_s(self._control(client))
 
     def _control(self, client: str) -> Path:
         return self._folder / f"{client.replace('/', '-')}.clock"

@@ -11,13 +11,14 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import platformdirs
 
-from chaos.errors import MachineError
+from chaos.errors import MachineError, ResolveError
 
 _LIST = "files.json"
 _PARTIAL = ".partial-"
@@ -129,3 +130,27 @@ def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
             on_wait()
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def run_tool(
+    argv: Sequence[str], variables: Mapping[str, str], timeout_s: float, late: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command without input, and return its exit code and output.
+
+    variables: environment variables in addition to those of this process. Raises `ResolveError` with the text `late`
+    if the command does not end in time; it is killed then.
+    """
+    try:
+        return subprocess.run(
+            argv,
+            cwd=cwd,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ResolveError(late) from None

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import ResolveError
-from chaos.install.cache import Progress, cached, silent
-from chaos.install.tool import run_tool
+from chaos.install.cache import Progress, cached, run_tool, silent
 
 NEEDED = (1, 26)
 """The release that the newest supported client library needs."""

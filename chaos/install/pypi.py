@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.errors import ResolveError
-from chaos.install.cache import Progress, cached
+from chaos.install.cache import Progress, cached, run_tool
 from chaos.install.locations import python_path
-from chaos.install.tool import run_tool
 
 INSTALL_S = 600
 CODECS = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")

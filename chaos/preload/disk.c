@@ -4,7 +4,7 @@
  *
  * A write to such a file, or a request to bring it to the device, waits before it is done, in the thread that asked for
  * it. Sockets, pipes and other files are as fast as ever. The control file is mapped, so a change takes effect at once,
- * and ends the waits that are longer. Its layout is that of chaos/preload/disk.py: the lowest bit of `version` says which
+ * and ends the waits that are longer. Its layout is that of chaos/preload/libraries.py: the lowest bit of `version` says which
  * of two settings counts. The library counts in the file what it has delayed.
  */
 #define _GNU_SOURCE

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import ResolveError
-from chaos.install import ecj
+from chaos.install import jars
 from chaos.install.cache import Progress, cached, silent
 
 SOURCE = Path(__file__).parent / "meter" / "DiskMeter.java"
@@ -59,7 +59,7 @@ def _rest(now: Meter, earlier: Meter) -> Meter:
 
 def agent(on_progress: Progress = silent) -> Path:
     """Return the jar of the agent. Raises `ResolveError` or `MachineError`."""
-    digest = hashlib.sha256(SOURCE.read_bytes() + " ".join((*ecj.ECJ, ecj.LEVEL)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(SOURCE.read_bytes() + " ".join((*jars.ECJ, jars.LEVEL)).encode()).hexdigest()[:12]
     waiting = f"another run compiles {SOURCE.name}; waiting for it"
     return cached(f"preload/meter-{digest}", lambda target: _compile(target, on_progress), waiting, on_progress) / _JAR
 
@@ -82,9 +82,9 @@ def read(path: Path) -> Reading | None:
 
 
 def _compile(target: Path, on_progress: Progress) -> None:
-    jar = ecj.compiler(on_progress)
+    jar = jars.compiler(on_progress)
     on_progress(f"compiling {SOURCE.name}, once")
-    done = ecj.compile_java(jar, [SOURCE], [], target / "classes")
+    done = jars.compile_java(jar, [SOURCE], [], target / "classes")
     if done.returncode:
-        raise ResolveError(f"{SOURCE} does not compile: {ecj.first_error(done)}")
-    ecj.pack(target / "classes", target / _JAR, {"Manifest-Version": "1.0", "Premain-Class": SOURCE.stem})
+        raise ResolveError(f"{SOURCE} does not compile: {jars.first_error(done)}")
+    jars.pack(target / "classes", target / _JAR, {"Manifest-Version": "1.0", "Premain-Class": SOURCE.stem})

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chaos.preload import build, disk
+from chaos.preload import libraries
 
 SIZES = {"1 byte": ("1", "2000000"), "16 KiB": ("16384", "60000")}
 """Size and number of the writes."""
@@ -29,11 +29,14 @@ def measure(rounds: int = 5) -> dict[str, Any]:
     """Return the CPU time of a write in us without and with the library, and the ratio of the medians, by size."""
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        disk.create(folder / "control")
+        libraries.create_disk(folder / "control")
         (folder / "data").mkdir()
         ways = {
             "without": dict(os.environ),
-            "idle": {**os.environ, **build.environment(disk.preload(folder / "control", folder / "data"))},
+            "idle": {
+                **os.environ,
+                **libraries.environment(libraries.preload_disk(folder / "control", folder / "data")),
+            },
         }
         found: dict[str, Any] = {}
         for size, (block, count) in SIZES.items():

@@ -41,9 +41,8 @@ from chaos.clients.sarama.traits import NEWEST as NEWEST_SARAMA
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import silent
-from chaos.install.ecj import compile_java, compiler
 from chaos.install.go import find_go
-from chaos.install.jars import kafka_client_jars
+from chaos.install.jars import compile_java, compiler, kafka_client_jars
 from chaos.install.java import find_java
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.record import HEADER_BYTES

@@ -19,9 +19,8 @@ from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.clients.traits import Refusals, Traits, number
 from chaos.errors import ResolveError
-from chaos.install.cache import Progress, cached
+from chaos.install.cache import Progress, cached, run_tool
 from chaos.install.go import NEEDED, Go, find_go, last_lines
-from chaos.install.tool import run_tool
 
 PROGRAMS: tuple[Program, ...] = ("producer", "group_consumer", "assign_consumer")
 SHARED = Path(__file__).with_name("src")

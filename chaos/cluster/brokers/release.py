@@ -24,10 +24,9 @@ from pathlib import Path
 
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError, MachineError
-from chaos.install.archive import archive_flags, class_archive
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import kafka_jars
-from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
+from chaos.install.java import JAVA_ENVIRONMENT, Java, archive_flags, class_archive, find_java
 from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId, Spawned, spawn, terminate, wait_gone
 from chaos.run.directory import Run

@@ -11,10 +11,8 @@ from chaos.cluster.secured.issuer import java_flags
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.install.cache import Progress
-from chaos.preload import build, clock, disk, meter
-from chaos.preload.build import Preload
-from chaos.preload.clock import Skew
-from chaos.preload.disk import FAST, Delayed, Delays
+from chaos.preload import libraries, meter
+from chaos.preload.libraries import FAST, Delayed, Delays, Preload, Skew
 from chaos.preload.meter import Reading
 from chaos.run.directory import Run
 
@@ -30,20 +28,20 @@ class NodeClocks(StartedCluster):
             self.state.skewed = True
             self.state.save(self.run.cluster)
             try:
-                clock.set_skew(clock_file(self.run, node), skew)
+                libraries.set_skew(clock_file(self.run, node), skew)
             except OSError as e:
                 raise ClusterError(f"the clock of {self.state.name(node)} could not be set: {e}") from None
 
     def clock_ahead_s(self, node: int) -> float:
         """Return how many seconds the clock of a node is ahead now, as it was set."""
-        return clock.ahead_s(clock_file(self.run, node)) if self.state.clocks else 0.0
+        return libraries.ahead_s(clock_file(self.run, node)) if self.state.clocks else 0.0
 
     def clock_preloads(self, node: int) -> list[Preload]:
         """Return what gives a node its clock; nothing if the cluster has no clocks."""
         if not self.state.clocks:
             return []
-        clock.create(clock_file(self.run, node))  # a node may be added later
-        return [clock.preload(clock_file(self.run, node))]
+        libraries.create_clock(clock_file(self.run, node))  # a node may be added later
+        return [libraries.preload_clock(clock_file(self.run, node))]
 
 
 def clock_file(run: Run, node: int) -> Path:
@@ -60,20 +58,20 @@ class NodeDisks(StartedCluster):
             raise ClusterError("the cluster was made without disks that can be slow, so that of no node can be slowed")
         with self._lock:
             try:
-                disk.set_delays(disk_file(self.run, node), delays)
+                libraries.set_delays(disk_file(self.run, node), delays)
                 controls = [path for n in self.node_ids if (path := disk_file(self.run, n)).exists()]
-                self.state.slow = any(disk.delays(path) != FAST for path in controls)
+                self.state.slow = any(libraries.delays(path) != FAST for path in controls)
             except OSError as e:
                 raise ClusterError(f"the disk of {self.state.name(node)} could not be changed: {e}") from None
             self.state.save(self.run.cluster)
 
     def disk_delays(self, node: int) -> Delays:
         """Return the delays of a node as they are set."""
-        return disk.delays(disk_file(self.run, node)) if self.state.disks else FAST
+        return libraries.delays(disk_file(self.run, node)) if self.state.disks else FAST
 
     def delayed_writes(self, node: int) -> Delayed:
         """Return how many writes and syncs of a node the library has delayed so far."""
-        return disk.delayed(disk_file(self.run, node)) if self.state.disks else Delayed(0, 0)
+        return libraries.delayed(disk_file(self.run, node)) if self.state.disks else Delayed(0, 0)
 
     def meter(self, node: int) -> Reading | None:
         """Return the latest times that the node reports; None before it has reported any."""
@@ -84,8 +82,8 @@ class NodeDisks(StartedCluster):
         if not self.state.disks:
             return []
         control = disk_file(self.run, node)
-        disk.create(control)  # a node may be added later
-        return [disk.preload(control, startup.home(self.run, node) / "data")]
+        libraries.create_disk(control)  # a node may be added later
+        return [libraries.preload_disk(control, startup.home(self.run, node) / "data")]
 
     def disk_flags(self, node: int) -> tuple[str, ...]:
         """Return the flags of the JVM of a node that reports its times."""
@@ -109,7 +107,7 @@ def prepare(spec: ClusterSpec, on_progress: Progress) -> None:
     """Compile what the nodes of a cluster load. Raises `MachineError` or `ResolveError`."""
     for name, asked in (("clock", spec.clocks), ("disk", spec.disks)):
         if asked:
-            build.compiled(name, on_progress)
+            libraries.compiled(name, on_progress)
     if spec.disks:
         meter.agent(on_progress)
 
@@ -122,6 +120,6 @@ class Preloads(NodeClocks, NodeDisks):
         self.state.save(self.run.cluster)
 
     def _job(self, node: int) -> Job:
-        env = build.environment(*self.clock_preloads(node), *self.disk_preloads(node))
+        env = libraries.environment(*self.clock_preloads(node), *self.disk_preloads(node))
         flags = (*self.disk_flags(node), *java_flags(self.state.client_security))
         return startup.job(self.run, node, self.state.heap_bytes, env, flags)

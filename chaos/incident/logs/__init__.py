@@ -4,16 +4,16 @@
                                      │                       ├─► fault plan ─► scenario draft
                                      └► failures of brokers
 
-- `log_files` finds the logs of a folder; compressed and rotated ones, too.
-- `entries` splits lines into entries; it has the tables of layouts and prefixes, and the conversion of times.
-- `patterns` is the table of Kafka's messages, `events` the classes of the resulting events.
+- `entries` finds the logs of a folder, compressed ones too, and splits their lines into entries; it has the
+  tables of layouts and prefixes, and the conversion of times.
+- `events` has the table of Kafka's messages, and the classes of the resulting events.
 - `writers` says which broker wrote each entry.
 - `broker_timeline` puts the events of all brokers on one clock, and corrects clocks that are wrong.
 - `cluster_state`: topics, groups and transactional ids; leaders, coordinators and controllers by time.
 - `broker_failures`: outages and losses of records, with the log lines that show them.
-- `planned_faults`: faults of the scenario, of brokers and clients. `fault_plan` puts them in order and sets triggers.
+- `fault_plan`: faults of the scenario, of brokers and clients, in order and with triggers.
 - `client_settings` reads the settings of producers and consumers from a file of the user.
-- `scenario_draft` fills the template `draft.yaml.jinja`, with filters of `yaml_text`.
+- `draft` fills the template `draft.yaml.jinja`.
 
 Every value names its file and line. An inference names its reasons. An open question is a TODO, never a guess that
 looks like a fact.

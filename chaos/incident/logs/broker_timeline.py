@@ -13,10 +13,8 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from chaos.errors import UsageError
-from chaos.incident.logs.entries import NO_NODE, Entry, Source, entries
-from chaos.incident.logs.events import Event, FollowerStarted, LeaderStarted, PeerLost, PollTimeExceeded
-from chaos.incident.logs.log_files import LogFile, LogFolder, find_logs
-from chaos.incident.logs.patterns import LIBRDKAFKA
+from chaos.incident.logs.entries import NO_NODE, Entry, LogFile, LogFolder, Source, entries, find_logs
+from chaos.incident.logs.events import LIBRDKAFKA, Event, FollowerStarted, LeaderStarted, PeerLost, PollTimeExceeded
 from chaos.incident.logs.writers import Record, Stream, assign_writers, processes, streams_of
 from chaos.kafka.partition import TopicPartition
 

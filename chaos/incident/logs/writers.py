@@ -16,10 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from chaos.incident.logs.entries import Entry
-from chaos.incident.logs.events import Event, JvmStep, SignalReceived
-from chaos.incident.logs.log_files import BROKER_FILE
-from chaos.incident.logs.patterns import events_of
+from chaos.incident.logs.entries import BROKER_FILE, Entry
+from chaos.incident.logs.events import Event, JvmStep, SignalReceived, events_of
 
 THINNED_US = 10**6
 """Entries without an event are kept once in this time, and on both sides of a gap of this length."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.fleet.process import ClientClocks
-from chaos.preload.clock import RIGHT, Skew
+from chaos.preload.libraries import RIGHT, Skew
 
 NEAR_S = 5.0
 SHOW = "import time; from chaos.run.events import now_us; print(time.time(), now_us() / 1e6)"

@@ -40,7 +40,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access
-from chaos.preload.clock import RIGHT, Skew
+from chaos.preload.libraries import RIGHT, Skew
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run

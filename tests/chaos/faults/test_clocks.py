@@ -21,7 +21,7 @@ from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, SPECS, clocks
 from chaos.faults.base import World
 from chaos.faults.clocks import ClientClock, NodeClock, Stamp
-from chaos.preload.clock import RIGHT, Skew
+from chaos.preload.libraries import RIGHT, Skew
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from chaos.setup.triggers import Target, Trigger

@@ -11,7 +11,7 @@ import pytest
 from chaos.errors import FaultError
 from chaos.faults import FAULTS, SPECS, resources
 from chaos.faults.base import World
-from chaos.preload.disk import FAST, Delayed, Delays
+from chaos.preload.libraries import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
 from chaos.setup.triggers import Target, Trigger
 

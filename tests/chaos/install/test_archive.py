@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ResolveError
-from chaos.install.archive import archive_flags, class_archive
 from chaos.install.cache import silent
-from chaos.install.java import find_java
+from chaos.install.java import archive_flags, class_archive, find_java
 
 Make = Callable[[tuple[str, ...]], None]
 

@@ -13,8 +13,8 @@ import pytest
 
 from chaos.errors import MachineError, ResolveError
 from chaos.install.cache import silent
-from chaos.preload import build, clock
-from chaos.preload.clock import RIGHT, Skew
+from chaos.preload import libraries
+from chaos.preload.libraries import RIGHT, Skew
 
 NEAR_S = 5.0
 """Delay of a loaded machine; all shifts here are far greater."""
@@ -49,7 +49,7 @@ WAITS = ("sem_timedwait", "pthread_cond_timedwait", "pthread_mutex_timedlock", "
 @pytest.fixture
 def control(tmp_path: Path) -> Path:
     path = tmp_path / "a clock"
-    clock.create(path)
+    libraries.create_clock(path)
     return path
 
 
@@ -59,7 +59,7 @@ class Shown:
     def __init__(self, control: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SHOW],
-            env=build.environment(clock.preload(control)),
+            env=libraries.environment(libraries.preload_clock(control)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -90,14 +90,14 @@ def test_a_running_process_sees_a_jump_and_its_heal_and_keeps_the_clock_for_dura
     control: Path, shown: Shown, shift_s: float
 ) -> None:
     assert shown.ahead_s() == pytest.approx((0, 0), abs=NEAR_S)
-    clock.set_skew(control, Skew(shift_s))
+    libraries.set_skew(control, Skew(shift_s))
     assert shown.ahead_s() == pytest.approx((shift_s, 0), abs=NEAR_S)
-    clock.set_skew(control, RIGHT)
+    libraries.set_skew(control, RIGHT)
     assert shown.ahead_s() == pytest.approx((0, 0), abs=NEAR_S)
 
 
 def test_a_clock_drifts_from_the_moment_at_which_it_was_set(control: Path, shown: Shown) -> None:
-    clock.set_skew(control, Skew(drift=50))
+    libraries.set_skew(control, Skew(drift=50))
     began = time.monotonic()
     time.sleep(0.5)
     before = time.monotonic() - began
@@ -108,7 +108,7 @@ def test_a_clock_drifts_from_the_moment_at_which_it_was_set(control: Path, shown
 
 
 def test_a_process_that_starts_later_has_the_clock_too(control: Path) -> None:
-    clock.set_skew(control, Skew(-3600))
+    libraries.set_skew(control, Skew(-3600))
     later = Shown(control)
     assert later.ahead_s()[0] == pytest.approx(-3600, abs=NEAR_S)
     later.end()
@@ -117,36 +117,36 @@ def test_a_process_that_starts_later_has_the_clock_too(control: Path) -> None:
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("skew", [RIGHT, Skew(3600), Skew(-3600)])
 def test_a_wait_until_a_time_of_the_wrong_clock_keeps_its_length(control: Path, skew: Skew, wait: str) -> None:
-    clock.set_skew(control, skew)
-    env = build.environment(clock.preload(control))
+    libraries.set_skew(control, skew)
+    env = libraries.environment(libraries.preload_clock(control))
     done = subprocess.run([sys.executable, "-c", WAIT, wait], env=env, capture_output=True, text=True, timeout=60)
     assert 0.9 <= float(done.stdout) <= 1 + NEAR_S
 
 
 def test_the_control_file_says_how_far_a_clock_is_ahead(control: Path) -> None:
-    assert clock.ahead_s(control) == 0
-    clock.set_skew(control, Skew(-90))
-    clock.create(control)  # as a second deployment of the same run would
-    assert clock.ahead_s(control) == -90
-    clock.set_skew(control, Skew(drift=1000))
-    first = clock.ahead_s(control)
-    assert 0 <= first < clock.ahead_s(control)
+    assert libraries.ahead_s(control) == 0
+    libraries.set_skew(control, Skew(-90))
+    libraries.create_clock(control)  # as a second deployment of the same run would
+    assert libraries.ahead_s(control) == -90
+    libraries.set_skew(control, Skew(drift=1000))
+    first = libraries.ahead_s(control)
+    assert 0 <= first < libraries.ahead_s(control)
 
 
 def test_a_process_without_its_control_file_ends_with_the_path(tmp_path: Path) -> None:
-    env = build.environment(clock.preload(tmp_path / "missing"))
+    env = libraries.environment(libraries.preload_clock(tmp_path / "missing"))
     done = subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 120
     assert f"{tmp_path / 'missing'}: No such file" in done.stderr
 
 
 def test_a_library_that_was_preloaded_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [build.Preload(Path("/clock.so"), {"A": "1"}), build.Preload(Path("/disk.so"), {"B": "2"})]
+    both = [libraries.Preload(Path("/clock.so"), {"A": "1"}), libraries.Preload(Path("/disk.so"), {"B": "2"})]
     monkeypatch.setenv("LD_PRELOAD", "/other.so")
-    assert build.environment(*both) == {"LD_PRELOAD": "/clock.so:/disk.so:/other.so", "A": "1", "B": "2"}
-    assert build.environment() == {}
+    assert libraries.environment(*both) == {"LD_PRELOAD": "/clock.so:/disk.so:/other.so", "A": "1", "B": "2"}
+    assert libraries.environment() == {}
     monkeypatch.delenv("LD_PRELOAD")
-    assert build.environment(both[1]) == {"LD_PRELOAD": "/disk.so", "B": "2"}
+    assert libraries.environment(both[1]) == {"LD_PRELOAD": "/disk.so", "B": "2"}
 
 
 def test_a_machine_without_a_compiler_is_refused_with_what_to_install(
@@ -155,13 +155,13 @@ def test_a_machine_without_a_compiler_is_refused_with_what_to_install(
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MachineError, match=r"no C compiler \(cc, gcc, clang\) on PATH .* gcc and libc6-dev"):
-        build.compiled("clock")
+        libraries.compiled("clock")
 
 
 def test_a_system_without_preloading_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(MachineError, match="on Linux only"):
-        build.compiled("clock")
+        libraries.compiled("clock")
 
 
 def test_a_cache_that_cannot_be_named_in_the_variable_is_refused(
@@ -169,15 +169,15 @@ def test_a_cache_that_cannot_be_named_in_the_variable_is_refused(
 ) -> None:
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "my cache"))
     with pytest.raises(MachineError, match="set AFTERSHOCK_CACHE to a directory without them"):
-        build.compiled("clock")
+        libraries.compiled("clock")
 
 
 def test_a_library_that_does_not_compile_or_load_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "broken.c"
     source.write_text("int f(void) { return }")
     with pytest.raises(ResolveError, match=r"broken.c does not compile with .*error.*libc6-dev"):
-        build._compile(source, tmp_path, silent)
+        libraries._compile(source, tmp_path, silent)
     source.write_text("int f(void) { return 0; }")
-    monkeypatch.setattr(build, "_FLAGS", ("-c", "-fPIC"))
+    monkeypatch.setattr(libraries, "_FLAGS", ("-c", "-fPIC"))
     with pytest.raises(ResolveError, match="was compiled, but cannot be loaded"):
-        build._compile(source, tmp_path, silent)
+        libraries._compile(source, tmp_path, silent)

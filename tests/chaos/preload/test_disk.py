@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.preload import build, clock, disk, meter
-from chaos.preload.clock import Skew
-from chaos.preload.disk import FAST, Delayed, Delays
+from chaos.preload import libraries, meter
+from chaos.preload.libraries import FAST, Delayed, Delays, Skew
 from chaos.preload.meter import Meter, Reading
 
 DELAY_S = 0.3
@@ -66,18 +65,18 @@ OTHERS = ("write elsewhere", "fsync elsewhere", "msync of memory", "write to a s
 def control(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
     path = tmp_path / "a disk"
-    disk.create(path)
+    libraries.create_disk(path)
     return path
 
 
 class Writer:
     """A process that writes when asked."""
 
-    def __init__(self, control: Path, *more: build.Preload) -> None:
+    def __init__(self, control: Path, *more: libraries.Preload) -> None:
         folder = control.parent
         self._process = subprocess.Popen(
             [sys.executable, "-c", ACT, str(folder)],
-            env=build.environment(disk.preload(control, folder / "data"), *more),
+            env=libraries.environment(libraries.preload_disk(control, folder / "data"), *more),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -116,53 +115,53 @@ def writer(control: Path) -> Iterator[Writer]:
 def test_what_writes_or_syncs_a_file_of_the_disk_takes_longer_until_the_heal(
     control: Path, writer: Writer, acts: tuple[str, ...], delays: Delays
 ) -> None:
-    disk.set_delays(control, delays)
+    libraries.set_delays(control, delays)
     for act in acts:
         assert DELAY_S <= writer.took_s(act) <= LATE_S, act
     for act in {*WRITES, *SYNCS} - {*acts}:
         assert writer.took_s(act) < FAST_S, act
-    counted = disk.delayed(control)
+    counted = libraries.delayed(control)
     assert counted == (Delayed(len(acts), 0) if delays.write_s else Delayed(0, len(acts)))
-    disk.set_delays(control, FAST)
+    libraries.set_delays(control, FAST)
     for act in acts:
         assert writer.took_s(act) < FAST_S, act
-    assert disk.delayed(control) == counted
+    assert libraries.delayed(control) == counted
 
 
 def test_nothing_else_of_the_process_is_delayed(control: Path, writer: Writer) -> None:
-    disk.set_delays(control, Delays(DELAY_S, DELAY_S))
+    libraries.set_delays(control, Delays(DELAY_S, DELAY_S))
     for act in OTHERS:
         assert writer.took_s(act) < FAST_S, act
-    assert disk.delayed(control) == Delayed(0, 0)
+    assert libraries.delayed(control) == Delayed(0, 0)
 
 
 def test_a_heal_ends_a_wait_that_has_begun(control: Path, writer: Writer) -> None:
-    disk.set_delays(control, Delays(write_s=600))
+    libraries.set_delays(control, Delays(write_s=600))
     writer.begin("write")
-    while disk.delayed(control).writes == 0:
+    while libraries.delayed(control).writes == 0:
         time.sleep(0.01)
-    disk.set_delays(control, FAST)
+    libraries.set_delays(control, FAST)
     assert writer.end()[0] < 60
 
 
 def test_the_error_of_a_failed_write_is_the_one_of_the_system(control: Path, writer: Writer) -> None:
-    disk.set_delays(control, Delays(write_s=0.05))
+    libraries.set_delays(control, Delays(write_s=0.05))
     writer.begin("failed write")
     assert writer.end()[2] == 9  # EBADF: a directory that is open for reading
 
 
 def test_a_process_that_starts_later_has_the_slow_disk_too(control: Path) -> None:
-    disk.set_delays(control, Delays(write_s=DELAY_S))
+    libraries.set_delays(control, Delays(write_s=DELAY_S))
     later = Writer(control)
     assert later.took_s("write") >= DELAY_S
     later.close()
 
 
 def test_one_process_has_a_wrong_clock_and_a_slow_disk_at_once(control: Path) -> None:
-    clock.create(control.with_name("clock"))
-    clock.set_skew(control.with_name("clock"), Skew(7200))
-    disk.set_delays(control, Delays(sync_s=DELAY_S))
-    both = Writer(control, clock.preload(control.with_name("clock")))
+    libraries.create_clock(control.with_name("clock"))
+    libraries.set_skew(control.with_name("clock"), Skew(7200))
+    libraries.set_delays(control, Delays(sync_s=DELAY_S))
+    both = Writer(control, libraries.preload_clock(control.with_name("clock")))
     both.begin("fsync")
     took, at, _ = both.end()
     assert DELAY_S <= took <= LATE_S
@@ -171,19 +170,23 @@ def test_one_process_has_a_wrong_clock_and_a_slow_disk_at_once(control: Path) ->
 
 
 def test_the_control_file_says_what_is_delayed(control: Path) -> None:
-    assert disk.delays(control) == FAST
-    disk.set_delays(control, Delays(0.05, 0.2))
-    disk.create(control)  # as a second deployment of the same run would
-    assert disk.delays(control) == Delays(0.05, 0.2)
+    assert libraries.delays(control) == FAST
+    libraries.set_delays(control, Delays(0.05, 0.2))
+    libraries.create_disk(control)  # as a second deployment of the same run would
+    assert libraries.delays(control) == Delays(0.05, 0.2)
 
 
-@pytest.mark.parametrize("missing", [disk.CONTROL, disk.FILES])
+@pytest.mark.parametrize("missing", [libraries.DISK_CONTROL, libraries.FILES])
 def test_a_process_without_its_control_file_or_directory_ends_and_says_so(control: Path, missing: str) -> None:
-    env = build.environment(disk.preload(control, control.parent / "data"))
-    env = {**env, disk.CONTROL: "/nowhere/disk"} if missing == disk.CONTROL else {**env, disk.FILES: "x" * 5000}
+    env = libraries.environment(libraries.preload_disk(control, control.parent / "data"))
+    env = (
+        {**env, libraries.DISK_CONTROL: "/nowhere/disk"}
+        if missing == libraries.DISK_CONTROL
+        else {**env, libraries.FILES: "x" * 5000}
+    )
     done = subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 120
-    assert ("/nowhere/disk: No such file" if missing == disk.CONTROL else "names no directory") in done.stderr
+    assert ("/nowhere/disk: No such file" if missing == libraries.DISK_CONTROL else "names no directory") in done.stderr
 
 
 def test_a_reading_of_a_meter_is_what_was_measured_since_another_one(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from chaos.clients import jvm
 from chaos.clients.choice import Client
 from chaos.clients.java import runtime
 from chaos.errors import ResolveError
-from chaos.install import ecj
 from chaos.install.cache import silent
 from chaos.install.java import Java
 
@@ -27,8 +26,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jvm, "_java", lambda: Java(java, 17, "17"))
     monkeypatch.setattr(runtime, "kafka_client_jars", lambda release, on_progress: jars)
-    monkeypatch.setattr(ecj, "find_java", lambda: Java(java, 17, "17"))
-    monkeypatch.setattr(ecj, "resolve", lambda *artifact: jars)
+    monkeypatch.setattr("chaos.install.jars.find_java", lambda: Java(java, 17, "17"))
+    monkeypatch.setattr("chaos.install.jars.resolve", lambda *artifact: jars)
     return tmp_path / "cache"
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from chaos.cli import app
 from chaos.errors import UsageError
 from chaos.incident.logs.broker_timeline import _zone_offset
-from chaos.incident.logs.scenario_draft import draft_scenario
+from chaos.incident.logs.draft import draft_scenario
 from chaos.scenario.load import parse
 
 LOGS = Path(__file__).parent / "data"

@@ -10,10 +10,10 @@ from chaos.incident.logs.broker_failures import OutageKind, find_outages, find_s
 from chaos.incident.logs.broker_timeline import read_timeline
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import read_state
+from chaos.incident.logs.draft import draft_scenario
 from chaos.incident.logs.entries import LAYOUTS, Clock, Entry, entries, is_entry
-from chaos.incident.logs.patterns import PATTERNS, events_of
-from chaos.incident.logs.planned_faults import find_member_faults
-from chaos.incident.logs.scenario_draft import draft_scenario
+from chaos.incident.logs.events import PATTERNS, events_of
+from chaos.incident.logs.fault_plan import find_member_faults
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 

@@ -1,14 +1,22 @@
-"""Draft of a scenario: the values of `draft.yaml.jinja`, which has a TODO for each open question."""
+"""Draft of a scenario: the values of `draft.yaml.jinja`, which has a TODO for each open question.
+
+A YAML library quotes all values of the template: text from logs cannot break out of one.
+"""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import UsageError
@@ -17,9 +25,7 @@ from chaos.incident.logs.broker_timeline import Timeline, read_timeline
 from chaos.incident.logs.client_settings import ClientSettings, read_client_settings, scalar
 from chaos.incident.logs.cluster_state import ClusterState, Group, Topic, internal, read_state
 from chaos.incident.logs.entries import zone_of
-from chaos.incident.logs.fault_plan import Plan, make_plan
-from chaos.incident.logs.planned_faults import NO_GROUP, PlannedFault
-from chaos.incident.logs.yaml_text import clock, render, utc
+from chaos.incident.logs.fault_plan import NO_GROUP, Plan, PlannedFault, make_plan
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.members import SESSION_MS
@@ -27,6 +33,61 @@ from chaos.scenario.setting_rules import BROKER, LEAST_SESSION, LIMITS_MS, MOST_
 from chaos.settings import setting_problem
 from chaos.setup.clients import Transactions
 from chaos.setup.model import DEFAULT_KAFKA
+
+WIDTH = 118
+
+
+def plain(text: str) -> str:
+    r"""Return text as one line of printable ASCII; other characters are escaped, such as \x1b or \u2028."""
+    return "".join(c if c.isascii() and c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def utc(at_us: int) -> str:
+    """Return the date and time in UTC."""
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def clock(at_us: int) -> str:
+    """Return the time of day in UTC, with milliseconds."""
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%H:%M:%S.%f}"[:-3]
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template in this folder."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"yaml": _flow, "comment": _comment, "todo": _todo, "source": _source}
+    environment.filters |= {"utc": utc, "clock": clock}
+    return environment.get_template(template).render(**values)
+
+
+def _flow(data: Any) -> str:
+    """Return a value in flow style, quoted and escaped where necessary."""
+    text = yaml.safe_dump(data, default_flow_style=True, width=10**6, allow_unicode=False, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _comment(text: str, indent: int = 0) -> str:
+    margin = f"{' ' * indent}# "
+    lines = textwrap.wrap(
+        plain(text), WIDTH, initial_indent=margin, subsequent_indent=f"{margin}  ", break_on_hyphens=False
+    )
+    return "\n".join(lines)
+
+
+def _todo(text: str, indent: int = 0) -> str:
+    return _comment(f"TODO: {text}", indent)
+
+
+def _source(source: object) -> str:
+    """Return the source of a value as a comment behind it."""
+    return f"  # {plain(str(source))}" if source else ""
+
 
 MAX_BROKERS, MAX_TOPICS, MAX_GROUPS = 9, 5, 5
 BROKERS = 3
@@ -322,3 +383,28 @@ def _is_relevant(event: e.Event) -> bool:
         case e.PartitionEvent() if internal(event.partition.topic):
             return False
     return bool(event.summary)
+
+
+def from_logs(
+    folder: Path,
+    out: Path | None,
+    timezone: str | None,
+    clients: Path | None,
+    say: Callable[[str], None],
+    select: tuple[str, ...] = (),
+) -> str:
+    """Return a draft from the broker logs below a folder as YAML, and write it to `out` if given.
+
+    timezone: of times without one, UTC if None. clients: a file of client settings; select: what is chosen in it.
+    Raises `UsageError` if a file cannot be read or written.
+    """
+    if out is not None and out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file, such as {out / 'incident.yaml'}")
+    text = draft_scenario(folder, timezone, clients, say, select)
+    if out is not None:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise UsageError(f"--out {out} cannot be written: {e.strerror}") from None
+        say(f"{out}: {text.count('# TODO:')} TODOs to complete; then: python -m chaos show {out}")
+    return text
