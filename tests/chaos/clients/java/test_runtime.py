@@ -28,6 +28,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runtime, "kafka_client_jars", lambda release, on_progress: jars)
     monkeypatch.setattr("chaos.install.jars.find_java", lambda: Java(java, 17, "17"))
     monkeypatch.setattr("chaos.install.jars.resolve", lambda *artifact: jars)
+    monkeypatch.setattr(runtime, "resolve", lambda *artifact: jars)
     return tmp_path / "cache"
 
 
