@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from chaos.errors import AftershockError, ClusterError, RunDirError
+from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError
 from chaos.kafka.security import Security
 from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
@@ -62,8 +62,23 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         from checks.spark.session import reported
 
         spark = _session(run, master, listener)
+        _decode_wire(run, spark, listener)
         with reported(spark, "audit", listener):
             auditing.audit(spark, run, read_resolved(run))
+
+
+def _decode_wire(run: Run, spark: Any, listener: Listener | None) -> None:
+    """Decode the capture of the wire, if the run has one. No rule needs it yet, so a failure is a note."""
+    from checks.wire import tables
+
+    if not tables.has_capture(run):
+        return
+    events = EventLog(run, listener)
+    with events.stage("wire"):
+        try:
+            tables.write_tables(spark, run, events.note)
+        except ResolveError as e:
+            events.note(f"the wire ledger is not decoded: {e}")
 
 
 def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]:

@@ -16,6 +16,8 @@ ALLOWED_TO_CHECKS = {
     "errors",
     "faults",
     "guarantees.contract",
+    "install.cache",
+    "install.jars",
     "install.locations",
     "kafka.offsets_log",
     "kafka.partition",

@@ -8,7 +8,6 @@ mini cluster, submits one to a session cluster, and is a process of a session cl
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, run_tool
-from chaos.install.jars import ECJ, LEVEL, compile_java, compiler, first_error, flink_jars, pack
+from chaos.install.jars import compile_java, compiler, digest, first_error, flink_jars, pack
 from chaos.install.java import JAVA_ENVIRONMENT, Java, archive_flags, class_archive, find_java
 
 SOURCES = Path(__file__).parent / "java" / "src" / "aftershock"
@@ -127,14 +126,6 @@ class JavaPrograms:
 @cache
 def _java() -> Java:
     return find_java()
-
-
-def digest(sources: Sequence[Path]) -> str:
-    """Return a digest of the sources and of what compiles them."""
-    content = hashlib.sha256(" ".join((*ECJ, LEVEL)).encode())
-    for path in (path for folder in sources for path in sorted(folder.glob("*.java"))):
-        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return content.hexdigest()[:12]
 
 
 def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:

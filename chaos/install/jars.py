@@ -6,6 +6,7 @@ the proxy properties of Java in JAVA_TOOL_OPTIONS.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import pwd
@@ -191,6 +192,14 @@ def compile_java(
     late = f"{java} did not end within {COMPILE_S:g} s; try again"
     argv = [str(java), *argv, "-cp", found, "-d", str(output), *map(str, sources)]
     return run_tool(argv, JAVA_ENVIRONMENT, COMPILE_S, late)
+
+
+def digest(sources: Sequence[Path]) -> str:
+    """Return a digest of the sources and of what compiles them."""
+    content = hashlib.sha256(" ".join((*ECJ, LEVEL)).encode())
+    for path in (path for folder in sources for path in sorted(folder.glob("*.java"))):
+        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()[:12]
 
 
 def pack(folder: Path, jar: Path, manifest: Mapping[str, str] | None = None) -> None:

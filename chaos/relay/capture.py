@@ -1,6 +1,6 @@
 """The capture of the wire ledger: what the proxy writes down of the frames on its fronts, and how it is read.
 
-    <run>/wire/000001.wire, 000002.wire, …    segments of at most 64 MiB, in the order of time
+    <run>/wire/000001.wire, 000002.wire, …    segments of about 16 MiB, in the order of time
     <run>/wire/seal.json                      written last: the segments, entries, and why a capture ended early
 
 A segment begins with `MAGIC`. Entries follow, each with the length of the rest first (big-endian, as in Kafka):
@@ -56,7 +56,7 @@ from chaos.run.events import now_us
 MAGIC = b"ASWIRE1\n"
 ACCEPTED, CLOSED, REQUEST, ANSWER = 1, 2, 3, 4
 MADE, UNKEPT = 1, 2
-SEGMENT_BYTES = 64 * 2**20
+SEGMENT_BYTES = 16 * 2**20
 BUFFER_BYTES = 2**18
 FLUSH_S = 0.05
 FOLDER, SEAL = "wire", "seal.json"

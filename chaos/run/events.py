@@ -38,6 +38,7 @@ STAGE_TEXTS = {
     "seal": "sealing the ledger",
     "commit_log": "reading the log of offset commits back",
     "readback": "reading the log back",
+    "wire": "decoding the wire ledger",
     "audit": "auditing every record",
     "validate": "checking the findings against the contract",
     "report": "writing the report",

@@ -1,0 +1,102 @@
+"""Segments of a capture as rows: the class in Java, compiled at first use, and the columns of its tables."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from chaos.errors import ResolveError
+from chaos.install.cache import Progress, cached, silent
+from chaos.install.jars import compile_java, compiler, digest, first_error, kafka_client_jars, pack
+
+KAFKA = "4.4.0"
+"""The release of kafka-clients with which frames are decoded: the newest that brokers here may have."""
+SOURCES = Path(__file__).with_name("java")
+CLASS = "aftershock.wire.Decode"
+_COMMON = "connection int, number int, seen_us bigint, passed_us bigint, made boolean"
+"""The first columns of each table. passed_us is null for a frame that was never sent on."""
+_PRODUCER = "producer_id bigint, producer_epoch int, base_sequence int"
+_TOPIC = "topic string, topic_id string, partition int"
+_ASSIGNED = "array<struct<topic: string, topic_id: string, partitions: array<int>>>"
+
+RAW: dict[str, str] = {
+    "connections": "event string, content string",
+    "announced": "client_id string, library string, library_version string",
+    "requests": "api int, version int, bytes int",
+    "answers": "api int, version int, bytes int",
+    "topics": "topic string, topic_id string",
+    "produce_requests": f"batch int, client_id string, acks int, transactional_id string, {_TOPIC}, {_PRODUCER}, "
+    "records int, transactional boolean, base_timestamp bigint, max_timestamp bigint, crc bigint, magic int, "
+    "compression string, bytes int, hashes array<bigint>, timestamps array<bigint>",
+    "produce_answers": f"{_TOPIC}, error int, base_offset bigint, append_time bigint, log_start bigint",
+    "fetch_requests": "session int, session_epoch int, complete boolean, isolation int, "
+    f"{_TOPIC}, offset bigint, leader_epoch int",
+    "fetch_answers": f"{_TOPIC}, error int, high_watermark bigint, last_stable bigint, log_start bigint, "
+    "aborted array<struct<producer_id: bigint, first_offset: bigint>>, base_offset bigint, last_offset bigint, "
+    f"records int, leader_epoch int, {_PRODUCER}, transactional boolean, control string, crc bigint, magic int, "
+    "compression string, base_timestamp bigint, max_timestamp bigint, append_time boolean, complete boolean, "
+    "hashes array<bigint>, timestamps array<bigint>",
+    "commit_requests": "group string, member string, instance_id string, epoch int, transactional_id string, "
+    f"producer_id bigint, producer_epoch int, {_TOPIC}, offset bigint, leader_epoch int, metadata string",
+    "commit_answers": f"{_TOPIC}, error int",
+    "position_answers": f"group string, {_TOPIC}, offset bigint, error int",
+    "membership_requests": "call string, group string, member string, instance_id string, epoch int, "
+    f"session_ms int, rebalance_ms int, subscribed array<string>, owned {_ASSIGNED}",
+    "membership_answers": "call string, error int, member string, epoch int, protocol string, leads boolean, "
+    f"members array<string>, assigned {_ASSIGNED}",
+    "transaction_requests": "call string, transactional_id string, producer_id bigint, producer_epoch int, "
+    f"group string, committed boolean, topics {_ASSIGNED}",
+    "transaction_answers": "call string, error int, producer_id bigint, producer_epoch int",
+    "acquired": "topic_id string, partition int, first_offset bigint, last_offset bigint, delivery_count int",
+    "acknowledge_requests": "call string, group string, member string, session_epoch int, topic_id string, "
+    "partition int, first_offset bigint, last_offset bigint, types array<int>",
+    "acknowledge_answers": "topic_id string, partition int, error int",
+    "unread": "side string, api int, version int, why string",
+}
+"""The columns of each table of the class in Java after the common ones, in its order. `checks.wire.tables` has what
+they mean."""
+
+
+def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
+    """Add the class to the session, compiled if it is not, and return it. Raises `ResolveError`."""
+    jars = [_compiled(on_progress), next(kafka_client_jars(KAFKA, on_progress).glob("kafka-clients-*.jar"))]
+    for jar in jars:
+        spark.sql(f"ADD JAR '{jar}'")
+    jvm: Any = spark._jvm
+    return jvm.aftershock.wire.Decode
+
+
+def raw(spark: SparkSession, decoder: Any, folder: str, table: str) -> DataFrame:
+    """Return the rows of a table from the segments in a folder, a path or URI. Raises `KeyError` for a wrong name."""
+    files = spark.read.format("binaryFile").load(f"{folder}/*.wire").select("content")
+    return DataFrame(decoder.table(files._jdf, table, f"{_COMMON}, {RAW[table]}"), spark)
+
+
+def _compiled(on_progress: Progress) -> Path:
+    """Return the jar of the class."""
+
+    def fill(target: Path) -> None:
+        ecj, clients = compiler(on_progress), kafka_client_jars(KAFKA, on_progress)
+        on_progress("compiling the decoder of the wire ledger, once")
+        jars = [*clients.glob("*.jar"), *_spark_jars()]
+        done = compile_java(ecj, (SOURCES,), jars, target / "classes")
+        if done.returncode:
+            raise ResolveError(f"the decoder of the wire ledger does not compile: {first_error(done)}")
+        pack(target / "classes", target / "wire.jar")
+
+    waiting = "another run compiles the decoder of the wire ledger; waiting for it"
+    return cached(f"wire/{KAFKA}-{digest((SOURCES,))}", fill, waiting, on_progress) / "wire.jar"
+
+
+def _spark_jars() -> list[Path]:
+    spec = importlib.util.find_spec("pyspark")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return [
+        jar
+        for f in folders
+        for pattern in ("spark-*.jar", "scala-library*.jar")
+        for jar in Path(f, "jars").glob(pattern)
+    ]

@@ -1,0 +1,224 @@
+package aftershock.wire;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.RequestHeaderData;
+import org.apache.kafka.common.message.ResponseHeaderData;
+import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Segments of a capture (chaos/relay/capture.py) as rows, with Kafka's generated message classes.
+ *
+ * <p>{@code table} is called from Python. Each table reads the entries of its requests only. A frame of a version that
+ * these classes do not know, or that was not kept, is a row of the table {@code unread}.
+ */
+public final class Decode {
+  static final int ACCEPTED = 1, CLOSED = 2, REQUEST = 3, ANSWER = 4;
+  static final int MADE = 1, UNKEPT = 2;
+  private static final byte[] MAGIC = "ASWIRE1\n".getBytes();
+  private static final int ENTRY = 44, HOLE = 8;
+
+  /** What a table makes of one entry: rows without the columns that all tables have. */
+  interface Reader {
+    void read(Entry entry, ApiMessage message, List<Object[]> rows);
+  }
+
+  /** A table: the kind of its entries, whether their frames are decoded, their requests, and the reader. */
+  record Table(int kind, boolean decoded, List<Integer> apis, Reader reader) {}
+
+  private static final Map<String, Table> TABLES = Tables.all();
+
+  /** Return the rows of a table; files: one row for each segment, with its content. */
+  public static Dataset<Row> table(Dataset<Row> files, String name, String ddl) {
+    return files.flatMap(
+        (FlatMapFunction<Row, Row>) file -> new Rows((byte[]) file.get(0), name), Encoders.row(StructType.fromDDL(ddl)));
+  }
+
+  /** Return a value as Spark takes it in a row. */
+  static Object external(Object value) {
+    if (value instanceof long[] numbers) value = Arrays.stream(numbers).boxed().toList();
+    return value instanceof List<?> list ? CollectionConverters.asScala(list) : value;
+  }
+
+  private Decode() {}
+
+  /** One entry of a segment. */
+  static final class Entry {
+    int kind, flags, connection, number, version, size, holes, holesAt, keptAt, end;
+    short api;
+    long seen, passed;
+    /** The header of a request. */
+    String client;
+    /** The frame, with arbitrary bytes in its holes. */
+    ByteBuffer frame;
+
+    private final byte[] content;
+    private final ByteBuffer fields;
+    private byte[] space = new byte[1 << 16];
+
+    Entry(byte[] content) {
+      this.content = content;
+      fields = ByteBuffer.wrap(content);
+    }
+
+    /** Read the fields of the entry at an index. Returns whether it is complete. */
+    boolean at(int at) {
+      if (at + ENTRY > content.length) return false;
+      end = at + 4 + fields.getInt(at);
+      if (end > content.length) return false;
+      kind = fields.get(at + 4);
+      flags = fields.get(at + 5);
+      holes = fields.getShort(at + 6) & 0xffff;
+      connection = fields.getInt(at + 8);
+      number = fields.getInt(at + 12);
+      seen = fields.getLong(at + 16);
+      passed = fields.getLong(at + 24);
+      api = fields.getShort(at + 32);
+      version = fields.getShort(at + 34);
+      size = fields.getInt(at + 40);
+      holesAt = at + ENTRY;
+      keptAt = holesAt + holes * HOLE;
+      client = null;
+      return true;
+    }
+
+    String text() {
+      return new String(content, keptAt, end - keptAt);
+    }
+
+    /** Lay the kept bytes out as in the frame. */
+    void layOut() {
+      if (holes == 0) {
+        frame = ByteBuffer.wrap(content, keptAt, end - keptAt).slice();
+        return;
+      }
+      if (space.length < size) space = new byte[Math.max(size, 2 * space.length)];
+      int from = keptAt, to = 0;
+      for (int i = 0; i < holes; i++) {
+        int begin = fields.getInt(holesAt + i * HOLE);
+        System.arraycopy(content, from, space, to, begin - to);
+        from += begin - to;
+        to = begin + fields.getInt(holesAt + i * HOLE + 4);
+      }
+      System.arraycopy(content, from, space, to, end - from);
+      frame = ByteBuffer.wrap(space, 0, size).slice();
+    }
+
+    /** Return whether nothing is left out of this part of the frame. */
+    boolean whole(int begin, int length) {
+      for (int i = 0; i < holes; i++) {
+        int hole = fields.getInt(holesAt + i * HOLE);
+        if (hole < begin + length && hole + fields.getInt(holesAt + i * HOLE + 4) > begin) return false;
+      }
+      return true;
+    }
+
+    /** Return the message in the frame. Raises RuntimeException if these classes cannot decode it. */
+    ApiMessage message() {
+      layOut();
+      ApiMessageType type = ApiMessageType.fromApiKey(api);
+      ByteBufferAccessor readable = new ByteBufferAccessor(frame);
+      readable.readInt();
+      if (kind == REQUEST) {
+        client = new RequestHeaderData(readable, type.requestHeaderVersion((short) version)).clientId();
+      } else {
+        new ResponseHeaderData(readable, type.responseHeaderVersion((short) version));
+      }
+      ApiMessage message = kind == REQUEST ? type.newRequest() : type.newResponse();
+      if (version < message.lowestSupportedVersion() || version > message.highestSupportedVersion()) {
+        throw new IllegalArgumentException("version " + version);
+      }
+      message.read(readable, (short) version);
+      return message;
+    }
+  }
+
+  /** The rows of one segment. */
+  private static final class Rows implements Iterator<Row> {
+    private final Entry entry;
+    private final Table table;
+    private final boolean unread;
+    private final List<Object[]> rows = new ArrayList<>();
+    private int at = MAGIC.length, next = 0;
+
+    Rows(byte[] content, String name) {
+      entry = new Entry(content);
+      unread = name.equals("unread");
+      table = TABLES.get(name);
+      if (table == null && !unread) throw new IllegalArgumentException("no table " + name);
+      if (content.length >= MAGIC.length && ByteBuffer.wrap(content).getLong() != ByteBuffer.wrap(MAGIC).getLong()) {
+        throw new IllegalArgumentException("no segment of a capture");
+      }
+    }
+
+    @Override
+    public boolean hasNext() {
+      if (next < rows.size()) return true;
+      rows.clear();
+      next = 0;
+      while (rows.isEmpty() && entry.at(at)) {
+        at = entry.end;
+        read();
+      }
+      return !rows.isEmpty();
+    }
+
+    private void read() {
+      if (unread) {
+        readUnread();
+      } else if (table.kind() == ACCEPTED ? entry.kind <= CLOSED : entry.kind == table.kind()) {
+        if (!table.decoded()) {
+          table.reader().read(entry, null, rows);
+        } else if (table.apis().contains((int) entry.api) && (entry.flags & UNKEPT) == 0) {
+          try {
+            table.reader().read(entry, entry.message(), rows);
+          } catch (RuntimeException e) {
+            rows.clear(); // it is in the table of unread frames
+          }
+        }
+      }
+    }
+
+    private void readUnread() {
+      if (entry.kind < REQUEST || !Tables.READ.contains((int) entry.api)) return;
+      String why = "it was not kept";
+      if ((entry.flags & UNKEPT) == 0) {
+        try {
+          entry.message();
+          return;
+        } catch (RuntimeException e) {
+          why = String.valueOf(e.getMessage());
+        }
+      }
+      rows.add(new Object[] {entry.kind == REQUEST ? "request" : "answer", (int) entry.api, entry.version, why});
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) throw new NoSuchElementException();
+      Object[] own = rows.get(next++);
+      Object[] row = new Object[own.length + 5];
+      row[0] = entry.connection;
+      row[1] = entry.number;
+      row[2] = entry.seen;
+      row[3] = entry.passed == 0 ? null : entry.passed;
+      row[4] = (entry.flags & MADE) != 0;
+      for (int i = 0; i < own.length; i++) row[i + 5] = external(own[i]);
+      return RowFactory.create(row);
+    }
+  }
+}

@@ -1,0 +1,266 @@
+"""The tables of the wire ledger: requests of clients joined with the answers of brokers.
+
+Each row has `instance` (whose front it was), `broker`, `connection`, `number` (of the request in its connection),
+`asked_us` (the proxy saw the request), `sent_us` (the proxy sent it on; null: the broker never got it), `answered_us`
+(the proxy sent the answer on; null: the client never got one, so the outcome is unknown), and `made` (the answer is one
+of the proxy, by a fault). All `_us` are us since the epoch, by the proxy's clock. `error` is Kafka's code, 0 for none,
+null without an answer. `topic` is resolved from the id, if an answer to Metadata named it, and null if none did.
+
+| table        | one row per                                                                                           |
+|--------------|-------------------------------------------------------------------------------------------------------|
+| connections  | connection: `peer`, `opened_us`, `closed_us` and `closed_by` (client, broker or proxy; null: open at  |
+|              | the end), `client_id`, `library` and `library_version` as ApiVersions announces them                  |
+| calls        | instance, `api`, `version`: `requests`, `unanswered`, `unsent`, `median_ms` from request to answer    |
+| produced     | batch of a Produce request: `batch` (its index in its partition), `acks`, `transactional_id`,         |
+|              | `producer_id`, `producer_epoch`, `base_sequence` (null without an id), `records`, `transactional`,    |
+|              | `base_timestamp` and `max_timestamp` (ms), `crc`, `magic`, `compression`, `bytes`, `hashes` and       |
+|              | `timestamps` of its records (null if not kept); `base_offset`, `append_time` (ms) of the answer;      |
+|              | `outcome`: ok, fail, unknown, or none (acks=0)                                                        |
+| fetched      | batch of a Fetch answer, or error of a partition: `asked_offset` (as last asked in the connection),   |
+|              | `high_watermark`, `last_stable`, `log_start`, `aborted` (producer id, first offset), `base_offset`,   |
+|              | `last_offset`, `records`, `leader_epoch`, the identity as in produced, `control` (commit or abort of  |
+|              | a marker), `complete` (false: cut off at the end of the answer, so the client skips it)               |
+| commits      | partition of OffsetCommit or TxnOffsetCommit: `group`, `member`, `instance_id`, `epoch` (generation   |
+|              | or member epoch), `transactional_id`, `producer_id`, `producer_epoch`, `offset`, `metadata`           |
+| positions    | partition of an answer to OffsetFetch: `group`, committed `offset` (null: none)                       |
+| membership   | JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, ShareGroupHeartbeat (`call`):    |
+|              | `group`, `member`, `instance_id`, `epoch` as sent, `session_ms`, `rebalance_ms`, `subscribed`,        |
+|              | `owned`; `given_member`, `given_epoch`, `protocol`, `leads`, `members`, `assigned` (topic,            |
+|              | partitions; null: the answer says nothing about it) of the answer                                     |
+| transactions | InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn (`call`): `transactional_id`,             |
+|              | `producer_id`, `producer_epoch`, `group`, `committed`, `topics`; `given_producer_id` and              |
+|              | `given_epoch` of the answer                                                                           |
+| acquired     | range of offsets of an answer to ShareFetch: `first_offset`, `last_offset`, `delivery_count`          |
+| acknowledged | range of offsets in ShareFetch or ShareAcknowledge: `group`, `member`, `first_offset`,                |
+|              | `last_offset`, `types` (0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one each)      |
+| unread       | `side`, `api`, `version` and `why`: number of `frames` that could not be decoded or were not kept     |
+
+Sources: Kafka's protocol guide; KIP-98 (ids and sequences), KIP-227 (sessions), KIP-848, KIP-932.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from chaos.install.cache import Progress, silent
+from chaos.run.directory import Run
+from checks.wire import decode
+
+FOLDER = "wire"
+_JOIN = ("connection", "number")
+_WHERE = ("instance", "broker", "connection", "number")
+
+
+class Wire:
+    """The tables of one capture, not yet computed."""
+
+    def __init__(self, spark: SparkSession, folder: str, decoder: Any) -> None:
+        self._spark, self._folder, self._decoder = spark, folder, decoder
+        named = self._raw("topics").select("topic_id", "topic").distinct().collect()
+        pairs = [F.lit(value) for row in named for value in (row.topic_id, row.topic)]
+        self._names = F.create_map(*pairs) if pairs else F.create_map().cast("map<string,string>")
+        self._places = self.connections().select("connection", "instance", "broker").cache()
+
+    def connections(self) -> DataFrame:
+        """Return the connections."""
+        raw = self._raw("connections")
+        content = F.from_json("content", "front string, broker int, peer string, by string")
+        opened = raw.where("event = 'accepted'").select(
+            "connection", F.col("seen_us").alias("opened_us"), content.alias("c")
+        )
+        closed = raw.where("event = 'closed'").select(
+            "connection", F.col("seen_us").alias("closed_us"), content.by.alias("closed_by")
+        )
+        said = (
+            self._raw("announced")
+            .groupBy("connection")
+            .agg(
+                F.max("client_id").alias("client_id"),
+                F.max("library").alias("library"),
+                F.max("library_version").alias("library_version"),
+            )
+        )
+        own = opened.select(
+            "connection",
+            F.col("c.front").alias("instance"),
+            F.col("c.broker").alias("broker"),
+            F.col("c.peer").alias("peer"),
+            "opened_us",
+        )
+        return own.join(closed, "connection", "left").join(F.broadcast(said), "connection", "left")
+
+    def calls(self) -> DataFrame:
+        """Return the requests of each instance by kind and version."""
+        answers = self._answers("answers").select(*_JOIN, "answered_us")
+        joined = self._asked("requests").join(answers, list(_JOIN), "left")
+        return joined.groupBy("instance", "api", "version").agg(
+            F.count("*").alias("requests"),
+            F.count_if(F.col("answered_us").isNull()).alias("unanswered"),
+            F.count_if(F.col("sent_us").isNull()).alias("unsent"),
+            F.round(F.median(F.col("answered_us") - F.col("asked_us")) / 1000, 3).alias("median_ms"),
+        )
+
+    def produced(self) -> DataFrame:
+        """Return the batches that were produced."""
+        joined = self._joined("produce_requests", "produce_answers", by_partition=True)
+        outcome = (
+            F.when(F.col("acks") == 0, "none")
+            .when(F.col("error").isNull(), "unknown")
+            .when(F.col("error") == 0, "ok")
+            .otherwise("fail")
+        )
+        return joined.drop("log_start").withColumn("outcome", outcome)
+
+    def fetched(self) -> DataFrame:
+        """Return the batches that were fetched."""
+        key = ["connection", "key", "partition"]
+        asked = self._raw("fetch_requests").select(
+            *_JOIN,
+            _key().alias("key"),
+            "partition",
+            F.col("offset").alias("asked_offset"),
+            F.col("seen_us").alias("asked_us"),
+        )
+        # a request of a session names only partitions whose position has changed
+        before = Window.partitionBy(*key).orderBy("number")
+        until = (
+            asked.withColumn("next", F.lead("number").over(before))
+            .withColumnRenamed("number", "since")
+            .drop("asked_us")
+        )
+        times = self._raw("requests").select(
+            *_JOIN, F.col("seen_us").alias("asked_us"), F.col("passed_us").alias("sent_us")
+        )
+        answers = self._answers("fetch_answers").withColumn("key", _key()).join(times, list(_JOIN), "left")
+        within = (F.col("since") <= F.col("number")) & (F.col("next").isNull() | (F.col("number") < F.col("next")))
+        on = [answers[name] == until[name] for name in key]
+        joined = answers.join(until, [*on, within], "left").drop(*(until[name] for name in key), "since", "next", "key")
+        return self._placed(self._resolved(joined))
+
+    def commits(self) -> DataFrame:
+        """Return the commits of offsets."""
+        return self._joined("commit_requests", "commit_answers", by_partition=True)
+
+    def positions(self) -> DataFrame:
+        """Return the committed offsets that members asked for."""
+        return self._placed(self._resolved(self._answers("position_answers")))
+
+    def membership(self) -> DataFrame:
+        """Return what members of groups and coordinators said to each other."""
+        given = self._answers("membership_answers").withColumnsRenamed(
+            {"member": "given_member", "epoch": "given_epoch"}
+        )
+        joined = self._asked("membership_requests").join(given.drop("call"), list(_JOIN), "left")
+        return joined.withColumns({name: self._assignment(name) for name in ("owned", "assigned")})
+
+    def transactions(self) -> DataFrame:
+        """Return the requests about transactions."""
+        names = {"producer_id": "given_producer_id", "producer_epoch": "given_epoch"}
+        given = self._answers("transaction_answers").withColumnsRenamed(names)
+        joined = self._asked("transaction_requests").join(given.drop("call"), list(_JOIN), "left")
+        return joined.withColumn("topics", self._assignment("topics"))
+
+    def acquired(self) -> DataFrame:
+        """Return the records that members of share groups acquired."""
+        return self._placed(self._resolved(self._answers("acquired").withColumn("topic", F.lit(None).cast("string"))))
+
+    def acknowledged(self) -> DataFrame:
+        """Return the acknowledgements of members of share groups."""
+        asked = self._asked("acknowledge_requests").withColumn("topic", F.lit(None).cast("string"))
+        answers = self._answers("acknowledge_answers")
+        whole = answers.where("topic_id is null").select(*_JOIN, F.col("error").alias("error_of_all"))
+        parts = answers.where("topic_id is not null").select(*_JOIN, "topic_id", "partition", "error")
+        times = self._answers("answers").select(*_JOIN, "answered_us", "made")
+        joined = asked.join(parts, [*_JOIN, "topic_id", "partition"], "left").join(whole, list(_JOIN), "left")
+        joined = joined.join(times, list(_JOIN), "left")
+        return self._resolved(joined.withColumn("error", F.coalesce("error_of_all", "error")).drop("error_of_all"))
+
+    def unread(self) -> DataFrame:
+        """Return what could not be decoded."""
+        return self._raw("unread").groupBy("side", "api", "version", "why").agg(F.count("*").alias("frames"))
+
+    def close(self) -> None:
+        """Free what is cached for several tables."""
+        self._places.unpersist()
+
+    def _raw(self, table: str) -> DataFrame:
+        return decode.raw(self._spark, self._decoder, self._folder, table)
+
+    def _asked(self, table: str) -> DataFrame:
+        names = {"seen_us": "asked_us", "passed_us": "sent_us"}
+        return self._placed(self._raw(table).drop("made").withColumnsRenamed(names))
+
+    def _answers(self, table: str) -> DataFrame:
+        """Return answers; one that never passed is none."""
+        return (
+            self._raw(table)
+            .where("passed_us is not null")
+            .drop("seen_us")
+            .withColumnRenamed("passed_us", "answered_us")
+        )
+
+    def _placed(self, rows: DataFrame) -> DataFrame:
+        joined = rows.join(F.broadcast(self._places), "connection", "left")
+        return joined.select(*_WHERE, *(name for name in joined.columns if name not in _WHERE))
+
+    def _joined(self, requests: str, answers: str, by_partition: bool) -> DataFrame:
+        """Return requests with the answers for the same partition."""
+        asked = self._asked(requests).withColumn("key", _key())
+        given = self._answers(answers).withColumn("key", _key()).drop("topic", "topic_id")
+        return self._resolved(asked.join(given, [*_JOIN, "key", "partition"], "left").drop("key"))
+
+    def _resolved(self, rows: DataFrame) -> DataFrame:
+        return rows.withColumn("topic", F.coalesce("topic", F.element_at(self._names, F.col("topic_id"))))
+
+    def _assignment(self, name: str) -> Column:
+        def named(a: Column) -> Column:
+            topic = F.coalesce(a.topic, F.element_at(self._names, a.topic_id))
+            return F.struct(topic.alias("topic"), a.topic_id.alias("topic_id"), a.partitions.alias("partitions"))
+
+        return F.transform(name, named)
+
+
+def _key() -> Column:
+    return F.coalesce("topic_id", "topic")
+
+
+TABLES: dict[str, Callable[[Wire], DataFrame]] = {
+    "connections": Wire.connections,
+    "calls": Wire.calls,
+    "produced": Wire.produced,
+    "fetched": Wire.fetched,
+    "commits": Wire.commits,
+    "positions": Wire.positions,
+    "membership": Wire.membership,
+    "transactions": Wire.transactions,
+    "acquired": Wire.acquired,
+    "acknowledged": Wire.acknowledged,
+    "unread": Wire.unread,
+}
+
+
+def has_capture(run: Run) -> bool:
+    """Return whether the run has a capture."""
+    return any((run.path / FOLDER).glob("*.wire"))
+
+
+def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:
+    """Decode the capture of a run into `wire/<table>.parquet`. Raises `ResolveError` without a decoder."""
+    folder = run.path / FOLDER
+    wire = Wire(spark, f"file:{folder}", decode.prepare(spark, on_progress))
+    for name, table in TABLES.items():
+        target = folder / f"{name}.parquet"
+        shutil.rmtree(target, ignore_errors=True)
+        table(wire).write.parquet(f"file:{target}")
+    wire.close()
+
+
+def table_path(run: Run, table: str) -> Path:
+    """Return the folder of a table."""
+    return run.path / FOLDER / f"{table}.parquet"

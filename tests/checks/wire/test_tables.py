@@ -1,0 +1,250 @@
+"""Tests of the tables of the wire ledger, on captures of a few frames written by hand."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from kafka.protocol.api_key import ApiKey
+
+from chaos.relay.capture import FOLDER
+from chaos.relay.contents import TOPIC_APIS
+from checks.wire import decode
+from checks.wire.tables import TABLES, Wire
+from tests.chaos.relay.messages import naming
+from tests.checks.wire.story import (
+    Story,
+    batch,
+    commit,
+    committed,
+    described,
+    fetch,
+    fetched,
+    join,
+    joined,
+    metadata,
+    produce,
+    produced,
+    sync,
+    synced,
+)
+
+
+@pytest.fixture(scope="module")
+def decoder(spark):
+    return decode.prepare(spark)
+
+
+@pytest.fixture
+def rows(spark, decoder):
+    """Return a function: the rows of a table, as dicts in the order of connection and number."""
+
+    def read(story, table):
+        wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
+        found = [row.asDict() for row in TABLES[table](wire).collect()]
+        wire.close()
+        return sorted(
+            found, key=lambda row: (row.get("connection") or 0, row.get("number") or 0, row.get("batch") or 0)
+        )
+
+    return read
+
+
+def pick(rows, *names):
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_every_version_of_produce_is_the_same_row(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect("shop/1", broker=2)
+    story.call(at, metadata(), described())
+    for version in range(3, 14):
+        story.call(at, produce(batch(producer=(7, 1, 40)), version), produced(version, offset=10))
+    found = rows(story, "produced")
+    assert {*pick(found, "instance", "broker", "topic", "partition", "producer_id", "producer_epoch")} == {
+        ("shop/1", 2, "orders", 0, 7, 1)
+    }
+    assert {*pick(found, "base_sequence", "records", "base_offset", "error", "outcome", "made")} == {
+        (40, 2, 10, 0, "ok", False)
+    }
+    assert len(found) == 11 and all(row["answered_us"] - row["asked_us"] == 11 for row in found)
+    assert {len(row["hashes"]) for row in found} == {2}
+
+
+def test_the_outcome_is_unknown_without_an_answer_that_reached_the_client(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    story.call(at, produce(batch()), produced(error=7))
+    story.ask(at, produce(batch()))  # the broker never answers
+    story.answer(at, story.ask(at, produce(batch())), produced(), lost=True)
+    story.ask(at, produce(batch()), lost=True)
+    story.ask(at, produce(batch(), acks=0))
+    story.answer(at, story.ask(at, produce(batch()), lost=True), produced(error=6), made=True)
+    found = rows(story, "produced")
+    assert pick(found, "outcome", "error", "made") == [
+        *[("fail", 7, False), ("unknown", None, None), ("unknown", None, None), ("unknown", None, None)],
+        *[("none", None, None), ("fail", 6, True)],
+    ]
+    assert [row["sent_us"] is None for row in found] == [False, False, False, True, False, True]
+
+
+def test_a_retry_without_idempotence_has_the_checksum_or_else_the_hashes_of_its_records(tmp_path, rows):
+    """A client's own retry sends the same bytes. librdkafka may put the records into other batches (trap)."""
+    story = Story(tmp_path, payloads="needed")
+    at = story.connect()
+    story.ask(at, produce(batch((b"a", b"b"))))
+    story.ask(at, produce(batch((b"a", b"b"))))
+    story.ask(at, produce(batch((b"b", b"c"))))
+    story.ask(at, produce(batch((b"b",), producer=(7, 0, 1))))
+    first, again, other, known = rows(story, "produced")
+    assert first["crc"] == again["crc"] != other["crc"]
+    assert first["hashes"][1] == other["hashes"][0] and first["hashes"][0] != first["hashes"][1]
+    assert first["producer_id"] is None and known["producer_id"] == 7
+    assert known["hashes"] is None, "it has another identity, so its records are not kept"
+
+
+def test_a_bumped_epoch_gives_one_record_two_identities_and_one_hash(tmp_path, rows):
+    story = Story(tmp_path, payloads="all")
+    at = story.connect()
+    story.ask(at, produce(batch((b"a",), producer=(7, 0, 40))))
+    story.ask(at, produce(batch((b"a",), producer=(7, 1, 0))))
+    found = rows(story, "produced")
+    assert pick(found, "producer_epoch", "base_sequence") == [(0, 40), (1, 0)]
+    assert found[0]["hashes"] == found[1]["hashes"]
+
+
+def test_nothing_of_payloads_is_kept_with_none(tmp_path, rows):
+    story = Story(tmp_path, payloads="none")
+    story.ask(story.connect(), produce(batch((b"a secret of a user",))))
+    assert rows(story, "produced")[0]["hashes"] is None
+    assert b"secret" not in b"".join(path.read_bytes() for path in (tmp_path / FOLDER).iterdir())
+
+
+def test_a_request_and_its_answer_may_be_in_different_segments(tmp_path, rows):
+    story = Story(tmp_path, segment_bytes=1)
+    at = story.connect()
+    story.call(at, produce(batch()), produced(offset=3))
+    assert pick(rows(story, "produced"), "instance", "base_offset") == [("shop/1", 3)]
+    assert len([*(tmp_path / FOLDER).glob("*.wire")]) == 3
+
+
+def test_a_torn_segment_is_read_up_to_its_last_complete_entry(tmp_path, spark, decoder):
+    story = Story(tmp_path)
+    at = story.connect()
+    for offset in range(3):
+        story.call(at, produce(batch()), produced(offset=offset))
+    (segment,) = (story.write() / FOLDER).glob("*.wire")
+    segment.write_bytes(segment.read_bytes()[:-3])
+    found = Wire(spark, f"file:{tmp_path / FOLDER}", decoder).produced().collect()
+    assert sorted((row.number, row.outcome) for row in found) == [(1, "ok"), (2, "ok"), (3, "unknown")]
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 18])
+def test_a_fetched_batch_may_begin_before_the_asked_offset_and_be_cut_off(tmp_path, rows, version):
+    """The broker sends whole batches, and as many bytes as fit (traps)."""
+    story = Story(tmp_path)
+    at = story.connect("billing/1")
+    story.call(at, metadata(), described())
+    records = batch(base=40, producer=(7, 0, 3)) + batch(base=42)[:70]
+    story.call(at, fetch(41, version), fetched(records, version, aborted=[(9, 12)]))
+    found = rows(story, "fetched")
+    assert pick(found, "asked_offset", "base_offset", "last_offset", "complete", "topic") == [
+        *[(41, 40, 41, True, "orders"), (41, 42, 43, False, "orders")]
+    ]
+    assert pick(found, "producer_id", "producer_epoch", "base_sequence") == [(7, 0, 3), (None, None, None)]
+    assert [(one.producer_id, one.first_offset) for one in found[0]["aborted"]] == [(9, 12)]
+
+
+def test_the_asked_offset_of_a_session_is_the_last_one_that_was_asked(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    story.call(at, fetch(10, session=(0, 0)), fetched(b""))
+    story.call(at, fetch(None, session=(5, 1)), fetched(batch(base=10)))
+    story.call(at, fetch(12, session=(5, 2)), fetched(batch(base=12)))
+    other = story.connect()
+    story.call(other, fetch(None, session=(5, 3)), fetched(batch(base=14)))
+    assert pick(rows(story, "fetched"), "asked_offset", "base_offset") == [(10, 10), (12, 12), (None, 14)]
+
+
+def test_a_marker_says_how_its_transaction_ended_and_takes_an_offset(tmp_path, rows):
+    story = Story(tmp_path, payloads="none")
+    at = story.connect()
+    markers = [
+        batch((b"\0" * 6,), (7, 0, -1), base=50 + code, control=struct.pack(">hh", 0, code), transactional=True)
+        for code in (0, 1)
+    ]
+    story.call(at, fetch(50), fetched(b"".join(markers)))
+    assert pick(rows(story, "fetched"), "control", "base_offset", "records") == [("abort", 50, 1), ("commit", 51, 1)]
+
+
+def test_an_error_of_a_partition_is_a_row_and_an_empty_answer_is_none(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    story.call(at, fetch(5), fetched(b"", error=6))
+    story.call(at, fetch(5), fetched(b""))
+    assert pick(rows(story, "fetched"), "number", "error", "base_offset") == [(1, 6, None)]
+
+
+def test_commits_have_what_their_answers_say_of_each_partition(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect("billing/1")
+    story.call(at, commit(5), committed())
+    story.call(at, commit(9, epoch=2), committed(error=22))
+    story.ask(at, commit(9))
+    found = rows(story, "commits")
+    assert pick(found, "instance", "group", "member", "epoch", "offset", "error") == [
+        *[("billing/1", "g", "m", 3, 5, 0), ("billing/1", "g", "m", 2, 9, 22), ("billing/1", "g", "m", 3, 9, None)]
+    ]
+
+
+def test_the_assignment_of_a_classic_group_is_decoded_and_one_of_another_kind_is_unknown(tmp_path, rows):
+    assigned = struct.pack(">hih6siiii", 0, 1, 6, b"orders", 2, 0, 3, 0)
+    story = Story(tmp_path)
+    at = story.connect()
+    story.call(at, join(), joined())
+    story.call(at, sync(), synced(assigned))
+    story.call(at, sync(), synced(b"\0\1 of Connect"))
+    story.call(at, sync(), synced(b"", error=27))
+    found = rows(story, "membership")
+    assert pick(found, "call", "error", "given_member", "given_epoch", "leads")[0] == ("JoinGroup", 0, "m", 3, True)
+    assert [[(a.topic, a.partitions) for a in row["assigned"] or ()] for row in found[1:]] == [
+        [("orders", [0, 3])],
+        [],
+        [],
+    ]
+    assert found[2]["assigned"] is None and found[3]["error"] == 27
+
+
+def test_a_connection_may_be_open_at_the_end(tmp_path, rows):
+    story = Story(tmp_path)
+    story.close(story.connect("shop/1", 3), by="broker")
+    story.connect("shop/2", 1)
+    assert pick(rows(story, "connections"), "instance", "broker", "closed_by") == [
+        *[("shop/1", 3, "broker"), ("shop/2", 1, None)]
+    ]
+
+
+def test_a_version_before_those_of_the_decoder_is_counted_as_unread(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    story.ask(at, naming(ApiKey.Produce, 3))
+    old = TOPIC_APIS[ApiKey.OffsetCommit][1](group_id="g", generation_id_or_member_epoch=1, member_id="m", topics=[])
+    story.ask(at, old)
+    assert pick(rows(story, "unread"), "side", "api", "version", "frames") == [("request", 8, 1, 1)]
+
+
+def test_calls_count_what_was_asked_in_which_version(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    for _ in range(3):
+        story.call(at, produce(batch()), produced())
+    story.ask(at, produce(batch(), version=10), lost=True)
+    found = sorted(pick(rows(story, "calls"), "instance", "api", "version", "requests", "unanswered", "unsent"))
+    assert found == [("shop/1", 0, 9, 3, 0, 0), ("shop/1", 0, 10, 1, 1, 1)]
+
+
+def test_an_unknown_topic_id_stays_an_id(tmp_path, rows):
+    story = Story(tmp_path)
+    story.call(story.connect(), produce(batch(), 13), produced(13))
+    (found,) = rows(story, "produced")
+    assert found["topic"] is None and found["topic_id"] and found["outcome"] == "ok"
