@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aftershock_connections import existing_cluster
@@ -17,7 +17,7 @@ from airflow.sdk import Param
 from pydantic import TypeAdapter
 
 from chaos.clients.choice import DEFAULT, RUNTIMES
-from chaos.cluster.drivers import DRIVER_CAPABILITIES
+from chaos.cluster.drivers import DRIVERS
 from chaos.errors import UsageError
 from chaos.kafka.security import ClusterSecurity
 from chaos.scenario.model import Scenario
@@ -27,7 +27,7 @@ from chaos.units import Release
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))
 _CONN_ID = r"^[A-Za-z0-9_.-]*$"
-_DRIVERS = {"process": "process: brokers are JVMs of the worker", "docker": "docker: brokers are containers"}
+_DRIVERS = {name: f"{name}: brokers are {d.brokers}" for name, d in DRIVERS.items() if name != "attached"}
 PARAM_NAMES = (
     "kafka", "seed", "overrides", "driver", "bootstrap", "kafka_conn_id", "i_own_this_cluster",
     "spark_conn_id", "runs_dir", "run_id", "owner",
@@ -160,14 +160,16 @@ def scenario_params(scenario: Scenario, runs_dir: str) -> dict[str, Param]:
 def _possible_drivers(scenario: Scenario) -> Iterator[str]:
     needs = {need for fault in scenario.faults for need in fault.needed}
     own = scenario.cluster.driver
-    return (name for name in _DRIVERS if name == own or needs <= DRIVER_CAPABILITIES[name])
+    return (name for name in _DRIVERS if name == own or needs <= DRIVERS[name].capabilities)
 
 
-def check_params(params: Iterable[str], known: Sequence[str] = PARAM_NAMES) -> None:
+def check_params(params: Iterable[str]) -> None:
     """Raise `UsageError` for a param that does not exist: Airflow accepts it, and it would have no effect."""
     for name in params:
-        if name not in known:
-            raise UsageError(f"there is no param {name!r}{nearest(name, known)} (params: {', '.join(known)})")
+        if name not in PARAM_NAMES:
+            raise UsageError(
+                f"there is no param {name!r}{nearest(name, PARAM_NAMES)} (params: {', '.join(PARAM_NAMES)})"
+            )
 
 
 def check_contradictions(params: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +68,6 @@ class Deployment:
             heap_bytes=0 if existing else self.spec.heap_bytes,
             owner=self.owner,
             reaper=self.reaper,
-            deadline_at=time.time() + self.deadline_s,
             brokers=brokers,
         )
 

@@ -1,45 +1,56 @@
-"""The registry of cluster drivers, with the capabilities of each."""
+"""The registry of cluster drivers, with the capabilities of each. A driver is one folder and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from chaos.cluster.api import CAPABILITIES, Cluster
 from chaos.cluster.settings import CAPABILITY_NEEDS
 from chaos.errors import UsageError
 
-DriverName = Literal["process", "docker", "attached"]
 
+@dataclass(frozen=True)
+class Driver:
+    """A driver. brokers: what they are. capabilities: names in `CAPABILITIES` of protocols that its class implements.
+
+    place: module and class, imported on use: the Docker SDK is slow, and the command line needs only the names.
+    """
+
+    place: str
+    brokers: str
+    capabilities: frozenset[str]
+
+
+_ONLY_PROCESS = frozenset({"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk"})
+_OF_PROCESS = frozenset({"kill", "stop", "start", "pause", "isolate"}) | _ONLY_PROCESS
 
 DRIVERS = {
-    "process": "chaos.cluster.process.driver:ProcessCluster",
-    "docker": "chaos.cluster.docker.driver:DockerCluster",
-    "attached": "chaos.cluster.attached.driver:AttachedCluster",
+    "process": Driver("chaos.cluster.process.driver:ProcessCluster", "JVMs", _OF_PROCESS),
+    "docker": Driver(
+        "chaos.cluster.docker.driver:DockerCluster", "containers", frozenset(CAPABILITIES) - _ONLY_PROCESS
+    ),
+    "attached": Driver("chaos.cluster.attached.driver:AttachedCluster", "existing", frozenset(CAPABILITY_NEEDS)),
 }
-"""The class of each driver, imported on use: the Docker SDK is slow, and the command line needs only the names."""
+
+if TYPE_CHECKING:
+    DriverName = str
+else:
+    DriverName = Literal[tuple(DRIVERS)]  # for the schema of a scenario, and for the message about another name
 
 
 def driver(name: str) -> type[Cluster]:
     """Return the class of a driver. Raises `UsageError` if the name is unknown."""
-    if name not in DRIVERS:
-        raise _unknown(name)
-    cls: type[Cluster] = resolve_name(DRIVERS[name])
+    cls: type[Cluster] = resolve_name(_registered(name).place)
     return cls
 
 
-def _unknown(name: str) -> UsageError:
-    return UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
-
-
-_ONLY_PROCESS = frozenset({"wipe", "cut_log", "limit_disk", "change_release", "set_clock", "slow_disk"})
-DRIVER_CAPABILITIES: dict[str, frozenset[str]] = {
-    "process": frozenset({"kill", "stop", "start", "pause", "isolate"}) | _ONLY_PROCESS,
-    "docker": frozenset(CAPABILITIES) - _ONLY_PROCESS,
-    "attached": frozenset(CAPABILITY_NEEDS),
-}
-"""The names in `CAPABILITIES` of the protocols that each driver class implements. A table: no driver is imported."""
+def _registered(name: str) -> Driver:
+    if name not in DRIVERS:
+        raise UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
+    return DRIVERS[name]
 
 
 def capabilities(driver_name: str, verbs: Collection[str] | None = None) -> frozenset[str]:
@@ -47,9 +58,7 @@ def capabilities(driver_name: str, verbs: Collection[str] | None = None) -> froz
 
     For the attached driver, `verbs` are the verbs that the scenario gives commands for.
     """
-    names = DRIVER_CAPABILITIES.get(driver_name)
-    if names is None:
-        raise _unknown(driver_name)
+    names = _registered(driver_name).capabilities
     if verbs is None:
         return names
     return frozenset(name for name in names if CAPABILITY_NEEDS[name] <= set(verbs))

@@ -97,7 +97,6 @@ class ClusterState(BaseModel):
     attached: Attachment | None = None
     secured: Secured | None = None  # None: plain connections, or an existing cluster
     lender: str | None = None  # the run directory of the lender, if the cluster is borrowed
-    deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
     refinalized: bool = False  # a run changed finalized features or settings of the release

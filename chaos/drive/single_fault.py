@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel
 
@@ -293,7 +293,7 @@ def _scenario(cluster: Cluster, metadata: Metadata, spec: FaultSpec, kafka: Kafk
         if not name.startswith("__")
     ]
     made = setup.Cluster.model_construct(
-        driver=cast(Literal["process", "docker", "attached"], cluster.state.driver),
+        driver=cluster.state.driver,
         brokers=len(cluster.broker_ids),
         controllers=len(cluster.controller_ids) or None,
         metadata="zookeeper" if cluster.state.zookeeper else "kraft",

@@ -167,9 +167,9 @@ def ahead_s(path: Path) -> float:
     return float(offset_ns + (time.time_ns() - since_ns) * drift) / SECOND_NS
 
 
-def preload_clock(path: Path, on_progress: Progress = silent) -> Preload:
+def preload_clock(path: Path) -> Preload:
     """Return what gives a process the clock of a control file. Raises as `compiled`."""
-    return Preload(compiled("clock", on_progress), {CLOCK_CONTROL: str(path)})
+    return Preload(compiled("clock"), {CLOCK_CONTROL: str(path)})
 
 
 DISK_CONTROL, FILES = "AFTERSHOCK_DISK", "AFTERSHOCK_DISK_FILES"
@@ -216,6 +216,6 @@ def delayed(path: Path) -> Delayed:
     return Delayed(*_DISK_FILE.counted(path))
 
 
-def preload_disk(path: Path, files: Path, on_progress: Progress = silent) -> Preload:
+def preload_disk(path: Path, files: Path) -> Preload:
     """Return what gives a process the disk of a control file, for the files in a directory. Raises as `compiled`."""
-    return Preload(compiled("disk", on_progress), {DISK_CONTROL: str(path), FILES: str(files.resolve())})
+    return Preload(compiled("disk"), {DISK_CONTROL: str(path), FILES: str(files.resolve())})

@@ -64,9 +64,9 @@ def agent(on_progress: Progress = silent) -> Path:
     return cached(f"preload/meter-{digest}", lambda target: _compile(target, on_progress), waiting, on_progress) / _JAR
 
 
-def flag(path: Path, on_progress: Progress = silent) -> str:
+def flag(path: Path) -> str:
     """Return the flag of a JVM that writes its readings to a file. Raises as `agent`."""
-    return f"-javaagent:{agent(on_progress)}={path}"
+    return f"-javaagent:{agent()}={path}"
 
 
 def read(path: Path) -> Reading | None:

@@ -339,7 +339,6 @@ class MarkedProcess:
     run_id: str
     run_dir: Path
     owner: ProcessId | None  # None: it may outlive its starter
-    owner_alive: bool | None  # None: it has no owner
     state: str  # as in psutil: running, sleeping, stopped (paused), ...
     rss_bytes: int
 
@@ -371,7 +370,6 @@ def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -
         run_id=env.get(RUN, ""),
         run_dir=Path(env[RUN_DIR]),
         owner=owner,
-        owner_alive=None if owner is None else owner.alive(),
         state=process.status(),
         rss_bytes=process.memory_info().rss,
     )
@@ -397,17 +395,14 @@ def end(selected: Callable[[MarkedProcess], bool], timeout_s: float) -> list[Mar
     return list(ended.values())
 
 
-def run_module(
-    *argv: str, capture: bool = True, text_input: str | None = None, variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_module(*argv: str, capture: bool = True, text_input: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run `python -m <argv>` to its end, in any working directory.
 
-    capture: return stdout and stderr as text, else they go where those of this process go. variables: more variables
-    of the environment.
+    capture: return stdout and stderr as text, else the module inherits both.
     """
     return subprocess.run(
         [sys.executable, "-m", *argv],
-        env={**os.environ, **(variables or {}), "PYTHONPATH": python_path()},
+        env={**os.environ, "PYTHONPATH": python_path()},
         input=text_input if text_input is not None else "",
         capture_output=capture,
         text=True,

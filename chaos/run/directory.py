@@ -106,13 +106,6 @@ def make_folder(path: Path, *below: Path) -> None:
         raise RunDirError(f"cannot create {path}: {e.strerror}; choose another --runs-dir") from None
 
 
-def new_folder(parent: Path, prefix: str) -> Path:
-    """Make the folder `<prefix>-<time>-<hex>` for several runs and return its absolute path. Raises `RunDirError`."""
-    folder = parent.absolute() / new_run_id(prefix)
-    make_folder(folder)
-    return folder
-
-
 def write_json(path: Path, data: object) -> None:
     """Write data as indented JSON, as `write_atomically`."""
     write_atomically(path, json.dumps(data, indent=1) + "\n")

@@ -35,9 +35,9 @@ def anomaly_name(check: str, split: str) -> str:
     return f"{check} {split}" if split else check
 
 
-def describe_anomalies(counts: Mapping[str, int], none: str = "none") -> str:
+def describe_anomalies(counts: Mapping[str, int]) -> str:
     """Return `lost_write 812, duplicate_delivery legal 40`, or `none` if there is no anomaly."""
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or none
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or "none"
 
 
 class ResultFile(BaseModel):

@@ -23,7 +23,6 @@ def with_a_killed_broker(folder: Path, verbs: Verbs) -> AttachedCluster:
         owner=None,
         reaper=ProcessId.current(),
         attached=Attachment(prefix="p", security=Security(), verbs=verbs),
-        deadline_at=0,
         brokers=[NodeState(id=1, kafka="", host="h", port=1, state="killed")],
     )
     return AttachedCluster(Run.create(folder, "ours"), known)

@@ -31,7 +31,7 @@ from chaos.cluster.api import (
     able,
 )
 from chaos.cluster.brokers.clock_reading import read_clock
-from chaos.cluster.drivers import capabilities, driver
+from chaos.cluster.drivers import DRIVERS, capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS, SPECS, targets
@@ -62,10 +62,7 @@ NEAR_S = 5.0
 SEEN_S = 60.0
 
 
-DRIVERS = [
-    *itertools.product(("process", "docker"), ("4.3.1", "3.9.2")),
-    ("attached", "4.3.1"),
-]
+DRIVEN = [*itertools.product(DRIVERS, ("4.3.1",)), *itertools.product(("process", "docker"), ("3.9.2",))]
 
 
 def marks(name: str, kafka: str) -> list[pytest.MarkDecorator]:
@@ -80,7 +77,7 @@ def marks(name: str, kafka: str) -> list[pytest.MarkDecorator]:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param((name, kafka), id=f"{name}-{kafka}", marks=marks(name, kafka)) for name, kafka in DRIVERS],
+    params=[pytest.param((name, kafka), id=f"{name}-{kafka}", marks=marks(name, kafka)) for name, kafka in DRIVEN],
 )
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     name, kafka = request.param
@@ -95,8 +92,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             stack.callback(theirs.cluster.destroy)
             deployed: Cluster = theirs.attach(run)
         else:
-            processes = name == "process"
-            spec = ClusterSpec(3, kafka, config=QUICK, clocks=processes, disks=processes, **LIMITS.get(name, {}))
+            can = capabilities(name)
+            shims = {"clocks": "set_clock" in can, "disks": "slow_disk" in can}
+            spec = ClusterSpec(3, kafka, config=QUICK, **shims, **LIMITS.get(name, {}))
             deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda message: None)
         stack.callback(deployed.destroy)
         admin = AdminClient(settings(deployed))

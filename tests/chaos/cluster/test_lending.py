@@ -14,7 +14,7 @@ from chaos.processes.process import ProcessId
 
 def state(releases: list[str], **changes: object) -> ClusterState:
     brokers = [NodeState(id=i, kafka=r, host="127.0.0.1", port=i) for i, r in enumerate(releases, start=1)]
-    values = {"kafka": "3.9.2", "cluster_id": "", "bootstrap": "", "heap_bytes": 1, "owner": None, "deadline_at": 0.0}
+    values = {"kafka": "3.9.2", "cluster_id": "", "bootstrap": "", "heap_bytes": 1, "owner": None}
     return ClusterState(**values | {"reaper": ProcessId.current(), "brokers": brokers} | changes)  # type: ignore[arg-type]
 
 

@@ -57,7 +57,7 @@ class Brokers:
         nodes = [NodeState(id=b, kafka="4.3.1", host="h", port=10 * b, behind=[10 * b + 1]) for b in homes]
         for node in nodes:
             node.controller_port = 10 * node.id + 2
-        common = {"kafka": "4.3.1", "cluster_id": "c", "bootstrap": "h:10", "heap_bytes": 0, "deadline_at": 0.0}
+        common = {"kafka": "4.3.1", "cluster_id": "c", "bootstrap": "h:10", "heap_bytes": 0}
         state = ClusterState(**common, owner=me, reaper=me, brokers=nodes, secured=secured)
         cluster = SimpleNamespace(
             run=run,

@@ -24,7 +24,7 @@ def test_marked_processes_are_found_with_the_content_of_their_marks(run: Run, sl
     child = sleeper("broker-1", owner)
     [found] = [m for m in find_marked() if m.run_dir == run.path]
     assert (found.identity, found.role, found.run_id) == (child.identity, "broker-1", run.run_id)
-    assert (found.owner, found.owner_alive) == (owner, True)
+    assert found.owner == owner and found.owner.alive()
     assert found.state != "stopped" and found.rss_bytes > 0
     process.pause(child.identity)
     assert [m.state for m in find_marked() if m.run_dir == run.path] == ["stopped"]
