@@ -257,21 +257,25 @@ class Consumer(ConsumerAdapter):
         except KafkaException as e:
             for partition, offset in offsets.items():
                 self._pop_request(partition, offset)
-                done(e, [partition])
+            done(e, offsets)
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
-        """Pass on the answer to an asynchronous or automatic commit, each partition with its own error first."""
+        """Pass on the answer to a commit that nobody waits for. A partition has its own error or the common one."""
         if error is not None and error.code() == KafkaError._NO_OFFSET:
             return  # there was nothing to commit, and no request was sent
+        answers: dict[tuple[Done | None, int], tuple[Exception | None, dict[Partition, int]]] = {}
         for o in partitions:
             if o.offset < 0:
                 continue
             partition, found = (o.topic, o.partition), o.error or error
+            key = self._pop_request(partition, o.offset), 0 if found is None else found.code()
             answer = None if found is None else KafkaException(found)
-            if (done := self._pop_request(partition, o.offset)) is not None:
-                done(answer, [partition])
+            answers.setdefault(key, (answer, {}))[1][partition] = o.offset
+        for (done, _), (answer, ends) in answers.items():
+            if done is not None:
+                done(answer, ends)
             else:
-                self._answered(partition, o.offset, answer)
+                self._answered(ends, answer)
 
     def _pop_request(self, partition: Partition, offset: int) -> Done | None:
         """Remove and return the oldest request for this offset."""

@@ -124,10 +124,11 @@ class Committer:
         errors = {} if partitions is None or error is None else dict.fromkeys(partitions, error)
         self.answered("async", answered, requests, error, errors, at_us)
 
-    def unasked(self, partition: Partition, offset: int, error: Exception | None) -> None:
+    def unasked(self, ends: Mapping[Partition, int], error: Exception | None) -> None:
         """Keep the answer to a commit that the library made by itself until `serve`."""
         kind = "auto" if self._commit.kind == "auto" else "async"
-        self._arrivals.append(partial(self.answered, kind, {partition: offset}, {}, error, at_us=now_us()))
+        errors = {} if error is None else dict.fromkeys(ends, error)
+        self._arrivals.append(partial(self.answered, kind, ends, {}, None, errors, now_us()))
 
     def serve(self) -> None:
         """Write the answers that have arrived."""

@@ -46,8 +46,8 @@ ASSIGNORS = "partition_assignment_strategy"
 Settings = dict[str, Any]
 Done = Callable[[BaseException | None, Collection[Partition] | None], None]
 """Called with the error of a commit, None if it succeeded, and its partitions, None for all; from any thread."""
-Answered = Callable[[Partition, int, Exception | None], None]
-"""Called with a partition, an offset, and the error of its commit."""
+Answered = Callable[[Mapping[Partition, int], Exception | None], None]
+"""Called with the offsets of a commit and the error of each partition, None if it succeeded."""
 ReaderSpec = GroupConsumerSpec | AssignConsumerSpec
 RecordHeaders = list[tuple[str, bytes]]
 EARLIEST = frozenset({"smallest", "earliest", "beginning"})
@@ -350,7 +350,7 @@ class Library(ABC):
 
     @abstractmethod
     def consumer(self, spec: ReaderSpec, answered: Answered, on_error: Callable[[Exception], None]) -> ConsumerAdapter:
-        """Return a consumer. answered: called for each partition of a commit that nobody asked for."""
+        """Return a consumer. answered: called with the answers to commits that nobody asked for."""
 
     @abstractmethod
     def error_name(self, error: BaseException) -> str:

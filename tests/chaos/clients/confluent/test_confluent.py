@@ -127,6 +127,26 @@ def test_a_commit_row_has_the_assignment_of_its_request(tmp_path: Path) -> None:
     ]
 
 
+def test_each_partition_of_an_answer_has_its_own_error_or_the_common_one(tmp_path: Path) -> None:
+    commits, consumer = committer(tmp_path, AsyncConsumer(), {}, when="after_batch", kind="async")
+    commits.after_batch(consumer, {("orders", 0): 5, ("orders", 1): 7})
+    refused = KafkaError(KafkaError.ILLEGAL_GENERATION)
+    consumer._on_commit(None, [answer(0, 5), answer(1, 7, refused), answer(2, 9)])
+    consumer._on_commit(refused, [answer(2, 10)])
+    commits.close()
+    found = {(r["partition"], r["offset"]): (r["outcome"], r["error"]) for r in rows(tmp_path, "commits")}
+    assert found == {
+        (0, 5): ("ok", None),
+        (1, 7): ("fail", "ILLEGAL_GENERATION"),
+        (2, 9): ("ok", None),  # nobody asked for it
+        (2, 10): ("unknown", "ILLEGAL_GENERATION"),  # an earlier attempt may have succeeded
+    }
+
+
+def answer(partition: int, offset: int, error: KafkaError | None = None) -> Any:
+    return SimpleNamespace(topic="orders", partition=partition, offset=offset, error=error)
+
+
 class RebalancingConsumer:
     """Refuses commits until the group has its next generation."""
 
