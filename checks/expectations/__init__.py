@@ -6,7 +6,6 @@
     bounds        the custom expectations: a number in a table lies between two bounds
     validate      a checkpoint over the tables -> an expectation with a verdict for each term, and Data Docs
     judge         the result of an expectation -> pass, fail or inconclusive
-    datadocs      Data Docs that open from a file, without a network
 
 Importing Great Expectations takes seconds, so only `bounds` and `validate` import it.
 """

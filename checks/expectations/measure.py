@@ -10,17 +10,18 @@ from collections import Counter
 
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run, json_object
+from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
+from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.checkpoints import NOT_RESTORED
+from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.undecided import COMMITS
-from checks.evidence import audit_rows, ledger_rows
+from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
 from checks.expectations.judge import SAW_NOTHING, Observation, listed
-from checks.expectations.rebalances import count_rebalances
-from checks.expectations.sends import failures, lowest_success
 
 CLIENT_FAULTS = "consumer."
 STALLED = ("stalled_delivery", "stalled_share")
@@ -224,3 +225,86 @@ def _clients_with_error(run: Run, entry: str, text: str) -> Observation:
     reason = f"reported by {listed(clients)}" if clients else "reported by no client"
     reason += f"; other errors: {listed(others)}" if others else ""
     return Observation(len(clients), f"{len(clients)}", reason)
+
+
+def count_rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
+    """Count the generations between the forming of the group and the order to stop the clients.
+
+    The count uses the numbers of the generations, so it includes generations that no member lived to report. Members
+    report a generation without any reassignment (cooperative members kept their partitions) when they stop.
+    """
+    if all(c.mode == "assign" for c in resolved.scenario.readers if c.group == group):
+        return Observation(0, "0", "assign-mode consumers are in no group, so they never rebalance")
+    columns = ["consumer", "group", "mode", "generation", "event", "at_us"]
+    subscribed = [r for r in ledger_rows(run, "assignments", columns) if r["mode"] == "subscribe"]
+    assigned = [r for r in subscribed if r["group"] == group]
+    rows = [r for r in assigned if r["generation"] is not None]
+    if not rows:
+        reason = f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
+        if assigned:
+            reason = f"the members of group {group} report no generation: their client library does not give it"
+        return Observation.missing("not observed", reason)
+    events = [e for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"]
+    begins = {e["stage"]: e["at_us"] for e in events}
+    began, ended = begins.get("load", 0), begins.get("stop", 2**62)
+    before = [r["generation"] for r in rows if r["at_us"] < began]
+    during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
+    formed = max(before, default=min(r["generation"] for r in rows))
+    last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
+    count = max(0, last - formed)
+    return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+
+
+def _generation_at_stop(after: list[Row]) -> int:
+    """Return the generation at the order to stop, from the members that revoked their partitions after it; else 0.
+
+    The first member to leave starts a new generation for the others. The result is therefore the lowest generation of
+    the members that have no assignment as their first row after the order.
+    """
+    first: dict[str, Row] = {}
+    for row in sorted(after, key=lambda r: r["at_us"]):
+        first.setdefault(row["consumer"], row)
+    return min((r["generation"] for r in first.values() if r["event"] != "assigned"), default=0)
+
+
+AUDIT_AGAIN = "audit the run again"
+_COUNTS = {"fail": "failed", "unknown": "unknown"}
+_OUTCOMES = {"fail": "failed for good", "unknown": "have an unknown outcome"}
+
+
+def failures(run: Run, outcome: str) -> Observation:
+    """Return the number of sends with this outcome, over all topics.
+
+    `unknown` includes records that are in the log although the row of their send was lost with the producer.
+    """
+    counts = [r for r in audit_rows(run, "counts") if r["name"] == _COUNTS[outcome]]
+    if not counts:
+        return Observation.missing("not counted", f"the audit counted no sends; {AUDIT_AGAIN}")
+    total = sum(r["value"] for r in counts)
+    text = ", ".join(f"{r['scope']}: {r['value']:,}" for r in counts if r["value"])
+    return Observation(total, f"{total:,}", f"{total:,} sends {_OUTCOMES[outcome]} ({text})" if total else "no send")
+
+
+def lowest_success(run: Run, window_us: int) -> Observation:
+    """Return the lowest share of acknowledged sends in a window of a topic, in millionths, rounded down.
+
+    A send belongs to the window of its call. The windows of a topic follow each other from its first send (rounded down
+    to 250 ms); the last window counts with the sends that it has. Windows without sends do not count.
+    """
+    series = [(topic_of(r["scope"]), r) for r in audit_rows(run, "series") if r["series"] in ("called", "unacked")]
+    first_us: dict[str, int] = {}
+    for topic, row in series:
+        if row["series"] == "called":
+            first_us[topic] = min(row["at_us"], first_us.get(topic, row["at_us"]))
+    if not first_us:
+        return Observation.missing("not measured", f"no send is in the table `series` of the audit; {AUDIT_AGAIN}")
+    sends = {"called": Counter[tuple[str, int]](), "unacked": Counter[tuple[str, int]]()}
+    for topic, row in series:
+        if topic in first_us:
+            sends[row["series"]][topic, (row["at_us"] - first_us[topic]) // window_us] += row["value"]
+    called, unacked = sends["called"], sends["unacked"]
+    shares = [((n - unacked[key]) * 1_000_000 // n, -n, key[1], key[0]) for key, n in called.items()]
+    share, negative, window, topic = min(shares)
+    begin = duration(window * window_us)
+    reason = f"{format_percent(share)} of {-negative:,} sends in the window {begin} after the first send to {topic}"
+    return Observation(share, f"{format_percent(share)} of {-negative:,} sends", reason)

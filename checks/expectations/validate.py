@@ -5,27 +5,31 @@ suite for each table (a Parquet file), and a checkpoint that runs the suites and
 custom expectations; with `checks.expectations.bounds` imported, `gx.get_context(mode="file", ...)` opens the project,
 and its checkpoint runs again. The tables are small, and pandas reads them: with Spark, each of some fifty expectations
 is a job (1.2 s of CPU time became more than a minute).
+
+The Data Docs open from a file, without a network: pages of GX load style sheets, scripts and a logo from other hosts,
+which delays a page and discloses that it was opened. These references are removed, and a small style sheet is added.
 """
 
 from __future__ import annotations
 
 import html
 import logging
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import quote
 
 import great_expectations as gx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.run.directory import Run
+from chaos.run.directory import Run, write_atomically
 from chaos.run.result import Expectation
 from chaos.scenario.resolve import Resolved
 from checks.expectations import bounds
 from checks.expectations.contract import Key, Table, Term, terms
-from checks.expectations.datadocs import make_self_contained
 from checks.expectations.judge import Observation, Outcome, judge
 from checks.expectations.measure import Measure
 
@@ -149,3 +153,56 @@ def _exception(info: dict[str, Any]) -> str:
         return str(info["exception_message"] or "an exception without a message") if info["raised_exception"] else ""
     messages = [_exception(inner) for inner in info.values() if isinstance(inner, dict)]
     return next((m.splitlines()[0] for m in messages if m), "")
+
+
+_EXTERNAL = re.compile(
+    r"""<link\b[^>]*\bhref=["']https?://[^>]*>"""
+    r"""|<script\b[^>]*\bsrc=["']https?://[^>]*>\s*</script>"""
+    r"""|<img\b[^>]*\bsrc=["']https?://[^>]*>""",
+    re.IGNORECASE | re.DOTALL,
+)
+_BACKGROUND = re.compile(r"""url\(\s*["']?https?://[^)]*\)""", re.IGNORECASE)
+_INLINE_SCRIPT = re.compile(r"<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>", re.IGNORECASE | re.DOTALL)
+_FOOTER = re.compile(r"<footer\b.*?</footer>", re.IGNORECASE | re.DOTALL)
+
+_STYLE = f"<style>\n{Path(__file__).with_name('datadocs.css').read_text(encoding='utf-8')}</style></head>"
+
+
+def make_self_contained(project: Path, not_applicable: Mapping[str, str]) -> None:
+    """Rewrite every page of the Data Docs of a project so that it loads nothing.
+
+    not_applicable: reasons by the name of an expectation that is no part of the suite; the index lists them.
+    """
+    docs = project / "uncommitted" / "data_docs"
+    for page in sorted(docs.rglob("*.html")):
+        write_atomically(page, self_contained(page.read_text(encoding="utf-8")))
+    for sheet in docs.rglob("*.css"):
+        write_atomically(sheet, _BACKGROUND.sub("none", sheet.read_text(encoding="utf-8")))
+    for site in docs.iterdir():
+        write_atomically(site / "index.html", _index(site, not_applicable))
+
+
+def _index(site: Path, not_applicable: Mapping[str, str]) -> str:
+    """Return an index page; a script that needs a network renders the one of GX."""
+    pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
+    links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
+    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'
+    return f"{head}{_STYLE}<body><h1>Data Docs</h1><ul>{links}</ul>{_left_out(not_applicable)}</body></html>"
+
+
+def _left_out(not_applicable: Mapping[str, str]) -> str:
+    """Return the folded list of the expectations that are not applicable; empty if there are none."""
+    if not not_applicable:
+        return ""
+    rows = "".join(f"<li>{html.escape(f'{name}: {why}')}</li>" for name, why in not_applicable.items())
+    return (
+        f'<details class="left-out"><summary>{len(not_applicable)} not applicable: nothing to examine in this scenario'
+        f"</summary><ul>{rows}</ul></details>"
+    )
+
+
+def self_contained(page: str) -> str:
+    """Return the page without external references, and without inline scripts, which depend on them."""
+    for pattern in (_EXTERNAL, _INLINE_SCRIPT, _FOOTER):
+        page = pattern.sub("", page)
+    return _BACKGROUND.sub("none", page).replace("</head>", _STYLE, 1)

@@ -1,1 +1,1 @@
-"""The verdict of a run, from its expectations, fault outcomes and counts, and the comparison of variants."""
+"""The verdict of a run, from its expectations, fault outcomes and counts."""

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.run.directory import Run
-from checks.expectations.sends import failures, lowest_success
+from checks.expectations.measure import failures, lowest_success
 from tests.support.fake_runs import SCENARIO, T0, FakeRun
 
 STEP_US, WINDOW_US = 250_000, 1_000_000

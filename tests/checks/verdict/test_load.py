@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.run.result import Counts, Load, ReaderCount
-from checks.verdict.load import measure_load
+from checks.verdict.decision import measure_load
 from tests.support.fake_runs import SECOND, T0, FakeRun, life
 
 COUNTS = Counts(acked=100, readers=[ReaderCount(reader="billing", mode="subscribe", delivered=60, distinct=60)])
