@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from chaos.campaign.engine import Budget, Listed, Trial, digest_of, run_campaign
-from chaos.campaign.folder import Asked, Folder, continued, lasting
+from chaos.campaign.folder import Asked, Folder, lasting, resumed
 from chaos.campaign.subject import Raw, Request, Subject, dump, load_subject, raw_of
 from chaos.drive import stages, variants
 from chaos.errors import AftershockError, UsageError
@@ -58,7 +58,7 @@ def plan_variants(request: VariantsRequest) -> Variants:
 
     Raises `UsageError` or `ScenarioError` for bad input.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     given = replace(asked.given, scenario=lasting(asked.given.scenario))
     if not given.scenario:
         raise UsageError("name a scenario, or --resume with the folder of an A/B run")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, cluster_of, conduct, digest_of
-from chaos.campaign.folder import Folder, continued
+from chaos.campaign.folder import Folder, resumed
 from chaos.campaign.releases import Axis, client_axis, kafka_axis
 from chaos.campaign.score import merge, parse_anomaly, signature, tally, this_machine
 from chaos.campaign.search import Change, State, first_change
@@ -33,7 +33,7 @@ def bisect(request: Request, listener: ProgressListener, report: Report[PartsRes
     ends show the same, else inconclusive. report: see `conduct`.
     Raises `UsageError` for a bad request, and as `Lab.drive` for the ends.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     Budget.parse(asked.budget)
     if (asked.kafka is None) == (asked.client is None):
         raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from chaos.campaign.engine import Budget, Listed, Report, Trial, cluster_of, conduct, digest_of
-from chaos.campaign.folder import Asked, Folder, continued
+from chaos.campaign.folder import Asked, Folder, resumed
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.subject import Subject
 from chaos.drive import stages
@@ -109,7 +109,7 @@ def run_catalogue(
     asked: CatalogueRequest, listener: ProgressListener, report: Report[PartsResult] | None = None
 ) -> PartsResult:
     """Run the chosen scenarios, and write the result. Raises `UsageError` for bad input, else as `Lab.drive`."""
-    asked = continued(asked, KIND)
+    asked = resumed(asked, KIND)
     Budget.parse(asked.budget)
     repeat = asked.repeat or 1
     plan = scenarios(names(asked.only), repeat, asked.seed)

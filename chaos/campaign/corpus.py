@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from chaos.campaign.catalogue import part_name, scenarios
 from chaos.campaign.engine import Budget, Report, conduct
-from chaos.campaign.folder import Asked, Folder, continued
+from chaos.campaign.folder import Asked, Folder, resumed
 from chaos.campaign.score import tally, this_machine
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
@@ -55,7 +55,7 @@ def run_corpus(
     asked: CorpusRequest, listener: ProgressListener, report: Report[CorpusResult] | None = None
 ) -> CorpusResult:
     """Run each variant of the cases, and write the score. Raises `UsageError` for bad input, else as `Lab.drive`."""
-    asked = continued(asked, KIND)
+    asked = resumed(asked, KIND)
     Budget.parse(asked.budget)
     selected, repeat = select(asked.bugs), asked.repeat or 1
     plan = scenarios([(name, side) for name, case in selected.items() for side in case.variants], repeat, asked.seed)

@@ -196,7 +196,7 @@ def _kept(asked: Asked) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name not in OF_THIS_CALL}
 
 
-def continued(asked: R, kind: str) -> R:
+def resumed(asked: R, kind: str) -> R:
     """Return the request; of a campaign that goes on, with what it leaves out as it was. Raises as `Folder.open`."""
     if asked.resume is None:
         return asked

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from chaos.campaign.engine import Budget, Listed, Report, Trial, conduct, digest_of
-from chaos.campaign.folder import Folder, continued
+from chaos.campaign.folder import Folder, resumed
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.subject import Request, Subject
 from chaos.lab.progress import ProgressListener
@@ -40,7 +40,7 @@ def repeat(asked: Request, listener: ProgressListener, report: Report[PartsResul
 
     report: see `conduct`. Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    asked = continued(asked, KIND)
+    asked = resumed(asked, KIND)
     Budget.parse(asked.budget)
     subject, count = asked.subject(), asked.repeat or RUNS
     asked = asked.fixed(subject)

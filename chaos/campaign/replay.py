@@ -7,7 +7,7 @@ import shlex
 
 from chaos import __version__
 from chaos.campaign.engine import Listed, Report, Trial, conduct, digest_of
-from chaos.campaign.folder import Folder, continued
+from chaos.campaign.folder import Folder, resumed
 from chaos.campaign.score import differences, tally, this_machine
 from chaos.campaign.subject import Request, Subject
 from chaos.clients.runtime import runtime
@@ -27,7 +27,7 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
     inconclusive. The verdict is the verdict of the run. report: see `conduct`.
     Raises `UsageError` or `RunDirError` for a source without a run, and as `Lab.drive`.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     subject = asked.subject()
     notes = version_notes(subject)
     asked = asked.fixed(subject)

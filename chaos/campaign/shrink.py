@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from chaos.campaign import reduce
 from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, conduct, digest_of
-from chaos.campaign.folder import Folder, continued
+from chaos.campaign.folder import Folder, resumed
 from chaos.campaign.score import parse_anomaly, tally, this_machine
 from chaos.campaign.search import ddmin, smallest
 from chaos.campaign.subject import Raw, Request, Subject, dump, raw_of, scenario_of
@@ -39,7 +39,7 @@ def shrink(request: Request, listener: ProgressListener, report: Report[PartsRes
     The answer of the result is the scenario as YAML; empty if the whole one never showed the anomaly.
     Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     asked = replace(asked, budget=asked.budget or BUDGET)
     Budget.parse(asked.budget)
     subject = asked.subject()

@@ -216,7 +216,7 @@ def metrics(
         for text in to or ():
             console.print(f"published: {text.rpartition('@')[2]}", markup=False)
         return
-    from chaos.history.metrics.exposition import openmetrics_text
+    from chaos.history.metrics.families import openmetrics_text
 
     sys.stdout.write(openmetrics_text(families))
 
@@ -272,9 +272,9 @@ def serve(
     All runs with filters, trends, gates, proofs, and each run with its report, live while it is driven. The pages only
     read. A run is listed at once if it is in the history; `history import RUNS_DIR` adds those that are not.
     """
-    from chaos.pages.opening import open_folder
-    from chaos.pages.server import LOOPBACK
-    from chaos.pages.server import serve as serve_pages
+    from chaos.pages.app import LOOPBACK
+    from chaos.pages.app import serve as serve_pages
+    from chaos.pages.local import open_folder
     from chaos.pages.site import Site
 
     runs = open_folder(folder)
@@ -307,7 +307,7 @@ def report(
     trend page, gates and proofs, but no filters and no new bundles. An earlier export there is replaced.
     """
     from chaos.pages.export import export as export_pages
-    from chaos.pages.opening import open_folder
+    from chaos.pages.local import open_folder
 
     done = export_pages(open_folder(folder), url, export)
     console = Console(stderr=True, soft_wrap=True, highlight=False)

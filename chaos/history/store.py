@@ -1,20 +1,43 @@
-"""Database of the history: opening, writing and reading. Each failure is a `HistoryError` of one line."""
+"""Database of the history: its only table, opening, writing and reading. Each failure is a `HistoryError` of one line.
+
+The table can be made again from run directories: `python -m chaos history import`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
-from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, inspect, make_url, select, text
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Index,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from chaos.errors import HistoryError
 from chaos.history.entries import Entry
-from chaos.history.listing import Listing, RunFilter, list_runs, recorded_dirs
-from chaos.history.tables import METADATA, RUN
 from chaos.run.result import Metric
 
 FILE = "history.sqlite"
@@ -25,6 +48,107 @@ _LOCK = 0x4166746572
 _TIMES = TypeAdapter(tuple[Metric, ...])
 
 Added = Literal["added", "unchanged", "judged again"]
+
+
+METADATA = MetaData()
+
+RUN = Table(
+    "aftershock_run",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("scenario", Text, nullable=False),
+    Column("variant", Text, nullable=False),
+    Column("setup", String(64), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("seen", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("kafka", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("began_us", BigInteger, nullable=False),
+    Column("ended_us", BigInteger, nullable=False),
+    Column("run_dir", Text, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("times", Text, nullable=False),
+    Index("aftershock_run_by_time", "scenario", "began_us"),
+)
+"""One row per run. `times`: the measured times, a JSON array of `chaos.run.result.Metric`."""
+
+
+COLUMNS = (
+    RUN.c.key,
+    RUN.c.run_id,
+    RUN.c.scenario,
+    RUN.c.variant,
+    RUN.c.title,
+    RUN.c.verdict,
+    RUN.c.sentence,
+    RUN.c.seen,
+    RUN.c.kafka,
+    RUN.c.client,
+    RUN.c.began_us,
+    RUN.c.ended_us,
+    RUN.c.run_dir,
+)
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """What a list shows; an empty value restricts nothing. since_us, until_us: of the begin, from and before."""
+
+    scenario: str = ""
+    verdict: str = ""
+    kafka: str = ""
+    since_us: int | None = None
+    until_us: int | None = None
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The conditions on the table of runs."""
+        equal = [(RUN.c.scenario, self.scenario), (RUN.c.verdict, self.verdict), (RUN.c.kafka, self.kafka)]
+        found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+        if self.since_us is not None:
+            found.append(RUN.c.began_us >= self.since_us)
+        if self.until_us is not None:
+            found.append(RUN.c.began_us < self.until_us)
+        return found
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """One recorded run, as a list shows it; see `chaos.history.entries.Entry`."""
+
+    key: str
+    run_id: str
+    scenario: str
+    variant: str
+    title: str
+    verdict: str
+    sentence: str
+    seen: str
+    kafka: str
+    client: str
+    began_us: int
+    ended_us: int
+    run_dir: str
+
+    @property
+    def name(self) -> str:
+        """`leader-kill`, or `retry-duplicate/idempotent` for a variant."""
+        return f"{self.scenario}/{self.variant}" if self.variant else self.scenario
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One page of a list. total: number of runs that match. scenarios, releases: the values that a filter may have."""
+
+    runs: list[ListedRun]
+    total: int
+    scenarios: list[str]
+    releases: list[str]
 
 
 def default_url(runs_dir: Path) -> str:
@@ -74,13 +198,18 @@ class Store:
 
     def page(self, wanted: RunFilter, limit: int, offset: int = 0) -> Listing:
         """Return a page of the runs that match, the latest first."""
+        rows = select(*COLUMNS).where(*wanted.conditions).order_by(RUN.c.began_us.desc(), RUN.c.key)
         with self._transaction() as db:
-            return list_runs(db, wanted, limit, offset)
+            total = db.execute(select(func.count()).select_from(RUN).where(*wanted.conditions)).scalar_one()
+            runs = [ListedRun(**row) for row in map(dict, db.execute(rows.limit(limit).offset(offset)).mappings())]
+            scenarios = db.execute(select(RUN.c.scenario).distinct().order_by(RUN.c.scenario)).scalars().all()
+            releases = db.execute(select(RUN.c.kafka).distinct()).scalars().all()
+        return Listing(runs, total, list(scenarios), _by_release(releases))
 
     def run_dirs(self) -> list[str]:
         """Return the run directories of all runs."""
         with self._transaction() as db:
-            return recorded_dirs(db)
+            return list(db.execute(select(RUN.c.run_dir)).scalars())
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -153,3 +282,12 @@ def _begin_immediate(connection: Connection) -> None:
 
 def _first_line(error: BaseException | None) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _by_release(releases: Iterable[str]) -> list[str]:
+    """Return releases, the newest first: 4.10.0 before 4.9.0."""
+
+    def numbers(release: str) -> list[int]:
+        return [int(part) if part.isdecimal() else 0 for part in release.split(".")]
+
+    return sorted((r for r in releases if r), key=numbers, reverse=True)

@@ -1,11 +1,11 @@
 """Web pages over a folder of runs: all runs, trends, campaigns, and one run with its report, live or judged.
 
     history, run directories ── index ──► lists ─┐
-    report.html of a run ── beside ──────────────┼──► site ──► app ──► `serve`, or the plugin of Airflow
+    report.html of a run ── bar ─────────────────┼──► site ──► app ──► `serve`, or the plugin of Airflow
     events.jsonl ── live ────────────────────────┘        └──► export: a folder of files
 
 - `folder` decides which directories and files may be read: no path leaves the folder of the runs. `local` is a folder
-  on this machine; `remote` is one on another file system, of which `copies` keeps files here. `opening` chooses.
+  on this machine; `remote` is one on another file system, of which it keeps copies here.
 - `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
 - `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
 - `chaos.report` draws reports, trends and the pages of campaigns, and has the style sheet of all pages.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -12,20 +14,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from chaos.errors import AftershockError
-from chaos.history.listing import RunFilter
+from chaos.errors import AftershockError, MachineError
+from chaos.history.store import RunFilter
 from chaos.incident.bundle import SUFFIX, pack
-from chaos.pages.folder import REPORT, Found, RunsFolder
-from chaos.pages.problem import PageError
-from chaos.pages.site import Site
-from chaos.pages.templates import address, allowed_scripts
+from chaos.pages.folder import REPORT, Found, PageError, RunsFolder
+from chaos.pages.site import Site, address, allowed_scripts
 from chaos.run.directory import Run
 
 RunDirOf = Callable[[str, str, str], str | None]
@@ -241,3 +243,42 @@ def _crash(site: Site, request: Request, error: Exception) -> Response:
     log.error("the page %s failed", request.url.path, exc_info=error)
     text = f"An error inside the pages ({type(error).__name__}). Nothing in the runs has changed."
     return _page(site, request, PageError(500, "The page cannot be shown", text, "The log has the details."))
+
+
+LOOPBACK = "127.0.0.1"
+_LOCAL_NAMES = [LOOPBACK, "localhost", "testserver"]
+
+
+def serve(site: Site, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the pages until Ctrl-C or SIGTERM. port: 0 for a free one. ready: called with the URL.
+
+    On the loopback address, only requests to that name are answered, so that no web page of another host can read the
+    pages through a name of its own (DNS rebinding). Raises `MachineError` if the address cannot be used.
+    """
+    listener = _listen(host, port)
+    with contextlib.closing(listener):
+        app = create_app(site)
+        if host == LOOPBACK:
+            app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOCAL_NAMES)
+        ready(f"http://{host}:{listener.getsockname()[1]}/")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=3)
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has ended
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as e:
+        raise MachineError(f"{host} is no address of this machine ({e.strerror}); leave --host out") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as e:
+        listener.close()
+        raise MachineError(
+            f"cannot listen on {host} port {port}: {e.strerror}; choose another with --port, or leave it out"
+        ) from None
+    return listener

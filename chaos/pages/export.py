@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.errors import UsageError
-from chaos.history.listing import RunFilter
-from chaos.pages.folder import REPORT, Found, RunsFolder
+from chaos.history.store import RunFilter
+from chaos.pages.folder import REPORT, Found, PageError, RunsFolder
 from chaos.pages.listing import list_page
-from chaos.pages.problem import PageError
 from chaos.pages.site import Site
 from chaos.run.directory import write_atomically
 

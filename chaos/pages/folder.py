@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from chaos.incident.bundle import SUFFIX
-from chaos.pages.problem import PageError
 
 Kind = Literal["run", "comparison", "campaign", "unfinished"]
 MARKS: dict[str, Kind] = {
@@ -43,7 +42,7 @@ DOCS = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".png
 STATE = ("result.json", "events.jsonl", "resolved.json")
 """The files of a run from which its state is read."""
 SEAL = "ledger/seal.json"
-BESIDE = (*FILES, SEAL)
+SOURCES = (*FILES, SEAL)
 """The files of a directory that a page of it is made from, besides the names of all that is served."""
 MAX_DEPTH = 3
 _DRIVE = re.compile(r"^[A-Za-z]:")
@@ -163,3 +162,11 @@ def missing(relative: str) -> PageError:
         f"There is no run or campaign, and no file of one, at {relative[:200]!r}.",
         "It may have been deleted. The list has all runs.",
     )
+
+
+class PageError(Exception):
+    """A page that does not exist or cannot be drawn. status: of HTTP; next_step: what the reader can do."""
+
+    def __init__(self, status: int, title: str, text: str, next_step: str = "") -> None:
+        super().__init__(text)
+        self.status, self.title, self.text, self.next_step = status, title, text, next_step

@@ -1,19 +1,23 @@
-"""The list of all runs: those of the history, and directories that are not in it."""
+"""The list of all runs: those of the history, and directories that are not in it. The list of campaigns.
+
+A campaign is listed from the head of its `campaign.json`, and from `plan.json` where there is no result yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from chaos.errors import AftershockError, RunDirError
-from chaos.history.listing import ListedRun, RunFilter
 from chaos.history.recording import OFF
-from chaos.history.store import Store
-from chaos.pages.folder import STATE, Found, RunsFolder
+from chaos.history.store import ListedRun, RunFilter, Store
+from chaos.pages.folder import REPORT, STATE, Found, PageError, RunsFolder
 from chaos.pages.live import read_live
-from chaos.pages.problem import PageError
-from chaos.run.directory import Run
+from chaos.report.text import count
+from chaos.run.campaign import RESULT, Head
+from chaos.run.directory import Run, read_json, read_model
 from chaos.run.result import RunSummary
 
 PAGE = 50
@@ -161,3 +165,68 @@ def state_of(folder: RunsFolder, found: Found) -> Unrecorded:
         return Unrecorded(found.path, summary.verdict, summary.sentence)
     live = read_live(run)
     return Unrecorded(found.path, live.state, live.text)
+
+
+MOST_CAMPAIGNS = 200
+"""The latest results that a list reads."""
+
+
+@dataclass(frozen=True)
+class CampaignRow:
+    """One campaign. verdict: of its result, or `unreadable`, or `not finished`."""
+
+    path: str
+    kind: str
+    title: str
+    verdict: str
+    sentence: str
+    made_us: int
+    has_page: bool = False
+
+
+def list_campaigns(folder: RunsFolder) -> tuple[list[CampaignRow], int]:
+    """Return the latest campaigns, finished or not, and the number of older ones that are left out."""
+    found = [one for one in folder.scan() if one.kind in ("campaign", "unfinished")]
+    found.sort(key=lambda one: one.changed_ns, reverse=True)
+    shown = [s for one in found[:MOST_CAMPAIGNS] if (s := _summary(folder, one)) is not None]
+    shown.sort(key=lambda one: one.made_us, reverse=True)
+    return shown, max(0, len(found) - MOST_CAMPAIGNS)
+
+
+def _summary(folder: RunsFolder, found: Found) -> CampaignRow | None:
+    changed_us = found.changed_ns // 1000
+    if found.kind == "unfinished":
+        return _unfinished(folder, found)
+    try:
+        path = folder.copy(found, RESULT, REPORT)
+    except PageError as e:
+        return CampaignRow(found.path, "", found.name, "unreadable", e.text, changed_us)
+    page = (path / REPORT).is_file()
+    try:
+        head = read_model(path / RESULT, Head, "result of a campaign", "run it again")
+    except (RunDirError, OSError) as e:
+        reason = str(e).replace(str(path), f"{folder.name}/{found.path}")
+        text = f"{reason}. Another release of Aftershock may have written it; its page is as it was."
+        return CampaignRow(found.path, "", found.name, "unreadable", text, changed_us, page)
+    return CampaignRow(found.path, head.kind, head.title, head.verdict, head.sentence, head.made_us, page)
+
+
+def _unfinished(folder: RunsFolder, found: Found) -> CampaignRow | None:
+    """Return a campaign without a result; None if the plan is of something else."""
+    try:
+        plan = read_json(folder.copy(found, "plan.json") / "plan.json", "plan")
+    except (RunDirError, PageError):
+        return None
+    if (
+        not isinstance(plan, dict)
+        or not plan.keys() >= {"kind", "asked", "parts"}
+        or not isinstance(plan["parts"], list)
+    ):
+        return None
+    text = (
+        f"It runs, or was interrupted; {count(len(plan['parts']), 'part')} planned. Its finished runs are stored; "
+        f"continue with --resume {found.path}."
+    )
+    return CampaignRow(
+        found.path, str(plan["kind"]), Path(found.path).name, "not finished", text, found.changed_ns // 1000
+    )

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from chaos.history.recording import database_url
-from chaos.pages.folder import FILES, MARKS, MAX_DEPTH, Found, Served, checked_parts, is_shown, missing, served_type
-from chaos.pages.problem import PageError
+from chaos.pages.folder import (
+    FILES,
+    MARKS,
+    MAX_DEPTH,
+    Found,
+    PageError,
+    RunsFolder,
+    Served,
+    checked_parts,
+    is_shown,
+    missing,
+    served_type,
+)
 
 
 class LocalFolder:
@@ -127,3 +140,20 @@ def _found(path: str, relative: str) -> Found | None:
         if os.path.isfile(f"{path}/{mark}"):  # noqa: PTH113 - three times as fast, for ten thousand runs
             return Found(relative, kind, os.stat(path).st_mtime_ns)  # noqa: PTH116
     return None
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def open_folder(text: str, local: Path | None = None) -> RunsFolder:
+    """Return the folder at a path or a URL. Raises `UsageError` for a URL that cannot be used.
+
+    local: the folder of which the runs are copied to the URL.
+    """
+    if not _URL.match(text):
+        return LocalFolder(Path(text))
+    if text.startswith("file://"):
+        return LocalFolder(Path(unquote(urlsplit(text).path)))
+    from chaos.pages.remote import RemoteFolder  # imported on use: a folder of this machine does not need it
+
+    return RemoteFolder(text, local)

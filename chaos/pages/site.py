@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment
+from markupsafe import Markup
 
 from chaos.errors import AftershockError, HistoryError
-from chaos.history.listing import RunFilter
+from chaos.history.store import RunFilter
 from chaos.history.trends import trends
-from chaos.pages import beside
-from chaos.pages.campaigns import summaries
-from chaos.pages.folder import BESIDE, REPORT, SEAL, STATE, Found, RunsFolder, Served
-from chaos.pages.listing import PAGE, Places, RunList, list_page, state_of, store_of
+from chaos.pages import bar
+from chaos.pages.folder import REPORT, SEAL, SOURCES, STATE, Found, PageError, RunsFolder, Served
+from chaos.pages.listing import PAGE, Places, RunList, list_campaigns, list_page, state_of, store_of
 from chaos.pages.live import Live, read_live
-from chaos.pages.problem import PageError
-from chaos.pages.templates import render
 from chaos.report import trend
+from chaos.report.pages import digest, environment, script_digests, style
+from chaos.report.text import count, number
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.run.trend import Trends
@@ -52,7 +57,7 @@ class Site:
 
     def campaigns(self) -> str:
         """Return the list of campaigns."""
-        shown, more = summaries(self.folder)
+        shown, more = list_campaigns(self.folder)
         return render("campaigns.html.j2", "", page="campaigns", shown=shown, more=more, problem=self.folder.problem)
 
     def trends(self) -> str:
@@ -71,7 +76,7 @@ class Site:
             for run in (run for trend in computed for run in trend.runs):
                 run.run_dir = _stand_in(Path(root), places.of(run.run_dir))
             page = Trends(database=store.name, made_us=now_us(), trends=computed)
-            return beside.insert(trend.page(page, Path(root) / "trends.html"), self._bar("../", "trends"))
+            return bar.insert(trend.page(page, Path(root) / "trends.html"), self._bar("../", "trends"))
 
     def report(self, served: Served) -> str:
         """Return the report of a run or campaign with the bar."""
@@ -79,7 +84,7 @@ class Site:
             page = served.path.read_text(encoding="utf-8", errors="replace")
         except OSError as e:
             raise PageError(503, "The report cannot be read", f"{served.path}: {e.strerror}.") from None
-        return beside.insert(page, self._bar(_up(served.directory), _section(served.directory), served.directory))
+        return bar.insert(page, self._bar(_up(served.directory), _section(served.directory), served.directory))
 
     def without_report(self, found: Found) -> str:
         """Return the page of a directory that has no report: a run that is driven, or that broke off."""
@@ -91,7 +96,7 @@ class Site:
                 f"{found.path} is a {what} without a {REPORT}.",
                 "Its page is written at its end. If it was interrupted, continue it.",
             )
-        run = Run(self.folder.copy(found, *BESIDE))
+        run = Run(self.folder.copy(found, *SOURCES))
         live = read_live(run)
         state = state_of(self.folder, found)
         return render(
@@ -102,8 +107,8 @@ class Site:
             live=live,
             state=state,
             found=found,
-            files=beside.files_beside(self.folder.names(found)),
-            ledger=beside.ledger_of(run),
+            files=bar.files_of(self.folder.names(found)),
+            ledger=bar.ledger_of(run),
         )
 
     def live(self, found: Found) -> Live:
@@ -125,9 +130,9 @@ class Site:
             up,
             page=page,
             found=found,
-            files=beside.files_beside(names),
-            docs=beside.data_docs(names) if is_run else "",
-            ledger=beside.ledger_of(Run(self.folder.copy(found, SEAL))) if found is not None and is_run else None,
+            files=bar.files_of(names),
+            docs=bar.data_docs(names) if is_run else "",
+            ledger=bar.ledger_of(Run(self.folder.copy(found, SEAL))) if found is not None and is_run else None,
             bundle=is_run and not self.static,
         )
 
@@ -150,3 +155,51 @@ def _up(found: Found) -> str:
 
 def _section(found: Found) -> str:
     return "campaigns" if found.kind in ("campaign", "unfinished") else "runs"
+
+
+_FOLDER = Path(__file__).parent / "page"
+
+
+def render(template: str, up: str, *, script: str = "", **values: Any) -> str:
+    """Return a page as text. up: relative path from the page to the root of the pages, such as `../`."""
+    source = (_FOLDER / script).read_text(encoding="utf-8") if script else ""
+    values |= {
+        "up": up,
+        "style": Markup(f"{style()}\n{(_FOLDER / 'pages.css').read_text(encoding='utf-8')}"),  # our own files
+        "script": Markup(source),
+        "digest": digest(source),
+    }
+    return _environment().get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def allowed_scripts() -> list[str]:
+    """Return the digests of the scripts that this release writes into pages."""
+    own = [path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.js"))]
+    return [*script_digests(), *map(digest, own)]
+
+
+@cache
+def _environment() -> Environment:
+    found = environment(_FOLDER)
+    found.filters |= {"wall": wall, "took": took, "number": number, "address": address, "count": count}
+    return found
+
+
+def wall(us: int) -> str:
+    """Format a time: `2026-02-03 14:03:12 UTC`."""
+    return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def took(us: float) -> str:
+    """Format a length: `42 s`, `3 min 7 s`, `2 h 5 min`."""
+    minutes, seconds = divmod(max(0, round(us / 1e6)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def address(path: str) -> str:
+    """Return a relative path as part of a URL."""
+    return quote(path, safe="/", errors="replace")

@@ -42,7 +42,7 @@ def make_app() -> Any:
     """Return the pages, for users of Airflow who may read DAG runs."""
     sys.path.insert(0, str(PROJECT))  # checkout only
     from chaos.pages.app import create_app
-    from chaos.pages.opening import open_folder
+    from chaos.pages.local import open_folder
     from chaos.pages.site import Site
 
     runs = Path(os.environ.get("AFTERSHOCK_RUNS") or PROJECT / "runs")

@@ -12,8 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, insert
 
 from chaos.history.entries import Entry
-from chaos.history.store import Store, default_url
-from chaos.history.tables import RUN
+from chaos.history.store import RUN, Store, default_url
 from chaos.pages.app import create_app
 from chaos.pages.local import LocalFolder
 from chaos.pages.site import Site

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.history.store import Store, default_url
-from chaos.history.worse import newly_worse
+from chaos.history.trends import new_regressions
 from chaos.run.directory import Run
 from chaos.run.result import Judged
 from tests.chaos.history.metrics.entries import ENTRY, later
@@ -134,7 +134,7 @@ def trend_of(tmp_path, verdicts, slow=()):
     for n, verdict in enumerate(verdicts):
         made = later(ENTRY, n + 1, run_id=f"r-{n}", verdict=verdict)
         store.add(replace(made, times=times) if n in slow else made)
-    return newly_worse([Run(tmp_path / f"r-{len(verdicts) - 1}")], tmp_path)
+    return new_regressions([Run(tmp_path / f"r-{len(verdicts) - 1}")], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_worse_is_said_of_the_run_with_which_it_began(tmp_path, monkeypatch, ver
 
 def test_nothing_is_worse_without_a_history_or_with_another_last_run(tmp_path, monkeypatch):
     monkeypatch.delenv("AFTERSHOCK_HISTORY", raising=False)
-    assert newly_worse([Run(tmp_path / "r-1")], tmp_path) == []
+    assert new_regressions([Run(tmp_path / "r-1")], tmp_path) == []
     trend_of(tmp_path, ["pass"] * 5 + ["fail"])
-    assert newly_worse([Run(tmp_path / "r-4")], tmp_path) == []
+    assert new_regressions([Run(tmp_path / "r-4")], tmp_path) == []
     monkeypatch.setenv("AFTERSHOCK_HISTORY", "off")
-    assert newly_worse([Run(tmp_path / "r-5")], tmp_path) == []
+    assert new_regressions([Run(tmp_path / "r-5")], tmp_path) == []

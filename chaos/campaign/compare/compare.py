@@ -9,7 +9,7 @@ from pathlib import Path
 from chaos.campaign.clients import all_clients, parse_choice
 from chaos.campaign.compare.side_by_side import client_name, side_by_side
 from chaos.campaign.engine import Budget, Report, conduct
-from chaos.campaign.folder import Asked, Folder, continued
+from chaos.campaign.folder import Asked, Folder, resumed
 from chaos.campaign.gate import matrix
 from chaos.campaign.gate.gate import judged, parts_of, trials_of
 from chaos.campaign.gate.judge import GateJudge
@@ -59,7 +59,7 @@ def plan(request: CompareRequest) -> Compared:
 
     Raises `ScenarioError`, `UsageError` or `RunDirError` for bad input, also if no library can run any scenario.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     Budget.parse(asked.budget)
     if asked.kafka:
         check_release("kafka", asked.kafka)

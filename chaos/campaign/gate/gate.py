@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.campaign.engine import Budget, Listed, Report, Trial, conduct, observed, run_campaign
-from chaos.campaign.folder import Asked, Folder, continued, lasting
+from chaos.campaign.folder import Asked, Folder, lasting, resumed
 from chaos.campaign.gate import baseline, matrix
 from chaos.campaign.gate.judge import GateJudge
 from chaos.campaign.gate.matrix import PlannedCell
@@ -95,7 +95,7 @@ def plan_gate(request: GateRequest) -> tuple[GateJudge, GateRequest]:
     Nothing is started or written. Seed and repetitions of a gate that goes on apply unless the request has others.
     Raises `ScenarioError`, `UsageError` or `RunDirError` for bad input.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     if not asked.gate:
         raise UsageError("name a gate, or --resume with the folder of one")
     file = find(asked.gate)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct
-from chaos.campaign.folder import Asked, Folder, continued
+from chaos.campaign.folder import Asked, Folder, resumed
 from chaos.campaign.prove import application
 from chaos.campaign.prove.judge import ProofJudge, changes, observe, read_earlier
 from chaos.campaign.prove.plan import BASELINE, FollowUp, Task, plan, task
@@ -113,7 +113,7 @@ def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     Nothing is started or written.
     Raises `UsageError` for bad input, and `ClusterError` if a cluster that is to be asked does not answer.
     """
-    asked = continued(request, KIND)
+    asked = resumed(request, KIND)
     path = asked.app
     if path is None:
         raise UsageError("give an app.yaml, or --resume with the folder of a proof")

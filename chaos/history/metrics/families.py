@@ -1,11 +1,16 @@
-"""Metric families of recorded runs. Times are in seconds; times of the day are Unix timestamps."""
+"""Metric families of recorded runs, and their text. Times are in seconds; times of the day are Unix timestamps."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 from chaos.anomalies import METRICS
 from chaos.history.entries import Entry
@@ -155,3 +160,33 @@ def _anomalies(runs: Sequence[Entry]) -> dict[str, int]:
 def _kind(name: str) -> tuple[str, str]:
     check, _, split = name.partition(" ")
     return check, split
+
+
+class _Collector(Collector):
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            metric = GaugeMetricFamily(family.name, family.help, labels=family.labels, unit=family.unit)
+            for values, value in family.samples.items():
+                metric.add_metric(values, value)
+            if family.samples:
+                yield metric
+
+
+def registry(families: Sequence[Family]) -> CollectorRegistry:
+    """Return a registry with these families, without the metrics of this process."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(_Collector(families))
+    return made
+
+
+def openmetrics_text(families: Sequence[Family]) -> str:
+    """Return the families as OpenMetrics."""
+    return bytes(openmetrics.generate_latest(registry(families))).decode()  # type: ignore[no-untyped-call]
+
+
+def textfile_text(families: Sequence[Family]) -> str:
+    """Return the families in the text format of Prometheus."""
+    return generate_latest(registry(families)).decode()

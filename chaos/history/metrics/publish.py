@@ -1,18 +1,22 @@
-"""Publishing of metrics: what the history contains, to every target."""
+"""Publishing of metrics to every target: what the history contains, and the states of run directories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 from chaos.errors import MetricsError
-from chaos.history.entries import Entry
+from chaos.history.entries import MAX_DEPTH, Entry
 from chaos.history.metrics.families import Family, Test, history_families, run_families, state_family, up_family
-from chaos.history.metrics.states import count_states
 from chaos.history.metrics.targets import Target
 from chaos.history.store import Store
+from chaos.run.directory import Run
+from chaos.run.events import read_events
 
 ATTEMPTS = 20
 
@@ -31,10 +35,10 @@ def publish_history(
     process may have written them before this one wrote its older state. Raises `HistoryError`, `MetricsError`.
     """
     for _ in range(ATTEMPTS):
-        before = _state(store, runs_dir)
+        before = _content(store, runs_dir)
         families = all_families(store.entries(), runs_dir)
         _each(targets, methodcaller("write", families, changed, whole=True))
-        if _state(store, runs_dir) == before:
+        if _content(store, runs_dir) == before:
             return
     raise MetricsError(
         f"the history changed during each of {ATTEMPTS} attempts to publish its metrics; "
@@ -63,5 +67,39 @@ def _each(targets: Sequence[Target], write: Callable[[Target], None]) -> None:
         raise MetricsError("; ".join(errors))
 
 
-def _state(store: Store, runs_dir: Path) -> Any:
+def _content(store: Store, runs_dir: Path) -> Any:
     return store.digests(), count_states(runs_dir)
+
+
+STATES = ("in_progress", "judged", "broken_off")
+SILENCE_S = 6 * 3600.0
+"""Seconds without an event after which a run without a result has broken off."""
+
+
+def count_states(runs_dir: Path) -> dict[str, int]:
+    """Return the number of run directories in each state below a folder; all zero if it does not exist."""
+    counts = Counter(_state(run) for run in _runs(runs_dir, MAX_DEPTH))
+    return {state: counts[state] for state in STATES}
+
+
+def _runs(folder: Path, depth: int) -> Iterator[Run]:
+    """Yield the run directories. It does not look into them: a run may have thousands of files."""
+    if (folder / "resolved.json").is_file():
+        yield Run(folder)
+        return
+    try:
+        below = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # removed meanwhile, or not readable
+        return
+    for path in below if depth else ():
+        yield from _runs(path, depth - 1)
+
+
+def _state(run: Run) -> str:
+    if run.result.is_file():
+        return "judged"
+    events = read_events(run)
+    last = {event.get("stage"): event.get("state") for event in events if event.get("kind") == "stage"}
+    began_us = events[-1].get("at_us", 0) if events else run.resolved.stat().st_mtime * 1e6
+    silent = time.time() - began_us / 1e6 > SILENCE_S
+    return "broken_off" if silent or "failed" in last.values() else "in_progress"

@@ -15,8 +15,7 @@ from prometheus_client import push_to_gateway, pushadd_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from chaos.errors import MetricsError
-from chaos.history.metrics.exposition import registry, textfile_text
-from chaos.history.metrics.families import Family, Test, tests_of, up_family
+from chaos.history.metrics.families import Family, Test, registry, tests_of, textfile_text, up_family
 from chaos.run.directory import write_atomically
 
 JOB = "aftershock"

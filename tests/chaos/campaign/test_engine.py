@@ -11,7 +11,7 @@ import pytest
 
 from chaos.campaign import engine
 from chaos.campaign.engine import Budget, Listed, Queue, Trial, run_campaign
-from chaos.campaign.folder import RUNS, Asked, Folder, continued
+from chaos.campaign.folder import RUNS, Asked, Folder, resumed
 from chaos.campaign.subject import load_subject
 from chaos.errors import ClusterError, ResolveError, RunDirError, UsageError
 from chaos.lab.progress import ProgressListener
@@ -209,16 +209,16 @@ def test_a_new_campaign_needs_a_new_or_an_empty_folder(tmp_path):
 
 def test_a_campaign_goes_on_with_what_was_asked(tmp_path):
     place = folder(tmp_path, repeat=4)
-    again = continued(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
+    again = resumed(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
     assert (again.seed, again.repeat) == (1, 4)
-    assert continued(replace(again, repeat=9), "repeat").repeat == 9
+    assert resumed(replace(again, repeat=9), "repeat").repeat == 9
     Folder.planned(again, "repeat", "r", [{"name": "a"}])
     with pytest.raises(UsageError, match="other content, or with another seed"):
         Folder.planned(again, "repeat", "r", [{"name": "b"}])
     with pytest.raises(UsageError, match="other content, or with another seed"):
         Folder.planned(replace(again, seed=2), "repeat", "r", [{"name": "a"}])
     with pytest.raises(UsageError, match="leave --into out"):
-        continued(replace(again, into=tmp_path / "x"), "repeat")
+        resumed(replace(again, into=tmp_path / "x"), "repeat")
 
 
 def test_a_folder_of_another_kind_or_none_or_a_damaged_one_is_refused(tmp_path):
@@ -230,7 +230,7 @@ def test_a_folder_of_another_kind_or_none_or_a_damaged_one_is_refused(tmp_path):
     place.plan.asked["repeat"] = "many"
     place.spend(0)
     with pytest.raises(RunDirError, match="is damaged, or of another version"):
-        continued(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
+        resumed(Asked(runs_dir=tmp_path, resume=place.path), "repeat")
     (place.path / "plan.json").write_text("{")
     with pytest.raises(RunDirError, match=r"plan\.json is damaged"):
         Folder.open(place.path, "repeat")

@@ -15,9 +15,9 @@ from sqlalchemy import create_engine, text
 
 from chaos.history.store import default_url
 from chaos.incident.bundle import unpack
-from chaos.pages.beside import insert
+from chaos.pages.bar import insert
+from chaos.pages.folder import PageError
 from chaos.pages.local import LocalFolder
-from chaos.pages.problem import PageError
 from chaos.report.pages import script_digests
 from tests.chaos.pages.conftest import DAY, Folder, entry
 from tests.support.platform import ROOT
@@ -325,7 +325,7 @@ def test_only_reading_is_possible(runs: Folder) -> None:
 
 
 def test_a_crash_is_a_page_without_a_traceback(runs: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.pages.site.summaries", lambda *_: 1 / 0)
+    monkeypatch.setattr("chaos.pages.site.list_campaigns", lambda *_: 1 / 0)
     page = words(runs.text("/campaigns.html", status=500))
     assert "ZeroDivisionError" in page and "Nothing in the runs has changed" in page and "Traceback" not in page
 

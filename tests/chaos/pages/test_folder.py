@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from chaos.pages.folder import PageError
 from chaos.pages.local import LocalFolder
-from chaos.pages.problem import PageError
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from chaos.history.recording import add_runs
 from chaos.incident.bundle import unpack
 from chaos.pages.app import create_app
 from chaos.pages.export import export
-from chaos.pages.local import LocalFolder
-from chaos.pages.opening import open_folder
-from chaos.pages.problem import PageError
+from chaos.pages.folder import PageError
+from chaos.pages.local import LocalFolder, open_folder
 from chaos.pages.remote import RemoteFolder
 from chaos.pages.site import Site
 from chaos.processes.ports import free_ports
@@ -197,7 +196,7 @@ def test_old_copies_are_removed_and_those_in_use_are_not(
     runs: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     remote = remote_folder(runs, f"memory://{secrets.token_hex(4)}/runs")
-    monkeypatch.setattr("chaos.pages.copies.KEPT", 1)
+    monkeypatch.setattr("chaos.pages.remote.KEPT", 1)
     for name in ("run-1", "run-2"):
         remote.write(f"{name}/resolved.json", json.dumps({}))
     folder = remote.site.folder
@@ -208,7 +207,7 @@ def test_old_copies_are_removed_and_those_in_use_are_not(
     first = copy("run-1")
     copy("run-2")
     assert (first / "resolved.json").is_file()
-    monkeypatch.setattr("chaos.pages.copies.KEPT_S", -1)
+    monkeypatch.setattr("chaos.pages.remote.KEPT_S", -1)
     copy("run-2")
     assert not first.exists()
     assert (copy("run-1") / "resolved.json").is_file()

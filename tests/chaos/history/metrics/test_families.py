@@ -8,8 +8,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from chaos.anomalies import ANOMALIES
 from chaos.history.metrics import families as families_module
-from chaos.history.metrics.exposition import openmetrics_text, textfile_text
-from chaos.history.metrics.families import history_families, run_families, state_family, up_family
+from chaos.history.metrics.families import (
+    history_families,
+    openmetrics_text,
+    run_families,
+    state_family,
+    textfile_text,
+    up_family,
+)
 from chaos.run.result import Metric, anomaly_name, describe_anomalies
 from tests.chaos.history.metrics.entries import ENTRY, later
 

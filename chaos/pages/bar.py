@@ -53,7 +53,7 @@ class Ledger:
         return sum(table.rows for table in self.tables)
 
 
-def files_beside(names: Sequence[str]) -> list[tuple[str, str]]:
+def files_of(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return name and label of each file beside a report. names: all files of the directory that are served."""
     return [(name, _LABELS[name]) for name in FILES if name != REPORT and name in names]
 
