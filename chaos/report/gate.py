@@ -72,7 +72,7 @@ FILES = {"report.html": page, "summary.md": markdown, "junit.xml": junit}
 def _values(gate: GateResult) -> dict[str, Any]:
     """Return what the page and the summary show: the gate, its cells with the worst first, and formats."""
     cells = sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict))
-    return {"g": gate, "cells": cells, "share": share, "median": _median}
+    return {"c": gate, "cells": cells, "share": share, "median": _median}
 
 
 def _matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | LeftOut | None]]]]:
