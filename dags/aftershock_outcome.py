@@ -7,8 +7,8 @@ With the pass alone the first DAG would wait forever; with the verdict alone the
 
 **Notifiers.** A DAG run that is not `success` calls `Notifier` once, as the DAG's `on_failure_callback`: a failed or an
 inconclusive verdict fails the run, and so does a failed task. A run that passes calls it in `publish` if a time became
-a regression with it (see `chaos.history.trends`). It writes a line to `notifications.jsonl` in the folder of the runs,
-and calls every notifier in the Airflow variable `aftershock_notifiers` (JSON), such as
+a regression with it (`new_regressions` of `chaos.history.recording`). It writes a line to `notifications.jsonl` in the
+folder of the runs, and calls every notifier in the Airflow variable `aftershock_notifiers` (JSON), such as
 
     [{"notifier": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "to": "oncall@example.org",
       "from_email": "aftershock@example.org", "subject": "{{ headline }}", "html_content": "{{ message }}"}]
@@ -160,7 +160,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
 
     def _worse(self, context: Any) -> list[str]:
         """Return what became worse with the run, or with its variants; nothing if the history cannot be read."""
-        from chaos.history.trends import new_regressions
+        from chaos.history.recording import new_regressions
 
         run_dir = self._run_dir(context)
         try:

@@ -71,9 +71,9 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
 from chaos.processes.process import ProcessId  # noqa: E402
-from chaos.run.directory import Run  # noqa: E402
+from chaos.run.campaign import RESULT, Comparison  # noqa: E402
+from chaos.run.directory import Run, read_model  # noqa: E402
 from chaos.run.events import EventLog  # noqa: E402
-from chaos.run.result import Comparison  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
 from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
@@ -101,21 +101,24 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
 @task
 def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
-    from chaos.drive import variants
+    from chaos.campaign import ab
 
     check_executor()
+    runs_dir, run_id = Path(params["runs_dir"]), params["run_id"]
     with task_failure():
         given = request_of(scenario, params)
-        return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).path)
+        into = runs_dir / run_id if run_id else None
+        return str(ab.prepare(ab.VariantsRequest(runs_dir=runs_dir, into=into, given=given)))
 
 
 @slot_task()
 def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Start the cluster of one variant, and return its run directory."""
-    from chaos.drive import stages, variants
+    from chaos.campaign.ab import variant_run_id
+    from chaos.drive import stages
 
     existing_cluster(params["kafka_conn_id"])
-    run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
+    run = Run.open(Path(whole) / variant_run_id(Path(whole).name, variant))
     take_slot(dag_run)(run.path)
     remember_worker(ti)
     ti.xcom_push(BEGAN, str(run.path))
@@ -126,9 +129,9 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
 @task
 def compare(whole: str) -> None:
     """Put the results of all variants side by side."""
-    from chaos.campaign.comparison import write
+    from chaos.campaign.ab import write_comparison
 
-    write(Run(Path(whole)))
+    write_comparison(Path(whole))
 
 
 @task(**POOL, retries=0)
@@ -201,7 +204,7 @@ def verdict(run_dir: str) -> None:
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
     """Fail unless every variant keeps its contract."""
-    found = Comparison.read(Run(Path(whole)))
+    found = read_model(Path(whole) / RESULT, Comparison, "comparison of the variants", "run the scenario again")
     if found.verdict != "pass":
         raise AirflowFailException(f"{found.verdict}: {found.sentence} See {whole}/report.html")
 

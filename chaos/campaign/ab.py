@@ -1,25 +1,30 @@
 """A/B: runs of each variant of a scenario, or of one scenario with and without changed settings, with the same seeds.
 
 Each run has its own brokers, and the next one begins when the verdict is known: a warm cluster or an audit at the same
-time would change the times of one side. `chaos.campaign.comparison` puts the sides side by side.
+time would change the times of one side. The folder contains the complete run directories of all variants;
+`chaos.campaign.comparison` puts them side by side.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import yaml
 
+from chaos.campaign.comparison import compare
 from chaos.campaign.engine import Budget, Listed, Trial, digest_of, run_campaign
-from chaos.campaign.folder import Asked, Folder, lasting, resumed
+from chaos.campaign.folder import Asked, Folder, kept_request, lasting, resumed
 from chaos.campaign.subject import Raw, Request, Subject, dump, load_subject, raw_of
-from chaos.drive import stages, variants
+from chaos.drive import stages
 from chaos.errors import AftershockError, UsageError
 from chaos.lab.progress import ProgressListener
+from chaos.run.campaign import Comparison
 from chaos.run.directory import Run, new_run_id, write_atomically
 from chaos.scenario.load import find, parse
-from chaos.scenario.resolve import check_owner, new_seed
+from chaos.scenario.resolve import check_owner, new_seed, seeds
 
 KIND = "ab"
 UNCHANGED, CHANGED = "as-it-was", "with-the-change"
@@ -35,22 +40,47 @@ class VariantsRequest(Asked):
 
 
 @dataclass(frozen=True)
+class Side:
+    """One run of a variant: the name of the variant, the round, from 1, the request with its seed, and the run id."""
+
+    variant: str
+    number: int
+    request: stages.ScenarioRequest
+    run_id: str
+
+
+@dataclass(frozen=True)
 class Variants:
     """Planned runs of variants, and their folder."""
 
     folder: Folder
+    sides: list[Side]
     plan: Listed
     asked: VariantsRequest
-
-    @property
-    def run(self) -> Run:
-        """The run directory of the comparison."""
-        return Run(self.folder.path)
 
     @property
     def runs(self) -> list[Run]:
         """The runs of the variants, begun or not."""
         return [Run(self.folder.path / trial.run_id) for trial in self.plan.planned]
+
+
+def sides_of(request: stages.ScenarioRequest, run_id: str, repeat: int = 1) -> list[Side]:
+    """Return the runs of an A/B scenario, round after round, so that a slow machine treats the variants alike.
+
+    All variants of a round have one seed, and each round has another one. Raises `ScenarioError`.
+    """
+    scenario = request.load()
+    seed = request.seed if request.seed is not None else scenario.seed
+    return [
+        Side(name, number, replace(request, seed=drawn), variant_run_id(run_id, name, number))
+        for number, drawn in enumerate(seeds(new_seed() if seed is None else seed, repeat), 1)
+        for name in scenario.variants
+    ]
+
+
+def variant_run_id(run_id: str, variant: str, number: int = 1) -> str:
+    """Return the run id of one variant of an A/B run. number: of the round."""
+    return f"{run_id}-{variant}" + (f"-{number}" if number > 1 else "")
 
 
 def plan_variants(request: VariantsRequest) -> Variants:
@@ -71,8 +101,7 @@ def plan_variants(request: VariantsRequest) -> Variants:
     sides = {name: given.load(name) for name in scenario.variants}
     parts = [{"name": name, "digest": digest_of(side)} for name, side in sides.items()]
     folder = Folder.planned(asked, KIND, find(given.scenario).stem, parts)
-    planned = variants.sides(given, folder.path.name, asked.repeat or 1)
-    variants.write_comparison(Run(folder.path), planned)
+    planned = sides_of(given, folder.path.name, asked.repeat or 1)
     trials = [
         Trial(
             one.run_id,
@@ -86,27 +115,60 @@ def plan_variants(request: VariantsRequest) -> Variants:
         )
         for one in planned
     ]
-    return Variants(folder, Listed(trials), asked)
+    return Variants(folder, planned, Listed(trials), asked)
 
 
-def run_variants(planned: Variants, listener: ProgressListener) -> Run:
-    """Run what is not stored yet, and return the run of the comparison.
+def prepare(request: VariantsRequest) -> Path:
+    """Make the folder and the run directories of all variants, for tasks that run them, and return it.
 
-    Raises `AftershockError` if a run has no result, else as `run_campaign`.
+    Raises as `plan_variants`.
     """
+    planned = plan_variants(request)
+    for one in planned.sides:
+        stages.prepare(one.request, runs_dir=planned.folder.path, variant=one.variant, run_id=one.run_id)
+    return planned.folder.path
+
+
+def run_variants(planned: Variants, listener: ProgressListener) -> Comparison:
+    """Run what is not stored yet, and write the comparison. Raises as `run_campaign` and `write_comparison`."""
     budget, master = Budget.parse(planned.asked.budget), planned.asked.spark_master
     run_campaign(planned.plan, planned.folder, listener, budget=budget, spark_master=master)
-    for run in planned.runs:
-        if not run.result.exists():
-            raise AftershockError(
-                f"{run.path} has no result, so the variants cannot be compared; continue with --resume "
-                f"{planned.folder.path}"
-            )
-    return planned.run
+    return write_comparison(planned.folder.path)
 
 
-def ab(request: Request, listener: ProgressListener) -> Run:
-    """Run both sides with the same seeds, `request.repeat` times each, and return their run for the comparison.
+def write_comparison(path: Path) -> Comparison:
+    """Compare the runs in a folder, write the result with its page and `junit.xml`, and return it.
+
+    Raises `AftershockError` if a run has no result.
+    """
+    from chaos.report.junit import merged  # imported on use, as the pages
+
+    folder = Folder.open(path, KIND)
+    asked = kept_request(folder, VariantsRequest)
+    numbers = range(1, (asked.repeat or 1) + 1)
+    runs = {part["name"]: [variant_run_id(path.name, part["name"], n) for n in numbers] for part in folder.plan.parts}
+    if missing := [run for names in runs.values() for run in names if not (path / run / "result.json").exists()]:
+        raise AftershockError(
+            f"{path / missing[0]} has no result, so the variants cannot be compared; continue with --resume {path}"
+        )
+    result = compare(path, runs, _command(asked.given, len(numbers)))
+    folder.write(result)
+    write_atomically(path / "junit.xml", merged(path, result))
+    return result
+
+
+def _command(given: stages.ScenarioRequest, repeat: int) -> str:
+    """Return the command that repeats the runs."""
+    values = {"kafka": given.kafka, "driver": given.driver, "bootstrap": given.bootstrap, "client": given.client}
+    options = "".join(f" --{name} {value}" for name, value in values.items() if value)
+    options += "".join(f" --set {shlex.quote(text)}" for text in given.sets)
+    options += f" --repeat {repeat}" if repeat > 1 else ""
+    options += " --i-own-this-cluster" if given.i_own_this_cluster else ""
+    return f"python -m chaos run {given.scenario} --seed {given.seed}{options}"
+
+
+def ab(request: Request, listener: ProgressListener) -> Comparison:
+    """Run both sides with the same seeds, `request.repeat` times each, and compare them.
 
     Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
     """

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from chaos.anomalies import PHRASES
+from chaos.campaign.score import this_machine
 from chaos.run import ranks
-from chaos.run.directory import Run, read_json, write_atomically
-from chaos.run.result import Comparison, Difference, Result, Row, Side, Verdict, anomaly_name, count_anomalies, merge
+from chaos.run.campaign import Comparison, Row, SettingDifference, Side
+from chaos.run.directory import Run
+from chaos.run.events import now_us
+from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
 
@@ -25,40 +29,33 @@ Sides = Mapping[str, list[Result]]
 """The results of each variant."""
 
 
-def write(run: Run) -> Comparison:
-    """Write `result.json`, `report.html` and `junit.xml` of the comparison, and return it. Raises as `compare`."""
-    from chaos.report import compare as pages  # imported on use: templates are needed at the end only
+def compare(folder: Path, runs: Mapping[str, list[str]], command: str) -> Comparison:
+    """Compare the results of the variants. Raises `RunDirError` if one has no result.
 
-    comparison = compare(run)
-    write_atomically(run.result, comparison.model_dump_json(indent=1))
-    write_atomically(run.report, pages.page(comparison))
-    write_atomically(run.junit, pages.junit(run, comparison))
-    return comparison
-
-
-def compare(run: Run) -> Comparison:
-    """Compare the results of the variants. Raises `RunDirError` if one has no result."""
-    index = read_json(run.comparison, "index of the variants")
-    folders = {name: [found] if isinstance(found, str) else found for name, found in index["variants"].items()}
-    runs = {name: [Run(run.path / folder) for folder in found] for name, found in folders.items()}
-    resolved = {name: resolved_of(found[0]) for name, found in runs.items()}
-    results = {name: [Result.read(one, f"result of variant {name}") for one in found] for name, found in runs.items()}
-    conclusive = {name: [r for r in found if r.verdict != "inconclusive"] for name, found in results.items()}
+    runs: the names of the run directories of each variant, the same number for each.
+    """
+    found = {name: [Run(folder / one) for one in names] for name, names in runs.items()}
+    resolved = {name: resolved_of(some[0]) for name, some in found.items()}
+    results = {name: [Result.read(one, f"result of variant {name}") for one in some] for name, some in found.items()}
+    conclusive = {name: [r for r in some if r.verdict != "inconclusive"] for name, some in results.items()}
     differences = list(_differences({name: _flat(r) for name, r in resolved.items()}))
     anomalies = list(_anomalies(conclusive))
     rebalances = list(_rebalances(results, resolved, differences))
-    _decide([*anomalies, *rebalances])
-    verdict = merge([result.verdict for found in results.values() for result in found])
+    decided = _decided([*anomalies, *rebalances])
+    anomalies, rebalances = decided[: len(anomalies)], decided[len(anomalies) :]
+    verdict = merge([result.verdict for some in results.values() for result in some])
+    variant, first = next(iter(resolved.items()))
     return Comparison(
-        run_id=run.run_id,
-        run_dir=str(run.path),
-        scenario=index["scenario"],
-        title=index["title"],
+        scenario=first.name,
+        title=first.scenario.title.removesuffix(f" ({variant})"),
         verdict=verdict,
         sentence=_sentence(verdict, results, differences, anomalies, rebalances),
-        seed=next(iter(resolved.values())).seed,
-        command=index["command"],
-        sides=[_side(name, folders[name], found) for name, found in results.items()],
+        seed=first.seed,
+        command=command,
+        machine=this_machine(),
+        made_us=now_us(),
+        repeat=len(runs[variant]),
+        sides=[_side(name, runs[name], some) for name, some in results.items()],
         differences=differences,
         anomalies=anomalies,
         rebalances=rebalances,
@@ -90,11 +87,11 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
         yield path, "not set" if value is None else str(value)
 
 
-def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[Difference]:
+def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[SettingDifference]:
     for path in dict.fromkeys(path for flat in flats.values() for path in flat):
         values = {name: flat.get(path, "not set") for name, flat in flats.items()}
         if len(set(values.values())) > 1:
-            yield Difference(path=path, values=values)
+            yield SettingDifference(path=path, values=values)
 
 
 def _anomalies(results: Sides) -> Iterator[Row]:
@@ -129,13 +126,15 @@ def _text(counts: list[int]) -> str:
     return f"in {len(found)} of {len(counts)} runs{often}" if counts else "no conclusive run"
 
 
-def _decide(rows: list[Row]) -> None:
-    """Mark the rows that the runs show to differ: the chance of any false one is below `ALPHA`."""
-    for row, shown in zip(rows, ranks.holm([row.chance for row in rows], ALPHA), strict=True):
-        row.shown = row.decides and shown
+def _decided(rows: list[Row]) -> list[Row]:
+    """Return the rows, with those marked that the runs show to differ: the chance of any false one is below `ALPHA`."""
+    holm = ranks.holm([row.chance for row in rows], ALPHA)
+    return [row.model_copy(update={"shown": row.decides and shown}) for row, shown in zip(rows, holm, strict=True)]
 
 
-def _rebalances(results: Sides, resolved: Mapping[str, Resolved], differences: list[Difference]) -> Iterator[Row]:
+def _rebalances(
+    results: Sides, resolved: Mapping[str, Resolved], differences: list[SettingDifference]
+) -> Iterator[Row]:
     """Yield the number of rebalances of each group with subscribe members in every variant.
 
     A group may rebalance by chance, such as on a machine under load. So it decides only if some runs have no rebalance,
@@ -177,7 +176,7 @@ def _longest(results: list[Result]) -> dict[tuple[str, str], int]:
 
 
 def _sentence(
-    verdict: Verdict, results: Sides, differences: list[Difference], anomalies: list[Row], rebalances: list[Row]
+    verdict: Verdict, results: Sides, differences: list[SettingDifference], anomalies: list[Row], rebalances: list[Row]
 ) -> str:
     """Return the sentence of the comparison."""
     unsure = {name: [r for r in found if r.verdict == "inconclusive"] for name, found in results.items()}
@@ -209,7 +208,7 @@ def _by_variant(what: str, row: Row) -> str:
     return f"{what}: {', '.join(counts)}."
 
 
-def _cause(differences: list[Difference], decided: list[Row], fewest: int, tests: int) -> str:
+def _cause(differences: list[SettingDifference], decided: list[Row], fewest: int, tests: int) -> str:
     """Return what the runs show about the settings that differ.
 
     decided: the events that differ. fewest: conclusive runs of a variant. tests: how many comparisons were made.

@@ -196,16 +196,20 @@ def _kept(asked: Asked) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name not in OF_THIS_CALL}
 
 
+def kept_request(folder: Folder, of: type[R]) -> R:
+    """Return the request that the plan of a folder keeps. Raises `RunDirError` for damage."""
+    try:
+        return TypeAdapter(of).validate_python({**folder.plan.asked, "runs_dir": folder.path.parent})
+    except ValidationError:
+        raise RunDirError(f"{folder.path / PLAN} is damaged, or of another version; begin a new one") from None
+
+
 def resumed(asked: R, kind: str) -> R:
     """Return the request; of a campaign that goes on, with what it leaves out as it was. Raises as `Folder.open`."""
     if asked.resume is None:
         return asked
     if asked.into is not None:
         raise UsageError("--resume continues in its folder; leave --into out")
-    kept = Folder.open(asked.resume, kind).plan.asked
-    try:
-        before = TypeAdapter(type(asked)).validate_python({**kept, "runs_dir": asked.runs_dir})
-    except ValidationError:
-        raise RunDirError(f"{asked.resume / PLAN} is damaged, or of another version; begin a new one") from None
+    before = kept_request(Folder.open(asked.resume, kind), type(asked))
     left_out = [f.name for f in fields(asked) if f.name not in OF_THIS_CALL and getattr(asked, f.name) == f.default]
     return replace(asked, **{name: getattr(before, name) for name in left_out})

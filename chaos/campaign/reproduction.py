@@ -58,7 +58,7 @@ class Answer:
 def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
     """Run an action. Raises `UsageError` for values that do not fit together, and as the action's command."""
     # imported on use: Airflow imports this module each time it reads the DAG
-    from chaos.campaign import ab, bisect, comparison, repeat, replay, shrink
+    from chaos.campaign import ab, bisect, repeat, replay, shrink
     from chaos.incident.logs import draft
 
     request.check()
@@ -72,7 +72,7 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
             unsure = sum(not run.conclusive for part in found.parts for run in part.runs)
             return Answer(not unsure, f"{unsure} of {found.repeat} runs are inconclusive", _text(found))
         case "ab":
-            compared = comparison.write(ab.ab(request, listener))
+            compared = ab.ab(request, listener)
             text = f"{compared.verdict}: {compared.sentence}"
             return Answer(compared.verdict != "inconclusive", compared.sentence, text)
         case "shrink":

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import yaml
 
-from chaos.campaign.folder import Asked, lasting
+from chaos.campaign.folder import PLAN, Asked, lasting
 from chaos.clients.runtime import runtime
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
@@ -107,8 +107,8 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
 
 
 def _of_run(source: str, path: Path) -> Subject:
-    if (path / "comparison.json").is_file():
-        raise UsageError(f"{source} is an A/B run; name one of its sides, a directory below it")
+    if (path / PLAN).is_file():
+        raise UsageError(f"{source} is the folder of a campaign; name one of its runs, a directory below it")
     run = Run.open(path)
     resolved = read(run)
     outcome = RunOutcome.read(run) if run.result.exists() else None

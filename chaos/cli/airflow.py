@@ -17,14 +17,15 @@ from typing import Annotated, Any
 import typer
 
 from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets
-from chaos.cli.output import View, print_comparison, print_result
+from chaos.cli.output import View, print_campaign, print_result
 from chaos.errors import ClusterError, MachineError, UsageError
 from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
 from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
-from chaos.run.directory import Run, new_run_id
+from chaos.run.campaign import RESULT, Comparison
+from chaos.run.directory import Run, new_run_id, read_model
 from chaos.run.events import read_events
-from chaos.run.result import RunOutcome
+from chaos.run.result import EXIT_CODES, RunOutcome
 from chaos.units import parse_duration
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
@@ -80,8 +81,10 @@ def dag(
         create_database(env, view.doing)
         view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
         _test_dag(f"resilience.{scenario}", params, env, log, run, view)
-    if load(find(scenario)).variants and run.result.exists():
-        raise typer.Exit(print_comparison(run, as_json))
+    if (run.path / RESULT).exists():
+        compared = read_model(run.path / RESULT, Comparison, "comparison of the variants", "run the DAG again")
+        print_campaign(compared, run.path, as_json)
+        raise typer.Exit(EXIT_CODES[compared.verdict])
     print_result(run, as_json)
     if not run.result.exists():
         raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")

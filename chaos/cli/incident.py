@@ -27,7 +27,7 @@ from chaos.cli.options import (
     Side,
     Source,
 )  # fmt: skip
-from chaos.cli.output import RunsView, View, campaign_printer, loading, print_comparison, print_line, print_result
+from chaos.cli.output import RunsView, View, campaign_printer, loading, print_campaign, print_line, print_result
 from chaos.errors import UsageError
 from chaos.run.directory import Run
 
@@ -56,10 +56,11 @@ def bundle(
     Its manifest has the SHA-256 of every file, and the same run gives the same bytes. Ends with 0, or with 2 if there
     is no run or no space.
     """
+    from chaos.campaign.folder import PLAN
     from chaos.incident.bundle import SUFFIX, pack
 
-    if Run(run_dir.absolute()).comparison.is_file():
-        raise UsageError(f"{run_dir} is an A/B run; bundle one of its sides, a directory below it")
+    if (run_dir / PLAN).is_file():
+        raise UsageError(f"{run_dir} is the folder of a campaign; bundle one of its runs, a directory below it")
     run = Run.open(run_dir)
     file = out or Path(f"{run.run_id}{SUFFIX}")
     manifest = pack(run, file)
@@ -164,14 +165,18 @@ def ab(
     with loading():
         from chaos.campaign import ab
         from chaos.campaign.subject import Request
+        from chaos.run.result import EXIT_CODES
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, budget=budget, seed=seed, source=source,
         variant=variant, overrides=tuple(sets or ()), spark_master=spark_master,
     )  # fmt: skip
     with View() as view:
-        run = ab.ab(request, view)
-    raise typer.Exit(print_comparison(run, as_json))
+        planned = ab.plan_ab(request)
+        view.say(f"run directory: {planned.folder.path}")
+        result = ab.run_variants(planned, view)
+    print_campaign(result, planned.folder.path, as_json)
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 def shrink(

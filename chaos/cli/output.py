@@ -71,31 +71,23 @@ def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = No
     """
 
     def show(result: C, folder: Path) -> None:
-        if as_json:
-            sys.stdout.write(result.model_dump_json(indent=1) + "\n")
-        elif plain is not None:
-            plain(result, folder)
+        if plain is None or as_json:
+            print_campaign(result, folder, as_json)
         else:
-            from chaos.report import campaign
-
-            campaign.show(result, folder)
-        sys.stdout.flush()
+            plain(result, folder)
 
     return show
 
 
-def print_comparison(run: Run, as_json: bool) -> int:
-    """Compare the variants of an A/B run, print the comparison, and return the exit code of its verdict."""
-    from chaos.campaign.comparison import write
-    from chaos.report import compare
-    from chaos.run.result import EXIT_CODES
-
-    comparison = write(run)
+def print_campaign(result: Campaign, folder: Path, as_json: bool) -> None:
+    """Print the result of a campaign in a folder, as JSON or as text."""
     if as_json:
-        print_result(run, as_json)
+        sys.stdout.write(result.model_dump_json(indent=1) + "\n")
     else:
-        compare.show(comparison, Console())
-    return EXIT_CODES[comparison.verdict]
+        from chaos.report import campaign
+
+        campaign.show(result, folder)
+    sys.stdout.flush()
 
 
 PLAIN_EVERY_S = 2.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from chaos.cli import options as opt
-from chaos.cli.output import View, print_comparison, print_result
+from chaos.cli.output import View, print_campaign, print_result
 
 if TYPE_CHECKING:
     from chaos.campaign.ab import Variants
@@ -86,13 +86,15 @@ def run(
 def _run_variants(planned: Variants, metrics: list[str] | None, as_json: bool) -> NoReturn:
     from chaos.campaign.ab import run_variants
     from chaos.lab.lab import recorded
+    from chaos.run.result import EXIT_CODES
 
     with View() as view:
         view.say(f"run directory: {planned.folder.path}")
         with recorded(planned.runs, planned.folder.path.parent, view.problem, metrics):
-            run_variants(planned, view)
+            result = run_variants(planned, view)
             view.doing(RECORDING)
-    raise typer.Exit(print_comparison(planned.run, as_json))
+    print_campaign(result, planned.folder.path, as_json)
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 def audit(

@@ -11,6 +11,7 @@ from pathlib import Path
 from chaos.errors import AftershockError
 from chaos.history.entries import Entry, read_entry
 from chaos.run.directory import Run
+from chaos.run.trend import Trend
 
 VARIABLE = "AFTERSHOCK_HISTORY"
 OFF = "off"
@@ -98,3 +99,30 @@ def _entries(runs: Iterable[Run], named: tuple[str, str] | None = None) -> Itera
     for entry in map(read_entry, runs):
         if entry is not None:
             yield entry if named is None else replace(entry, scenario=named[0], variant=named[1])
+
+
+_RUNS = 3
+"""A regression of a time is new after one normal run and then two slower ones."""
+
+
+def new_regressions(runs: Iterable[Run], runs_dir: Path) -> list[str]:
+    """Return the regressions that began with these runs, as text; none without a history. Raises `HistoryError`."""
+    from chaos.history.store import Store
+    from chaos.history.trends import trends
+
+    store = None if os.environ.get(VARIABLE) == OFF else Store(database_url(runs_dir))
+    if store is None or not store.exists():
+        return []
+    ids = {run.run_id for run in runs}
+    return [
+        f"{trend.name}: {text}"
+        for trend in trends(store.entries(), limit=_RUNS)
+        if trend.runs[-1].run_id in ids
+        for text in _new(trend)
+    ]
+
+
+def _new(trend: Trend) -> list[str]:
+    verdict = trend.mark == "regression" and trend.runs[-2].verdict == "pass"
+    times = [t for t in trend.times if t.mark == "regression" and not (len(t.slower) == _RUNS and t.slower[0])]
+    return [f"verdict: {trend.words}"] * verdict + [f"{time.label}: {time.words}" for time in times]

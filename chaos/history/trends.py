@@ -28,16 +28,12 @@ The text adds the significance: after n passes, fewer than 1 - 0.05^(1/n) of all
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from pydantic import BaseModel
 
 from chaos.history.entries import Entry
-from chaos.history.recording import OFF, VARIABLE, database_url
-from chaos.run.directory import Run
 from chaos.run.trend import (
     DEVIATIONS,
     LEAST,
@@ -196,29 +192,3 @@ def _mark_last(
     if streak == 1:
         return "slower", f"{times}; a regression if the next run is, too"
     return "regression", f"{times}, {max(streak, 2)} runs in a row"
-
-
-_RUNS = 3
-"""A regression of a time is new after one normal run and then two slower ones."""
-
-
-def new_regressions(runs: Iterable[Run], runs_dir: Path) -> list[str]:
-    """Return the regressions that began with these runs, as text; none without a history. Raises `HistoryError`."""
-    from chaos.history.store import Store
-
-    store = None if os.environ.get(VARIABLE) == OFF else Store(database_url(runs_dir))
-    if store is None or not store.exists():
-        return []
-    ids = {run.run_id for run in runs}
-    return [
-        f"{trend.name}: {text}"
-        for trend in trends(store.entries(), limit=_RUNS)
-        if trend.runs[-1].run_id in ids
-        for text in _new(trend)
-    ]
-
-
-def _new(trend: Trend) -> list[str]:
-    verdict = trend.mark == "regression" and trend.runs[-2].verdict == "pass"
-    times = [t for t in trend.times if t.mark == "regression" and not (len(t.slower) == _RUNS and t.slower[0])]
-    return [f"verdict: {trend.words}"] * verdict + [f"{time.label}: {time.words}" for time in times]

@@ -16,10 +16,9 @@ from typing import Literal, Protocol
 
 from chaos.incident.bundle import SUFFIX
 
-Kind = Literal["run", "comparison", "campaign", "unfinished"]
+Kind = Literal["run", "campaign", "unfinished"]
 MARKS: dict[str, Kind] = {
     "resolved.json": "run",
-    "comparison.json": "comparison",
     "campaign.json": "campaign",
     "plan.json": "unfinished",  # a campaign that has no result yet
 }

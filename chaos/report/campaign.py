@@ -22,6 +22,7 @@ from chaos.run.campaign import (
     Answer,
     Campaign,
     CaseScore,
+    Comparison,
     CorpusResult,
     Part,
     PartsResult,
@@ -61,7 +62,11 @@ def write(result: Campaign, folder: Path) -> None:
 
 def show(result: Campaign, folder: Path) -> None:
     """Print a result to the terminal, with the path of its page."""
-    kinds: Mapping[str, Callable[[Any, Path], None]] = {"corpus": _show_corpus, "clients": clients.show}
+    kinds: Mapping[str, Callable[[Any, Path], None]] = {
+        "ab": _show_sides,
+        "corpus": _show_corpus,
+        "clients": clients.show,
+    }
     kinds.get(result.kind, _show_parts)(result, folder)
 
 
@@ -190,6 +195,31 @@ def detection(case: CaseScore) -> str:
     return "not seen" if case.detection_s is None else duration(case.detection_s * 1e6)
 
 
+def ab_page(comparison: Comparison) -> str:
+    """Return the page as text."""
+    return render_page("ab.html.j2", scripts=("page.js",), link=quote, c=comparison)
+
+
+def _show_sides(comparison: Comparison, folder: Path) -> None:
+    """Print the comparison to a terminal."""
+    console = Console()
+    screen = Page(console)
+    screen.line(Text.assemble(screen.verdict(comparison.verdict), " ", screen.text(comparison.title, "bold")))
+    screen.line(screen.text(comparison.sentence))
+    names = [side.name for side in comparison.sides]
+    columns = table("", *names)
+    columns.add_row("verdict", *(side.verdict for side in comparison.sides))
+    for difference in comparison.differences:
+        columns.add_row(screen.text(difference.path), *(screen.text(difference.values[name]) for name in names))
+    for row in [*comparison.anomalies, *comparison.rebalances]:
+        columns.add_row(screen.text(row.name, "bold" if row.decides else ""), *(row.values[name] for name in names))
+    for row in [time for time in comparison.times if "unavailability (max)" in time.name]:
+        columns.add_row(screen.text(row.name), *(row.values[name] for name in names))
+    console.print(columns)
+    screen.line(screen.text(f"run again: {comparison.command}"))
+    screen.line(screen.text(f"report:    {folder}/report.html"))
+
+
 def proof_page(proof: ProofResult) -> str:
     """Return the page as text."""
     return render_page("proof.html.j2", styles=PROOF_STYLES, scripts=("page.js",), SIGNS=SIGNS, **_proof_values(proof))
@@ -220,6 +250,7 @@ PARTS: Files = {"report.html": page, "summary.md": markdown}
 FILES: Mapping[str, Files] = {
     "gate": gate.FILES,
     "clients": clients.FILES,
+    "ab": {"report.html": ab_page},
     "corpus": {"report.html": corpus_page, "summary.md": corpus_markdown},
     "proof": {"report.html": proof_page, "card.html": proof_card, "card.md": proof_markdown},
 }

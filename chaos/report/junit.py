@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from chaos.run.campaign import Comparison
 from chaos.run.result import NOT_APPLICABLE, Result, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -55,6 +57,18 @@ def junit_suite(name: str, seconds: float, properties: Mapping[str, str], cases:
     for key, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
         suite.set(key, str(len(suite.findall(path))))
     return suite
+
+
+def merged(folder: Path, comparison: Comparison) -> str:
+    """Return the test suites of all runs of an A/B folder as XML text, each with the name of its variant."""
+    suites = []
+    for side in comparison.sides:
+        for run in side.runs:
+            number = run.removeprefix(f"{folder.name}-{side.name}").replace("-", ".")
+            for suite in ET.fromstring((folder / run / "junit.xml").read_text(encoding="utf-8")):
+                suite.set("name", f"{suite.get('name')}.{side.name}{number}")
+                suites.append(suite)
+    return to_xml(suites)
 
 
 def to_xml(suites: Iterable[ET.Element]) -> str:

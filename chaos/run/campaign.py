@@ -15,7 +15,7 @@ from chaos.run.result import Load, Metric, MetricKey, RunOutcome, Verdict
 
 RESULT = "campaign.json"
 FORMAT = 1
-Kind = Literal["catalogue", "repeat", "corpus", "shrink", "bisect", "replay", "gate", "clients", "proof"]
+Kind = Literal["catalogue", "repeat", "corpus", "shrink", "bisect", "replay", "gate", "clients", "proof", "ab"]
 
 
 class Data(BaseModel):
@@ -501,3 +501,46 @@ class ProofResult(Campaign):
     def promise(self, name: str) -> PromiseResult | None:
         """Return a promise by its id."""
         return next((promise for promise in self.promises if promise.id == name), None)
+
+
+class Side(Data):
+    """One variant: the names of its run directories (run: the first), its worst verdict, and a sentence with it."""
+
+    name: str
+    run: str
+    runs: list[str] = []
+    verdict: Verdict
+    sentence: str
+
+
+class SettingDifference(Data):
+    """A value of the scenario that differs between variants, by name of the variant."""
+
+    path: str
+    values: dict[str, str]
+
+
+class Row(Data):
+    """The counts of one kind of anomaly or of rebalances, or the values of one time, by name of the variant.
+
+    decides: whether the event occurs in another share of the runs of one variant. chance: the p-value of Fisher's exact
+    test that these shares are the same, times the number of pairs of variants. shown: whether that is excluded.
+    """
+
+    name: str
+    values: dict[str, str]
+    decides: bool = False
+    chance: float = 1.0
+    shown: bool = False
+
+
+class Comparison(Campaign):
+    """`campaign.json` of an A/B run. seed: of the first round."""
+
+    kind: Kind = "ab"
+    scenario: str
+    sides: list[Side]
+    differences: list[SettingDifference]
+    anomalies: list[Row]
+    rebalances: list[Row] = []
+    times: list[Row]

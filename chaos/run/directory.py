@@ -90,7 +90,6 @@ class Run:
     report = _Entry("report.html", "The report page.")
     junit = _Entry("junit.xml", "The verdict for a CI server.")
     result = _Entry("result.json", "The verdict for scripts.")
-    comparison = _Entry("comparison.json", "In an A/B run: the variants and their run directories below this one.")
     brokers = _Entry("brokers", "The data of the brokers; removed with the cluster.")
 
 

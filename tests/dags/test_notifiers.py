@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from chaos.history.recording import new_regressions
 from chaos.history.store import Store, default_url
-from chaos.history.trends import new_regressions
 from chaos.run.directory import Run
 from chaos.run.result import Judged
 from tests.chaos.history.metrics.entries import ENTRY, later

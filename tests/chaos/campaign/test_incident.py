@@ -83,8 +83,8 @@ def test_a_subject_that_cannot_be_run_again_is_refused(given, variant, message):
 def test_directories_that_are_no_run_are_refused(tmp_path):
     with pytest.raises(RunDirError, match=r"no resolved\.json"):
         load_subject(str(tmp_path))
-    (tmp_path / "comparison.json").write_text("{}")
-    with pytest.raises(UsageError, match="name one of its sides"):
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(UsageError, match="name one of its runs"):
         load_subject(str(tmp_path))
 
 
@@ -438,7 +438,7 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
     one, other = unchanged.subject.scenario, changed.subject.scenario
     assert (one.producers[0].config["acks"], other.producers[0].config["acks"]) == (1, "all")
     assert one.faults == other.faults
-    assert planned.run.comparison.is_file()
+    assert [run.path.parent for run in planned.runs] == [planned.folder.path] * 2
 
 
 def test_an_interrupted_comparison_of_variants_goes_on(tmp_path, monkeypatch):
@@ -454,6 +454,7 @@ def test_an_interrupted_comparison_of_variants_goes_on(tmp_path, monkeypatch):
     given = stages.ScenarioRequest("acks1-leader-kill", seed=5)
     asked = ab.VariantsRequest(runs_dir=tmp_path, into=tmp_path / "out", repeat=1, given=given)
     monkeypatch.setattr(engine.Plan, "observe", lambda self, trial, finished, folder: stored(trial, "pass"))
+    monkeypatch.setattr(ab, "write_comparison", lambda folder: None)
     with pytest.raises(KeyboardInterrupt):
         ab.run_variants(ab.plan_variants(asked), ProgressListener())
     again.append(True)
@@ -689,7 +690,6 @@ def compared(verdict):
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"chaos.campaign.{action}.{action}", lambda *_, **__: result)
-    monkeypatch.setattr("chaos.campaign.comparison.write", lambda run: run)
     request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
     answer = reproduction.reproduce(request, ProgressListener())
     assert answer.answered == (sentence is None)

@@ -1,12 +1,15 @@
 """A/B scenarios: the changes of a variant, and invalid variants."""
 
-import json
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.drive import stages, variants
-from chaos.errors import ScenarioError, UsageError
-from chaos.run.directory import Run
+from chaos.campaign import ab
+from chaos.drive import stages
+from chaos.errors import AftershockError, ScenarioError, UsageError
+from chaos.run.campaign import Comparison
+from chaos.run.directory import Run, read_model
+from chaos.run.result import Result
 from chaos.scenario.load import load, parse
 from chaos.scenario.resolve import read
 
@@ -71,30 +74,51 @@ def test_prepare_makes_a_run_of_one_variant(file, tmp_path):
     assert read(run).command().endswith("--variant safe")
 
 
+def requested(given, folder, repeat=None):
+    return ab.VariantsRequest(runs_dir=folder.parent, into=folder, given=given, repeat=repeat)
+
+
+def judged(run_id):
+    return Result(
+        run_id=run_id, run_dir="", scenario="t", title="t", verdict="pass", sentence="s", seed=3, command="",
+        versions={}, began_us=0, ended_us=1,
+    )  # fmt: skip
+
+
 def test_variant_runs_share_a_seed_and_are_below_the_ab_run(file, tmp_path):
-    whole = variants.prepare(stages.ScenarioRequest(str(file)), tmp_path / "runs", "ab-1")
-    runs = [Run.open(whole.path / f"ab-1-{name}") for name in ("weak", "safe")]
-    seeds = {read(run).seed for run in runs}
-    assert len(seeds) == 1
-    index = json.loads(whole.comparison.read_text())
-    assert index["variants"] == {"weak": ["ab-1-weak"], "safe": ["ab-1-safe"]}
-    assert index["command"] == f"python -m chaos run {file} --seed {seeds.pop()}"
+    whole = ab.prepare(requested(stages.ScenarioRequest(str(file)), tmp_path / "runs" / "ab-1"))
+    assert whole == tmp_path / "runs" / "ab-1"
+    runs = [Run.open(whole / f"ab-1-{name}") for name in ("weak", "safe")]
+    assert len({read(run).seed for run in runs}) == 1
 
 
-def test_each_round_has_a_seed_that_its_variants_share(file, tmp_path):
-    planned = variants.sides(stages.ScenarioRequest(str(file), seed=3), "ab-1", repeat=3)
-    whole = Run.create(tmp_path, "ab-1")
-    variants.write_comparison(whole, planned)
-    index = json.loads(whole.comparison.read_text())
-    assert index["variants"] == {name: [f"ab-1-{name}{n}" for n in ("", "-2", "-3")] for name in ("weak", "safe")}
-    assert index["command"] == f"python -m chaos run {file} --seed 3 --repeat 3"
+def test_each_round_has_a_seed_that_its_variants_share(file):
+    planned = ab.sides_of(stages.ScenarioRequest(str(file), seed=3), "ab-1", repeat=3)
     seeds = [{one.request.seed for one in planned if one.number == n} for n in (1, 2, 3)]
     assert [len(one) for one in seeds] == [1, 1, 1] and len(set.union(*seeds)) == 3 and seeds[0] == {3}
     assert [one.run_id for one in planned][:3] == ["ab-1-weak", "ab-1-safe", "ab-1-weak-2"]
 
 
-def test_the_command_of_a_comparison_repeats_the_options_of_the_run(file, tmp_path):
-    request = stages.ScenarioRequest(str(file), seed=3, driver="docker", client="2.5.0", sets=("cluster.brokers=5",))
-    whole = variants.prepare(request, tmp_path / "runs", "ab-1")
-    command = json.loads(whole.comparison.read_text())["command"]
-    assert command == (f"python -m chaos run {file} --seed 3 --driver docker --client 2.5.0 --set cluster.brokers=5")
+def test_the_comparison_is_one_file_with_the_command_that_repeats_the_runs(file, tmp_path):
+    given = stages.ScenarioRequest(str(file), seed=3, driver="docker", client="2.5.0", sets=("cluster.brokers=5",))
+    whole = ab.prepare(requested(given, tmp_path / "ab-1"))
+    with pytest.raises(AftershockError, match=r"ab-1-weak has no result, so the variants cannot be compared"):
+        ab.write_comparison(whole)
+    for name in ("weak", "safe"):
+        run = Run(whole / f"ab-1-{name}")
+        run.result.write_text(judged(run.run_id).model_dump_json())
+        run.junit.write_text("<testsuites><testsuite name='t' tests='1'/></testsuites>")
+    found = ab.write_comparison(whole)
+    assert (found.verdict, found.title, found.scenario) == ("pass", "base", str(file))
+    assert found.command == (
+        f"python -m chaos run {file} --seed 3 --driver docker --client 2.5.0 --set cluster.brokers=5"
+    )
+    assert [side.runs for side in found.sides] == [["ab-1-weak"], ["ab-1-safe"]]
+    assert read_model(whole / "campaign.json", Comparison, "", "") == found
+    names = [suite.get("name") for suite in ET.fromstring((whole / "junit.xml").read_text())]
+    assert names == ["t.weak", "t.safe"]
+    assert {path.name for path in whole.iterdir() if path.is_file()} == {
+        "plan.json", "campaign.json", "report.html", "junit.xml",
+    }  # fmt: skip
+    page = (whole / "report.html").read_text()
+    assert 'href="ab-1-safe/report.html"' in page and "producers.shop.config.acks" in page
