@@ -126,7 +126,8 @@ def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     follow_up = FollowUp(app, found, sets, seed, _mended(options))
     words = ["python -m chaos prove", shlex.quote(str(path))]
     words += [f"--select {shlex.quote(name)}" for name in asked.select]
-    words += [f"--for {asked.budget}"] if asked.budget else []
+    given = {"most": asked.most if asked.most != MOST else None, "bootstrap": asked.bootstrap, "topic": asked.topic}
+    words += [f"--{name} {value}" for name, value in {**given, "for": asked.budget}.items() if value]
     judge = ProofJudge(app, found, planned, follow_up, seed, " ".join([*words, f"--seed {seed}"]))
     earlier = asked.against.absolute() if asked.against else None
     return judge, replace(asked, app=path.absolute(), seed=seed, against=earlier)

@@ -103,6 +103,7 @@ def test_a_proof_is_continued_with_its_seed_and_its_sets(tmp_path: Path) -> None
     open_proof(*plan_proof(request))
     judge, again = plan_proof(ProofRequest(runs_dir=tmp_path / "runs", resume=tmp_path / "proof"))
     assert (judge.seed, max(len(s.faults) for s in judge.plan.sets)) == (7, 1)
+    assert judge.command.endswith("app.yaml --most 1 --seed 7")
     place = open_proof(judge, again).folder
     place.store(stored(run("none")))
     assert [r.set for r in proven(Folder.open(place.path, "proof").runs())] == ["none"]
