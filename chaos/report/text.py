@@ -12,6 +12,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+FAR_US = 7 * 86_400_000_000
+"""From which distance to the start a time is a date: no run is so long, but timestamps may be anything."""
+YEAR_US = 31_556_952_000_000
 LONGEST = 240
 """Maximum characters of a foreign value; the tables have the complete value."""
 
@@ -71,7 +74,9 @@ class Clock:
     zero_us: int
 
     def relative(self, us: int) -> str:
-        """Format a time relative to the start: `+12.250 s`, `+3 min 12.250 s`."""
+        """Format a time relative to the start: `+12.250 s`, `+3 min 12.250 s`; one far away as `wall` does."""
+        if abs(us - self.zero_us) > FAR_US:
+            return self.wall(us)
         ms = round((us - self.zero_us) / 1000)
         sign, ms = ("+", ms) if ms >= 0 else ("\N{MINUS SIGN}", -ms)
         minutes, ms = divmod(ms, 60_000)
@@ -81,7 +86,10 @@ class Clock:
 
     def wall(self, us: int) -> str:
         """Format a time as wall clock time: `2026-02-03 14:03:12.250 UTC`."""
-        moment = datetime.fromtimestamp(us // 1_000_000, UTC)
+        try:
+            moment = datetime.fromtimestamp(us // 1_000_000, UTC)
+        except (OverflowError, OSError, ValueError):  # beyond the years 1 to 9999
+            return f"year {1970 + us // YEAR_US}"
         return f"{moment:%Y-%m-%d %H:%M:%S}.{us // 1000 % 1000:03d} UTC"
 
     def evidence(self, pairs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -90,7 +98,9 @@ class Clock:
 
     def _value(self, name: str, value: Any) -> tuple[str, str]:
         if name.endswith("_us") and isinstance(value, int | float) and math.isfinite(value):
-            moment = value > 1e14  # a time of day, not a span
+            if name.endswith("timestamp_us") and value < 0:
+                return "none", ""
+            moment = value > 1e14 or name.endswith("timestamp_us")  # a time of day, not a span
             return (self.relative(int(value)), self.wall(int(value))) if moment else (duration(value), "")
         if isinstance(value, bool) or value is None:
             return {True: "yes", False: "no", None: "none"}[value], ""

@@ -27,6 +27,8 @@ from chaos.run.result import FaultOutcome, Result
 from chaos.scenario.resolve import Resolved
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
+NEAR_US = 60_000_000
+"""How far from the run an anomaly extends the axis."""
 CURVES = 8
 """Number of visible curves of a band, and maximum number of folded ones."""
 
@@ -107,12 +109,18 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
 
 
 def _axis(tables: Tables, result: Result) -> Axis:
-    """Return the axis from the first to the last event, with a margin; without events, the axis of the run."""
+    """Return the axis from the first to the last event, with a margin; without events, the axis of the run.
+
+    An anomaly has the timestamp of its record, which a producer sets at will: far from the run it is not on the axis.
+    """
     moments = [row["at_us"] for row in (*tables.lifecycle, *tables.faults)]
     moments += [at for f in result.faults for _, at in _moments(f)]
     moments += [at for row in tables.ownership for at in (row["begin_us"], row["end_us"]) if at is not None]
-    for table, width in ((tables.series, BUCKET_US), (tables.latency, BUCKET_US), (tables.anomalies, 0)):
-        ends = pc.min_max(table["at_us"]).as_py()
+    found = pc.drop_null(tables.anomalies["at_us"])
+    near = pc.and_(pc.greater(found, result.began_us - NEAR_US), pc.less(found, result.ended_us + NEAR_US))
+    measured = ((tables.series["at_us"], BUCKET_US), (tables.latency["at_us"], BUCKET_US))
+    for times, width in (*measured, (found.filter(near), 0)):
+        ends = pc.min_max(times).as_py()
         moments += [] if ends["min"] is None else [ends["min"], ends["max"] + width]
     if not tables.series.num_rows:
         moments += [row["at_us"] for row in tables.cluster]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +28,17 @@ from chaos.report.charts import (
     rate_lanes,
 )
 from chaos.report.settings import settings_that_mattered
-from chaos.report.tables import AUDIT
+from chaos.report.tables import AUDIT, read_tables
 from chaos.report.text import Clock, duration, natural, visible
-from chaos.report.timeline import coordinator_lanes, group_lanes, instance_lanes, leader_lanes, owner_lanes, topic_lanes
+from chaos.report.timeline import (
+    coordinator_lanes,
+    draw,
+    group_lanes,
+    instance_lanes,
+    leader_lanes,
+    owner_lanes,
+    topic_lanes,
+)
 from tests.chaos.report.story import BEGAN, at
 from tests.chaos.report.synthetic import failed_run
 
@@ -231,3 +241,35 @@ def test_times_have_units_and_a_sign() -> None:
 def test_names_sort_by_number_and_hidden_characters_are_visible() -> None:
     assert sorted(["b/10", "b/2", "a"], key=natural) == ["a", "b/2", "b/10"]
     assert visible("a\x00b\u202e") == "a\u2400b\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("at_us", "shown"),
+    [
+        (86_400_000_000, "1970-01-02 00:00:00.000 UTC"),
+        (-1, "1969-12-31 23:59:59.999 UTC"),
+        (9_000_000_000_000_000_000, "year 287168"),
+        (-(2**63), "year -290308"),
+    ],
+)
+def test_a_record_of_another_age_leaves_the_timeline_as_it_is(tmp_path: Path, at_us: int, shown: str) -> None:
+    """A producer sets timestamps at will, and an anomaly of the log has the timestamp of its record."""
+    run, result, resolved = failed_run(tmp_path)
+    tables = read_tables(run)
+    usual = draw(tables, result, resolved, [])
+    rows = [row | {"at_us": at_us} if row["check"] == "lost_write" else row for row in tables.anomalies.to_pylist()]
+    old = replace(tables, anomalies=pa.Table.from_pylist(rows, tables.anomalies.schema))
+    picture = draw(old, result, resolved, [])
+    assert picture.axis == usual.axis and len(picture.ticks) == len(usual.ticks)
+    dots = [dot for lane in picture.lanes() for dot in lane.dots if "lost_write" in dot.details]
+    assert sum(dot.count for dot in dots) == 37
+    assert all(dot.at in (0.0, picture.axis.total) and shown in dot.details for dot in dots)
+
+
+def test_a_timestamp_is_a_time_of_day_however_small() -> None:
+    shown = Clock(BEGAN).evidence({"timestamp_us": 5_000_000, "first_timestamp_us": -1_000, "gap_us": 5_000_000})
+    assert [(name, value) for name, value, _ in shown] == [
+        ("timestamp", "1970-01-01 00:00:05.000 UTC"),
+        ("first timestamp", "none"),
+        ("gap", "5 s"),
+    ]
