@@ -618,7 +618,7 @@ def asks(action, source="a.tar.gz", **values):
         ),
         (
             {"action": "from-logs", "source": "logs", "timezone": "Europe/Berlin", "clients": "app.properties"},
-            "from_logs.from_logs",
+            "logs.draft.from_logs",
             (Path("logs"), "Europe/Berlin", Path("app.properties")),
         ),
     ],
@@ -627,7 +627,7 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     requests = []
 
-    package = "incident" if function.startswith("from_logs") else "campaign"
+    package = "incident" if function.startswith("logs.") else "campaign"
 
     def command(*asked):
         requests.append(asked)
@@ -637,7 +637,7 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
     with pytest.raises(RunDirError, match="far enough"):
         reproduction.reproduce(requested(**params), ProgressListener())
     (asked,) = requests
-    if function.startswith("from_logs"):
+    if function.startswith("logs."):
         folder, out, timezone, clients, _ = asked
         assert out.parent == Path("runs") and out.name.startswith("from-logs-")
         assert (folder, timezone, clients) == request_
