@@ -29,6 +29,7 @@ ALLOWED_TO_CHECKS = {
     "scenario",
     "setup",
     "units",
+    "values",
     "wait",
 }
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.run.events import now_us
+from chaos.values.model import Value
 
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
@@ -38,6 +39,18 @@ class Part(BaseModel):
     """A part of a spec or of the choice of a client. It refuses unknown keys, and its values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class IdentitiesSpec(Part):
+    """Where records have their identities, besides the values; see `chaos.values`."""
+
+    in_headers: list[str] = Field([], description="topics with identities in the header `aftershock`")
+    unmarked: dict[str, list[Value]] = Field({}, description="by topic: payloads that have only ids")
+    created_us: int = Field(0, description="time of the run, for ids that are numbers")
+    first: dict[str, int] = Field(
+        {}, description="by client of a producer with ids: how many records the clients before it may send"
+    )
+    most: int = Field(0, description="how many records all of them may send")
 
 
 class ClientSpec(Part):
@@ -123,6 +136,10 @@ class ProducerSpec(WriterSpec):
     tombstone_every: int | None = Field(
         None, ge=2, description="records with seq + 1 divisible by this number have no value; see `chaos.ledger.record`"
     )
+    value: Value | None = Field(
+        None, description="payloads of the user's form, with absolute paths; `value_size` does not count then"
+    )
+    number_from: int = Field(0, description="an id that is a number is this one plus the seq")
     timestamps: TimestampSpec | None = Field(
         None, description="the program sets the timestamp of each record; the library does when left out"
     )
@@ -156,6 +173,7 @@ class ProcessorSpec(WriterSpec):
     group: str
     topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
+    identities: IdentitiesSpec | None = Field(None, description="as for a consumer")
     assign_by: AssignBy | None = Field(None, description="as for a group consumer")
     plain: PlainSpec | None = None
     state: Literal["count"] | None = Field(
@@ -190,6 +208,9 @@ class ConsumerSpec(ClientSpec):
 
     role = "consumer"
     topics: list[str] = Field(min_length=1)
+    identities: IdentitiesSpec | None = Field(
+        None, description="where records have their identities, besides the values and the headers of tombstones"
+    )
     commit: CommitSpec
     max_poll_records: int = Field(500, ge=1)
     per_record_s: float = Field(0.0, ge=0, description="processing time of each record")

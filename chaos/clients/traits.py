@@ -20,6 +20,7 @@ Ability = Literal[
     "library partitioner",
     "sticky partitioner",
     "tombstones",
+    "values of the user",
     "timestamps of the application",
     "ignore reports",
     "resending",
@@ -110,6 +111,7 @@ REASONS: Mapping[Ability, str] = {
     "timestamps of the application": "its programs leave them to the library",
     "tokens": "its programs get none from an issuer; choose SCRAM-SHA-512",
     "tombstones": "its programs do not write or read the header with their identity",
+    "values of the user": "its programs write and read only Aftershock's own values",
     "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
 }
 """Why a library usually lacks an ability; `Traits.lacks` has other reasons for one library."""

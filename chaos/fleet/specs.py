@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from chaos.clients.protocol import (
     ClientSpec,
     Config,
     GroupConsumerSpec,
+    IdentitiesSpec,
     ProcessorSpec,
     ProducerSpec,
     ShareConsumerSpec,
@@ -33,6 +33,7 @@ from chaos.scenario.retention import steadily_refused
 from chaos.setup.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.share import Share
 from chaos.setup.timestamps import formula
+from chaos.values.model import Value
 
 TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits, besides those that change its settings."""
@@ -102,13 +103,11 @@ class SpecBuilder:
         if entry.partitioner == "sticky":
             settings = dict(entry.client.traits.sticky)
         first_seq = first_unacked_of if entry.resend else next_seq_of
-        records = entry.records
-        if entry.outlast_faults:  # enough for the whole drive: the order to stop ends it
-            records = max(records, math.ceil((entry.rate or 0) * self._scenario.limits.drive))
         return {
             **self._writer(entry, client),
             "config": {**settings, **entry.config},
-            "records": records,
+            "records": entry.most_records(self._scenario.limits.drive),
+            "number_from": self._resolved.ids.of(client, 0, "number") if entry.value and entry.value.has_id else 0,
             "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
             "hold": incarnation == 1,
             "checkpoint_every_s": entry.checkpoint_interval,
@@ -133,6 +132,7 @@ class SpecBuilder:
             "plain": entry.plain and _in_seconds(entry.plain, "hold"),
             "assign_by": entry.assign_by,
             "consumer_config": {**self._consumer_defaults(entry), **entry.consumer_config},
+            "identities": identities(self._resolved),
         }
 
     def _group_consumer(self, entry: Subscribe, client: str) -> dict[str, Any]:
@@ -204,8 +204,25 @@ class SpecBuilder:
         return {
             "config": {**self._consumer_defaults(entry), **rack, **entry.config},
             "commit": _in_seconds(entry.commit, "every"),
+            "identities": identities(self._resolved),
             "per_record_s": entry.per_record,
         }
+
+
+def identities(resolved: Resolved) -> IdentitiesSpec | None:
+    """Return where the records of a run have their identities; None if they have them in their values."""
+    producers, ids = resolved.scenario.producers, resolved.ids
+    if not any(p.value for p in producers):
+        return None
+    unmarked: dict[str, list[Value]] = {}
+    for producer in producers:
+        if producer.value and producer.unmarked:
+            for topic in producer.written:
+                unmarked.setdefault(topic, []).append(producer.value)
+    marked = {topic for p in producers if p.in_headers for topic in p.written}
+    return IdentitiesSpec(
+        in_headers=sorted(marked), unmarked=unmarked, created_us=ids.created_us, first=dict(ids.first), most=ids.most
+    )
 
 
 def write_spec(folder: Path, spec: ClientSpec) -> Path:

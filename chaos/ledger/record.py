@@ -10,7 +10,7 @@ the record that it was made from (`INPUT_HEADER`).
 
 It is readable with kcat, any client language can write it, and Spark extracts it with `substring`. It identifies a
 record even if the producer was killed before it wrote the ledger row. A tombstone, a record without a value, carries
-the same bytes without a payload in the header `IDENTITY_HEADER`.
+the same bytes without a payload in the header `IDENTITY_HEADER`; so does a record with a payload of the user's form.
 """
 
 from __future__ import annotations
@@ -36,13 +36,18 @@ COUNT_HEADER = "aftershock-count"
 HEADER_BYTES = CRC_AT + CRC_WIDTH + 1
 """Bytes before the payload: the smallest size of a value."""
 IDENTITY_HEADER = "aftershock"
-"""The record header with the identity of a tombstone."""
+"""The record header with the identity of a tombstone, or of a payload of the user's form."""
+UNSEALED = b"-" * CRC_WIDTH
+"""Stands for the CRC in an identity that was made from an id in a payload, where nothing seals the record."""
 
 
 COUNT_DIGITS = 18
 """Digits of a number that fits the columns of the ledger."""
 _INPUT = re.compile(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})/([0-9]{1,18})")
 """A topic name, and numbers that fit the columns of the ledger."""
+
+UNTIMED_US = 0
+"""The time of the send in an identity that has none."""
 
 Input = tuple[str, int, int]
 """Topic, partition and offset of the record that an output was made from."""
@@ -87,6 +92,16 @@ def seal_value(head: bytes, key: bytes | None, payload: bytes) -> bytes:
 def of_tombstone(value: bytes, key: bytes | None) -> bytes:
     """Return what the header of a tombstone holds, from the value that the record would have."""
     return seal_value(value[:CRC_AT], key, b"")
+
+
+def in_header(head: bytes, key: bytes | None, value: bytes) -> bytes:
+    """Return what the header of a record holds that has a payload of the user's form."""
+    return b"%s%08x " % (head, zlib.crc32(value, zlib.crc32(head if key is None else key + head)))
+
+
+def unsealed(run: str, producer: str, seq: int) -> bytes:
+    """Return the identity of a record that has only an id: without time and CRC, of the only incarnation."""
+    return header_prefix(run, producer, 1) + b"%012d %016d %s " % (seq, UNTIMED_US, UNSEALED)
 
 
 def in_headers(headers: Sequence[tuple[str, str | bytes | None]] | None) -> bytes | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from chaos.ledger import record
 from chaos.ledger.stream import runs, same
@@ -136,6 +137,11 @@ class Identities:
             starts, sources = np.arange(len(parsed)), [(p.producer, p.incarnation) if p else None for p in parsed]
         self.seq, self.sent_us = (pa.array(n, pa.int64()) for n in numbers)
         self._ends, self._sources = np.append(starts[1:], len(headers)), sources
+
+    def known_sent_us(self) -> pa.Array:
+        """Return the column of send times, with null for `record.UNTIMED_US`."""
+        untimed = pc.equal(self.sent_us, record.UNTIMED_US)
+        return pc.if_else(untimed, None, self.sent_us) if pc.any(untimed).as_py() else self.sent_us
 
     def producers(self) -> tuple[pa.Array, pa.Array]:
         """Return the columns of producers and incarnations, run-end encoded."""

@@ -18,6 +18,7 @@ from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import bugs, shipped
+from chaos.scenario.value_rules import with_files
 from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.names import nearest
 from chaos.setup.share import Share
@@ -162,7 +163,8 @@ def _side(raw: dict[str, Any], source: Source, name: str, side: Variant) -> tupl
 
 
 def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
-    return validated(Scenario, raw, source, f"{where} is not a valid scenario")
+    headline = f"{where} is not a valid scenario"
+    return with_files(validated(Scenario, raw, source, headline), Path(source.where).parent, source, headline)
 
 
 def validated(model: type[M], raw: dict[str, Any], source: Source, headline: str) -> M:

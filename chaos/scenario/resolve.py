@@ -13,6 +13,8 @@ from pydantic import BaseModel, ValidationError
 from chaos import __version__
 from chaos.clients.choice import DEFAULT
 from chaos.errors import RunDirError, UsageError
+from chaos.ledger.ids import Ids
+from chaos.ledger.record import run_token
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario
 from chaos.setup.names import new_prefix, prefixed
@@ -36,6 +38,17 @@ class Resolved(BaseModel):
     def rng(self, purpose: str) -> random.Random:
         """Return a generator of random choices for one purpose. Choices for another purpose do not influence it."""
         return random.Random(f"{self.seed}:{purpose}")
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of records of producers with ids."""
+        first, most = {}, 0
+        for p in self.scenario.producers:
+            if p.value and p.value.has_id:
+                for number in range(1, p.count + 1):
+                    first[f"{p.name}/{number}"] = most
+                    most += p.most_records(self.scenario.limits.drive)
+        return Ids(run_token(self.run_id), self.created_us, first, most)
 
     def command(self) -> str:
         """Return the command that repeats the run."""

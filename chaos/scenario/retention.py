@@ -62,8 +62,9 @@ def compaction_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expec
     why = "is compacted, and brokers refuse a record without a key there (INVALID_RECORD)"
     for i, producer in enumerate(setup.producers):
         for topic in producer.written:
-            if topic in compacted and producer.keys is None:
-                yield f"producers[{i}].keys: {topic} {why}; set keys, such as keys: 100"
+            if topic in compacted and not producer.has_keys:
+                more = "value.key, such as $.customer_id" if producer.value else "keys, such as keys: 100"
+                yield f"producers[{i}].{more.partition(',')[0]}: {topic} {why}; set {more}"
             if producer.tombstone_every and topic not in compacted:
                 yield f"producers[{i}].tombstone_every: {topic} is not compacted: a tombstone deletes nothing"
     for i, processor in enumerate(setup.processors):
@@ -321,12 +322,14 @@ def _record_bytes(setup: Setup, faults: Sequence[FaultSpec], topic: str, states:
     others = any(p.to == topic for p in setup.processors) or any(isinstance(f, WireProduceSpec) for f in faults)
     types = {str(s.get("compression.type", setup.cluster.config.get("compression.type", "producer"))) for s in states}
     writers = [p for p in setup.producers if topic in p.written]
-    if others or not types <= {"producer", "uncompressed"} or any(map(_compresses, writers)):
+    if others or not types <= {"producer", "uncompressed"} or any(map(compresses, writers)):
+        return _LEAST_BYTES
+    if any(p.value for p in writers):  # what it holds is not known here
         return _LEAST_BYTES
     return min((HEADER_BYTES if p.tombstone_every else p.value_size for p in writers), default=_LEAST_BYTES)
 
 
-def _compresses(producer: Producer) -> bool:
+def compresses(producer: Producer) -> bool:
     """Return whether a producer may compress records; franz-go does by default (snappy)."""
     given = {n.lower(): str(value).lower() for n, value in producer.config.items() if "compress" in n.lower()}
     types = {value for name, value in given.items() if "level" not in name}

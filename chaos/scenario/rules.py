@@ -20,7 +20,7 @@ from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
 from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.kafka.settings import Config
-from chaos.scenario import retention
+from chaos.scenario import retention, value_rules
 from chaos.scenario.cluster_rules import release_problems, security_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
@@ -218,6 +218,7 @@ def problems(
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
+    yield from value_rules.problems(setup, faults)
     yield from _variant_problems(variants)
 
 
@@ -318,7 +319,7 @@ def _state_problems(setup: Setup, where: str, processor: Processor) -> Iterator[
     if not processor.state:
         return
     topic = processor.topics[0]
-    keyless = [f"producer {p.name}" for p in setup.producers if topic in p.written and p.keys is None]
+    keyless = [f"producer {p.name}" for p in setup.producers if topic in p.written and not p.has_keys]
     keyless += [f"processor {p.name}" for p in setup.processors if p.to == topic and not p.state]
     if keyless:
         yield f"{where}.state: counts by key, but {keyless[0]} writes records without a key to {topic}"
@@ -338,7 +339,7 @@ def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator
         yield f"{where}.resend: a transactional producer continues by transactions, not by single records"
     if producer.partitioner == "by_key_number" and producer.keys is None:
         yield f"{where}.partitioner: by_key_number needs keys"
-    if producer.partitioner == "sticky" and producer.keys is not None:
+    if producer.partitioner == "sticky" and producer.has_keys:
         yield f"{where}.partitioner: sticky is for records without a key, but keys are given"
     library = producer.partitioner is not None and producer.partitioner not in get_args(ApplicationPartitioner)
     if library and "partitioner" in producer.config:

@@ -54,6 +54,7 @@ def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) ->
     ended |= {f.topic for f in faults if isinstance(f, WireProduceSpec) and f.in_transaction}
     asked: list[tuple[set[str], Ability]] = [
         ({t for p in setup.producers if p.tombstone_every for t in p.written}, "tombstones"),
+        ({t for p in setup.producers if p.value for t in p.written}, "values of the user"),
         (ended, "transaction markers"),
         ({str(f.target.topic) for f in faults if isinstance(f, DeleteTopicSpec | RecreateTopicSpec)}, "deleted topics"),
     ]

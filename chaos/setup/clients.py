@@ -5,6 +5,7 @@ Consumers subscribe, or are assigned partitions; then a scenario says where they
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
+from chaos.values.model import Value
 
 Asked = Iterator[tuple[str, Ability]]
 """Keys, each with an ability that its value needs."""
@@ -191,6 +193,9 @@ class Producer(Strict):
         "identity is in the record header `aftershock`",
     )
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
+    value: Annotated[Value | None, Needs("values of the user")] = Field(
+        None, description="payloads of the user's form in place of values of `value_size` bytes"
+    )
     mode: Annotated[SendMode, Needs("waiting for answers")] = Field(
         "callback",
         description="callback: process each delivery report when it arrives; synchronous: wait for it before the next "
@@ -245,6 +250,14 @@ class Producer(Strict):
         ):
             if given is not None and len(self.topics) > 1:
                 raise ValueError(f"{name}: counts the records of one topic; give topic in place of topics")
+        if self.value:
+            for name, given, instead in (
+                ("keys", self.keys is not None, "value.key"),
+                ("tombstone_every", self.tombstone_every is not None, "a producer of its own"),
+                ("value_size", self.value_size != type(self).model_fields["value_size"].default, "value.sizes"),
+            ):
+                if given:
+                    raise ValueError(f"{name}: does not go with value; use {instead}")
         if self.transactions and self.transactions.records < len(self.topics):
             raise ValueError(
                 f"transactions.records: {self.transactions.records} records do not reach {len(self.topics)} topics"
@@ -255,6 +268,27 @@ class Producer(Strict):
     def written(self) -> list[str]:
         """The topics that it writes to."""
         return list(self.topics) if self.topic is None else [self.topic]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether its records have keys."""
+        return self.keys is not None or (self.value is not None and self.value.key is not None)
+
+    @property
+    def in_headers(self) -> bool:
+        """Whether its records carry their identity in a header; tombstones aside."""
+        return self.value is not None and self.value.mark == "header"
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether its records carry nothing of Aftershock but an id."""
+        return self.value is not None and self.value.mark == "none"
+
+    def most_records(self, drive_s: float) -> int:
+        """Return how many records each process may send in a drive of at most that many seconds."""
+        if not self.outlast_faults:
+            return self.records
+        return max(self.records, math.ceil((self.rate or 0) * drive_s))  # the order to stop ends it
 
     @property
     def checkpoint_interval(self) -> float | None:

@@ -63,18 +63,16 @@ class Records:
     """Whether a read_committed reader gets each record, and whether that is decided; None: no transactions, all are."""
     keyed: bool = False
     """Whether the rows have the keys, and whether they are tombstones."""
-    tombstones: Mapping[int, bytes | None] = field(default_factory=dict)
-    """By index, the identities in the headers of records without a value."""
+    marks: Mapping[int, bytes] = field(default_factory=dict)
+    """By index, the identities outside of the values: in headers, or made from ids (`record.unsealed`)."""
     counts: Sequence[int | None] = ()
     """The count that each record carries; empty if none carries one."""
 
     def rows(self) -> pa.RecordBatch:
         """Return one row of `log` for each record, in order."""
-        values = (
-            [self.tombstones.get(i) if v is None else v for i, v in enumerate(self.values)]
-            if self.tombstones
-            else self.values
-        )
+        values = self.values
+        if self.marks:
+            values = [v if (m := self.marks.get(i)) is None else m + (v or b"") for i, v in enumerate(values)]
         headers = _headers(values)
         ours = (headers[:, : len(record.VERSION)] == _LOWEST[: len(record.VERSION)]).all(axis=1)
         run, producer, incarnation, seq = self._identities(values, headers, ours)
@@ -88,7 +86,7 @@ class Records:
             "producer": producer,
             "incarnation": incarnation,
             "seq": seq,
-            "crc_ok": _flags(_crc_ok(self.keys, values, headers, ours), ours),
+            "crc_ok": _flags(_crc_ok(self.keys, values, headers, ours), ours & (headers[:, record.CRC_AT] != ord("-"))),
             "committed": _flags(*self.committed) if self.committed else _flags(np.ones(size, np.bool_)),
             "key": self._key_column(),
             "tombstone": _flags(np.array([v is None for v in self.values], np.bool_))

@@ -21,9 +21,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from chaos.errors import ClusterError
 from chaos.kafka.security import Security, librdkafka_settings
-from chaos.ledger.record import in_headers, parse_count, parse_input
+from chaos.ledger.ids import Ids
+from chaos.ledger.record import VERSION, in_headers, parse_count, parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
+from chaos.values.model import Value
+from chaos.values.payloads import Unmarked
 from checks.readback.rows import Flags, Records
 
 ROWS_PER_FILE = 1 << 20
@@ -31,6 +34,7 @@ ROWS_PER_BATCH = 4096  # about what fits a core's cache
 BATCH_BYTES = 8 << 20
 SILENCE_S = 60.0
 POLL_S = 0.1
+Headers = Sequence[tuple[str, str | bytes | None]] | None
 SETTINGS = {
     "group.id": "aftershock-read-back",  # never joined, but librdkafka requires it
     "enable.auto.commit": False,
@@ -66,6 +70,11 @@ class OffsetRange:
     """The last stable offset if there are transactions, else None."""
     keyed: bool = False
     """Whether the rows have the keys of the records, and whether they are tombstones."""
+    marked: bool = False
+    """Whether records with values have their identities in headers."""
+    unmarked: tuple[Value, ...] = ()
+    """The payloads of records that have only ids, which are `ids`."""
+    ids: Ids | None = None
 
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""
@@ -113,6 +122,7 @@ def _without_gc() -> Iterator[None]:
 
 def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the part in the order of their offsets."""
+    unmarked = Unmarked({part.topic: part.unmarked}, part.ids) if part.ids and part.unmarked else None
     try:
         with ExitStack() as stack:
             log = stack.enter_context(closing(_Reader(part, "read_uncommitted")))
@@ -136,11 +146,22 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                 counts = list(map(parse_count, headers)) if any(headers) and part.keyed else []
                 largest = max(map(len, filter(None, values)), default=1)
                 decided = committed.of(offsets) if committed else None
-                deleted = {i: in_headers(headers[i]) for i, v in enumerate(values) if v is None}
+                marks = _marks(part, values, headers, unmarked)
                 place = part.topic, part.partition
-                yield Records(*place, offsets, times, keys, values, inputs, decided, part.keyed, deleted, counts).rows()
+                yield Records(*place, offsets, times, keys, values, inputs, decided, part.keyed, marks, counts).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
+
+
+def _marks(
+    part: OffsetRange, values: Sequence[bytes | None], headers: Sequence[Headers], unmarked: Unmarked | None
+) -> dict[int, bytes]:
+    """Return the identities of records that are not in their values, by index."""
+    found = {i: in_headers(headers[i]) for i, v in enumerate(values) if v is None or part.marked}
+    if unmarked is not None:
+        bare = [i for i, v in enumerate(values) if v and found.get(i) is None and not v.startswith(VERSION)]
+        found |= {i: unmarked.identity(part.topic, values[i] or b"") for i in bare}
+    return {i: mark for i, mark in found.items() if mark is not None}
 
 
 class _Reader:

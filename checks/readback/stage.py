@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -52,7 +52,7 @@ def read_back(
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.keyed)
+        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved)
         ids = topic_ids(bootstrap, topics, security)
         internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
         _write_range(ranges, times, ids, internal, run.ledger / "log_range.parquet")
@@ -146,12 +146,11 @@ def _write_log(
     stable: Offsets,
     folder: Path,
     security: Security | None,
-    keyed: Collection[str] = (),
+    resolved: Resolved,
 ) -> Times:
-    """Write the records of the ranges as Parquet files, and return when each partition was read.
-
-    keyed: topics with keys in their rows.
-    """
+    """Write the records of the ranges as Parquet files, and return when each partition was read."""
+    keyed, producers = resolved.scenario.keyed, resolved.scenario.producers
+    marked = {topic for p in producers if p.in_headers for topic in p.written}
     began_us = now_us()
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
@@ -161,6 +160,9 @@ def _write_log(
             *(bootstrap, topic, partition, start, end, folder, i, security),
             stable=stable.get((topic, partition)),
             keyed=topic in keyed,
+            marked=topic in marked,
+            unmarked=tuple(p.value for p in producers if p.value and p.unmarked and topic in p.written),
+            ids=resolved.ids,
         )
         for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
     ]

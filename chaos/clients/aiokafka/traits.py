@@ -64,6 +64,7 @@ TRAITS = Traits(
         "produce",
         "transactions",
         "tombstones",
+        "values of the user",
         "ignore reports",
         "timestamps of the application",
         *SENDING,

@@ -25,8 +25,8 @@ from chaos.clients.python.library import (
 )
 from chaos.clients.python.program import log
 from chaos.clients.python.rows import MISSING, Columns
+from chaos.clients.python.values import Origins
 from chaos.kafka.security import librdkafka_settings
-from chaos.ledger.record import in_headers
 from chaos.ledger.record_columns import Ints, headers_of, own_headers
 
 TIMEOUT_S = 5.0
@@ -184,7 +184,7 @@ class Consumer(ConsumerAdapter):
 
     def columns(self, batch: Sequence[Message], with_topics: bool) -> Columns | None:
         """Return the columns of a batch, read in one pass while it is in the processor's cache."""
-        return consumed(batch, with_topics)
+        return consumed(batch, with_topics, self.origins)
 
     def without_errors(self, batch: Sequence[Message]) -> tuple[Sequence[Message], list[Exception]]:
         """Return the records of a batch and its errors; the end of a partition is none."""
@@ -340,16 +340,16 @@ def membership(metadata: object) -> tuple[str | None, int | None]:
     return names[1].decode("utf-8", "replace") or None, generation if generation >= 0 else None
 
 
-def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
+def consumed(messages: Sequence[Message], topics: bool, origins: Origins = Consumer.origins) -> Columns | None:
     """Return the columns of consumed records; None if one of the messages is an error."""
     values = list(map(Message.value, messages))
     headers = own_headers(values)
     if headers is None:  # the value of an error is its text: if all values are ours, none is an error
         if any(map(Message.error, messages)):
             return None
-        headers = headers_of(
-            [in_headers(m.headers()) if v is None else v for m, v in zip(messages, values, strict=True)]
-        )
+        if origins.elsewhere or None in values:
+            values = [origins.of(m.topic(), v, m.headers()) for m, v in zip(messages, values, strict=True)]
+        headers = headers_of(values)
     partitions = mostly_same(Message.partition, messages)
     names = list(map(Message.topic, messages)) if topics else None
     epochs = _epochs(messages, partitions, names)

@@ -180,7 +180,7 @@ class Producer(ProducerAdapter):
         self._kept = library.kept_by(spec)
         self._drops_if_full = getattr(spec, "mode", "") == "fire_and_forget"
         self._throttled = Throttled("producer")
-        self._tombstones: dict[int, bytes] = {}
+        self._marks: dict[int, bytes] = {}
         reports: list[Message] = []
         self._reports = reports
 
@@ -199,10 +199,10 @@ class Producer(ProducerAdapter):
             settings |= {"transactional.id": txns.id, "transaction.timeout.ms": round(txns.timeout_s * 1000)}
         self._kafka = confluent_kafka.Producer(settings)
 
-    def _on_tombstone(self, identity: bytes, error: KafkaError | None, message: Message) -> None:
-        """Take a delivery report of a tombstone: its message has neither value nor headers."""
+    def _on_marked(self, identity: bytes, error: KafkaError | None, message: Message) -> None:
+        """Take the delivery report of a record with its identity elsewhere: its message has no headers."""
         if error is None:
-            self._tombstones[len(self._reports)] = identity
+            self._marks[len(self._reports)] = identity
             self._on_delivery(error, message)
         else:
             self._failed(error, message, identity)
@@ -230,9 +230,11 @@ class Producer(ProducerAdapter):
         if batch.headers is None:
             return (callback, repeat(None), timestamps) if batch.timestamp_ms else (callback,)
         callbacks: Iterable[Any] = callback
-        if None in batch.values:
+        if batch.identities is not None:
+            callbacks = [partial(self._on_marked, identity) for identity in batch.identities]
+        elif None in batch.values:
             callbacks = [
-                self._on_delivery if value is not None else partial(self._on_tombstone, headers[0][1])
+                self._on_delivery if value is not None else partial(self._on_marked, headers[0][1])
                 for value, headers in zip(batch.values, batch.headers, strict=True)
             ]
         return callbacks, repeat(None), timestamps, (headers or None for headers in batch.headers)
@@ -252,19 +254,19 @@ class Producer(ProducerAdapter):
     def collect(self) -> None:
         """Read and stamp the reports of acknowledged records that have arrived."""
         if self._reports:
-            records = sent(self._reports, self._tombstones)
+            records = sent(self._reports, self._marks)
             self._reports.clear()
-            self._tombstones.clear()
+            self._marks.clear()
             self._sends.add_acked(records, now_us())
 
-    def _failed(self, error: KafkaError, message: Message, tombstone: bytes | None = None) -> None:
+    def _failed(self, error: KafkaError, message: Message, mark: bytes | None = None) -> None:
         """Record a report with an error.
 
         librdkafka sets the partition of a record when it chooses it, and keeps it (`rd_kafka_msg_partitioner`). Only
         records of partitions are put in requests, so a record without one was never sent, also after a time-out or a
         purge.
         """
-        identity = parse(tombstone or message.value())
+        identity = parse(mark or message.value())
         assert identity is not None  # this process made the value
         if error.code() == KafkaError._MSG_TIMED_OUT:
             self._kept -= {"batch"}  # librdkafka may send the rest of its batch again in another batch
@@ -309,10 +311,10 @@ class Producer(ProducerAdapter):
         return self._throttled.progress()
 
 
-def sent(messages: Sequence[Message], tombstones: Mapping[int, bytes]) -> Columns:
-    """Return the columns of acknowledged sends. tombstones: identities of the messages without a value, by index."""
+def sent(messages: Sequence[Message], marks: Mapping[int, bytes]) -> Columns:
+    """Return the columns of acknowledged sends. marks: identities that are not in the values, by index."""
     values = list(map(Message.value, messages))
-    for index, identity in tombstones.items():
+    for index, identity in marks.items():
         values[index] = identity
     headers = headers_of(values)
     return Columns(headers, mostly_same(Message.partition, messages), numbers(Message.offset, messages))

@@ -109,6 +109,7 @@ TRAITS = Traits(
         "transactions",
         "library partitioner",
         "tombstones",
+        "values of the user",
         "ignore reports",
         "timestamps of the application",
         *SENDING,

@@ -90,6 +90,7 @@ TRAITS = Traits(
     abilities=in_all_releases(
         "produce",
         "tombstones",
+        "values of the user",
         "ignore reports",
         "timestamps of the application",
         *SENDING,

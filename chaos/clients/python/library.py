@@ -27,11 +27,11 @@ from chaos.clients.protocol import (
 from chaos.clients.python.assignments import StartPosition
 from chaos.clients.python.program import log
 from chaos.clients.python.rows import MISSING, Columns, SendLog
+from chaos.clients.python.values import Origins
 from chaos.clients.traits import ERROR_CODES, OTHER_NAMES, Traits
 from chaos.errors import ClientError
 from chaos.kafka.security import python_settings as security_settings
 from chaos.kafka.settings import Scalar, as_text
-from chaos.ledger.record import in_headers
 from chaos.ledger.record_columns import headers_of
 from chaos.run.events import now_us
 
@@ -59,6 +59,7 @@ class Batch(NamedTuple):
 
     first: the seq of the first record. invoked_us: the time of the call, which the values contain.
     values: None for a tombstone, which has its identity in its only header.
+    identities: those of the records if they are not in the values; None for tombstones among other values.
     partitions: `Library.unassigned` where the library chooses. headers: None if no record has any.
     timestamp_ms: None if the library chooses it.
     """
@@ -71,6 +72,7 @@ class Batch(NamedTuple):
     partitions: Iterable[int | None]
     headers: Sequence[RecordHeaders] | None = None
     timestamp_ms: int | None = None
+    identities: Sequence[bytes] | None = None
 
     def records(self) -> Iterator[tuple[int, str, bytes | None, bytes | None, int | None, RecordHeaders]]:
         """Yield seq, topic, value, key, partition and headers of each record."""
@@ -102,9 +104,11 @@ class ConsumerAdapter(ABC):
     """A consumer.
 
     incremental: whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848.
+    origins: finds the identities of records.
     """
 
     incremental: bool = False
+    origins = Origins()
 
     @abstractmethod
     def subscribe(self, topics: Sequence[str], pattern: str | None, listener: Listener) -> None:
@@ -146,7 +150,7 @@ class ConsumerAdapter(ABC):
 
     def columns(self, batch: Sequence[Any], with_topics: bool) -> Columns | None:
         """Return the columns of a batch; None if the batch has errors."""
-        values = [r.value if r.value is not None else in_headers(r.headers) for r in batch]
+        values = [self.origins.of(r.topic, r.value, r.headers) for r in batch]
         epochs = [getattr(r, "leader_epoch", None) for r in batch]
         return Columns(
             headers_of(values),

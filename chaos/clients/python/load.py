@@ -42,9 +42,13 @@ class Keys:
         every = self._tombstone_every
         return [(seq + 1) % every == 0 for seq in range(first, first + count)] if every else []
 
-    def column(self, numbers: Ints) -> pa.Array:
-        """Return the texts of keys as a column."""
-        return self._column.take(pa.array(numbers))
+    def key(self, seq: int) -> str:
+        """Return the key of a record."""
+        return self.texts[int(self.of(np.array([seq]))[0])]
+
+    def keys(self, seqs: Ints) -> pa.Array:
+        """Return the keys of records as a column."""
+        return self._column.take(pa.array(self.of(seqs)))
 
 
 Partitioner = Callable[[int, int, Ints | None], Iterable[int | None]]

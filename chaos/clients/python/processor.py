@@ -72,6 +72,7 @@ class Source(GroupConsumer):
             "assign_by": spec.assign_by,
             "config": spec.consumer_config,
             "commit": never,
+            "identities": spec.identities,
         }
         super().__init__(library, GroupConsumerSpec.model_validate(reader), channel, lifecycle)
 

@@ -20,6 +20,7 @@ from chaos.clients.python.committer import Committer
 from chaos.clients.python.library import Library
 from chaos.clients.python.program import Channel, Lifecycle, log
 from chaos.clients.python.rows import Columns, DeliveryLog
+from chaos.clients.python.values import Origins
 from chaos.errors import ClientError
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
@@ -52,6 +53,7 @@ class Reader(Generic[Spec]):
         self._resumed = 0
         self._sought: list[tuple[str, int | None, int]] = []
         self.consumer = library.consumer(spec, self._committer.unasked, self._on_error)
+        self.consumer.origins = Origins(spec.run_token, spec.identities)
 
     def _on_error(self, error: Exception) -> None:
         """Log an error that concerns no single request."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from chaos.clients.protocol import Outcome, Partition, WriterSpec
 from chaos.clients.python.assignments import ReaderKey
 from chaos.clients.python.load import Keys
+from chaos.clients.python.values import UserValues
 from chaos.ledger.record import Input
 from chaos.ledger.record_columns import Headers, Identities, Ints
 from chaos.ledger.schemas import TABLES
@@ -92,7 +93,9 @@ class SendLog:
     last_failure: the last error of a record; empty without one.
     """
 
-    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, has_offsets: bool = True) -> None:
+    def __init__(
+        self, writer: TableWriter, spec: WriterSpec, keys: Keys | UserValues | None, has_offsets: bool = True
+    ) -> None:
         """has_offsets: whether acknowledgements have offsets; with acks=0 no broker answers with one."""
         self._writer, self._spec, self._keys, self._has_offsets = writer, spec, keys, has_offsets
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
@@ -146,7 +149,7 @@ class SendLog:
                 "outcome": outcome,
                 "error": error,
                 "txn": self.txn,
-                "key": self._keys and self._keys.texts[int(self._keys.of(np.array([seq]))[0])],
+                "key": self._keys and self._keys.key(seq),
                 "invoked_us": invoked_us,
                 "completed_us": completed_us,
                 "input_topic": topic,
@@ -182,9 +185,7 @@ class SendLog:
                 nullable(records.offsets, np.int64) if self._has_offsets else pa.nulls(n, pa.int64()),
                 _OK.slice(0, n),
                 _NULL.slice(0, n),
-                pa.nulls(n, pa.string())
-                if self._keys is None
-                else self._keys.column(self._keys.of(identities.seq.to_numpy())),
+                pa.nulls(n, pa.string()) if self._keys is None else self._keys.keys(identities.seq.to_numpy()),
                 same(self.txn, pa.int64()).slice(0, n),
                 identities.sent_us,
                 runs(np.cumsum([len(part) for part in self._acked]), pa.array(self._acked_us)),
@@ -273,7 +274,7 @@ class DeliveryLog:
                 recurring(records.epochs),
                 *identities.producers(),
                 identities.seq,
-                identities.sent_us,
+                identities.known_sent_us(),
                 runs(ends_of_polls, pa.array(self._polled_us)),
                 runs(ends_of_polls[-1:], pa.array([now_us()])),
             ]

@@ -19,6 +19,7 @@ from chaos.clients.python.library import Batch, Library, RecordHeaders
 from chaos.clients.python.load import TICK_S, Keys, Pacer, partitioner
 from chaos.clients.python.program import Channel, Lifecycle, log
 from chaos.clients.python.rows import SendLog
+from chaos.clients.python.values import UserValues
 from chaos.errors import ClientError
 from chaos.ledger.record import IDENTITY_HEADER, of_tombstone
 from chaos.ledger.record_columns import ValueFactory
@@ -45,9 +46,15 @@ class Sender(Generic[Spec]):
     """
 
     def __init__(
-        self, library: Library, spec: Spec, channel: Channel, lifecycle: Lifecycle, keys: Keys | None = None
+        self,
+        library: Library,
+        spec: Spec,
+        channel: Channel,
+        lifecycle: Lifecycle,
+        keys: Keys | None = None,
+        user: UserValues | None = None,
     ) -> None:
-        self._library, self._keys = library, keys
+        self._library, self._keys, self._user = library, keys, user
         self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
         self._transactions: TransactionSpec | None = spec.transactions
         if spec.transactions:
@@ -61,7 +68,8 @@ class Sender(Generic[Spec]):
         self._values = ValueFactory(
             spec.run_token, spec.client, spec.incarnation, spec.value_size, keys.bytes if keys else ()
         )
-        self._log = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, keys, library.has_offsets(spec))
+        sends = TableWriter(spec.ledger, "sends", spec.writer)
+        self._log = SendLog(sends, spec, user or keys, library.has_offsets(spec))
         self._kafka = library.producer(spec, self._log, self._on_error)
 
     def _more_progress(self) -> dict[str, Any]:
@@ -70,14 +78,18 @@ class Sender(Generic[Spec]):
 
     def _send(self, due: int) -> int:
         """Send up to `due` records with one time stamp, from `_next` on, which it advances. Returns their number."""
-        first = self._next
-        count = min(due, CHUNK, self._values.room(first))
+        count = min(due, CHUNK, self._values.room(self._next))
+        make = self._batch if self._user is None else self._batch_of_user
+        taken = self._kafka.send(make(self._next, count, now_us()), self._serve)
+        self._next += taken
+        return taken
+
+    def _batch(self, first: int, count: int, invoked_us: int) -> Batch:
         numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
-        invoked_us = now_us()
         values: list[Any] = self._values.make(first, count, invoked_us, numbers)
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else None
         headers = self._headers(first, values, keys)
-        batch = Batch(
+        return Batch(
             first,
             invoked_us,
             self._spec.topics_from(first),
@@ -87,9 +99,21 @@ class Sender(Generic[Spec]):
             headers,
             self._timestamp_ms(invoked_us),
         )
-        taken = self._kafka.send(batch, self._serve)
-        self._next = first + taken
-        return taken
+
+    def _batch_of_user(self, first: int, count: int, invoked_us: int) -> Batch:
+        assert self._user is not None  # the caller looked
+        values, keys, headers, identities = zip(*self._user.make(first, count, invoked_us), strict=True)
+        return Batch(
+            first,
+            invoked_us,
+            self._spec.topics_from(first),
+            list(values),
+            keys,
+            self._partition(first, count, None),
+            headers,
+            self._timestamp_ms(invoked_us),
+            identities,
+        )
 
     def _headers(self, first: int, values: list[Any], keys: Sequence[bytes] | None) -> Sequence[RecordHeaders] | None:
         """Return the headers of records; None if none has any."""
@@ -262,7 +286,7 @@ class Producer(Sender[ProducerSpec]):
 
     def __init__(self, library: Library, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         keys = Keys(spec.keys, spec.seed, spec.tombstone_every) if spec.keys else None
-        super().__init__(library, spec, channel, lifecycle, keys)
+        super().__init__(library, spec, channel, lifecycle, keys, UserValues(spec) if spec.value else None)
         self._partition = partitioner(spec.partitioner, spec.partitions, library.unassigned)
 
     def _timestamp_ms(self, call_us: int) -> int | None:

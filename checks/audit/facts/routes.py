@@ -75,7 +75,7 @@ def _promise(p: Producer) -> str:
     partitioner = str(p.partitioner or p.config.get("partitioner", ""))
     if partitioner in _WITHOUT_KEYS:
         return _WITHOUT_KEYS[partitioner]
-    return _BY_KEY.get(partitioner, "") if p.keys is not None else ""
+    return _BY_KEY.get(partitioner, "") if p.has_keys else ""
 
 
 def promised(by: str, partitions: int, keys: list[str], key: Ints, seq: Ints) -> Ints:

@@ -312,6 +312,13 @@ def _deleted_from(s: Scenario) -> set[str]:
     return {str(t.topic or TopicPartition.parse(str(t.partition)).topic) for t in targets}
 
 
+def _sealed(s: Scenario) -> set[str]:
+    """Return the topics in which a record may have a CRC: all but those in which each has nothing but an id."""
+    bare = {topic for p in s.producers if p.unmarked for topic in p.written}
+    sealed = {topic for p in s.producers if not p.unmarked for topic in p.written} | {p.to for p in s.processors}
+    return {topic.name for topic in s.topics} - (bare - sealed)
+
+
 RULES = {
     "lost_write": Rule(
         examines=(ACKED,),
@@ -347,7 +354,12 @@ RULES = {
         rows=RowRule("log", foreign_record),
         writes=unsent_record,
     ),
-    "corrupt_record": Rule(examines=(CRC_CHECKED,), explain="", scopes=TOPICS, rows=RowRule("log", corrupt_record)),
+    "corrupt_record": Rule(
+        examines=(CRC_CHECKED,),
+        explain="",
+        scopes=TOPICS.among(_sealed, "no record has a CRC: producers write with mark: none"),
+        rows=RowRule("log", corrupt_record),
+    ),
     "returned_record": Rule(
         examines=(RETURNABLE,),
         explain="{deleted_by} deleted the records below offset {deleted_below}, and the log has some of them again",

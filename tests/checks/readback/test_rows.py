@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from chaos.ledger.record import (
     COUNT_HEADER,
+    CRC_AT,
     HEADER_BYTES,
     IDENTITY_HEADER,
     VERSION,
@@ -14,10 +15,12 @@ from chaos.ledger.record import (
     Input,
     crc_ok,
     encode,
+    in_header,
     in_headers,
     of_tombstone,
     parse,
     parse_count,
+    unsealed,
 )
 from chaos.ledger.schemas import LOG
 from checks.readback.rows import Records
@@ -116,7 +119,26 @@ def test_a_tombstone_has_its_identity_in_a_header() -> None:
     hidden = of_tombstone(value, b"k1")
     assert in_headers([("trace", b"x"), (IDENTITY_HEADER, hidden)]) == hidden
     assert in_headers(None) is in_headers([("trace", b"x")]) is None
-    carried = {1: hidden, 2: None}
+    carried = {1: hidden}
     batch = Records("prices", 0, range(3), [1, 2, 3], [b"k1"] * 3, [value, None, None], (), None, True, carried).rows()
     found = batch.select(["seq", "crc_ok", "tombstone"]).to_pylist()
     assert [tuple(row.values()) for row in found] == [(37, True, False), (37, True, True), (None, None, True)]
+
+
+def test_a_payload_of_the_user_has_its_identity_and_its_crc_in_a_header() -> None:
+    value = encode(Identity("7f3a91c0", "shop/1", 2, 37, 1_763_697_600_000_000), b"k1", b"")
+    payload = b'{"order_id": "7f3a91c0-shop-1-37"}'
+    mark = in_header(value[:CRC_AT], b"k1", payload)
+    payloads = [payload, payload.replace(b"37", b"38"), payload, b"short", payload]
+    keys = [b"k1", b"k1", b"k2", b"k1", b"k1"]
+    batch = Records("orders", 0, range(5), [1] * 5, keys, payloads, marks=dict.fromkeys(range(4), mark)).rows()
+    found = batch.select(["producer", "incarnation", "seq", "crc_ok"]).to_pylist()
+    whole, changed = ("shop/1", 2, 37, True), ("shop/1", 2, 37, False)
+    assert [tuple(row.values()) for row in found] == [whole, changed, changed, changed, (None, None, None, None)]
+
+
+def test_nothing_is_said_of_the_crc_of_a_record_that_has_only_an_id() -> None:
+    marks = {0: unsealed("7f3a91c0", "shop/1", 37)}
+    batch = Records("orders", 0, range(2), [1, 2], [None, None], [b"{}", b"{}"], marks=marks).rows()
+    found = batch.select(["run", "producer", "incarnation", "seq", "crc_ok"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [("7f3a91c0", "shop/1", 1, 37, None), (None,) * 5]
