@@ -189,7 +189,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
 
 
 _VARIABLES = ("headline", "message", "verdict", "sentence", "worse", "report", "link", "run_dir")
-"""Variables for the arguments of notifiers, beside those of Airflow (`dag_run`, `ti`, ...). Their values are escaped:
+"""Variables for the arguments of notifiers, beside the ones of Airflow (`dag_run`, `ti`, ...). Values are escaped:
 names of topics may contain markup, which mails and chats render."""
 
 

@@ -24,7 +24,7 @@ ELSEWHERE_S = 30
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for mypy here
-    """Fires when a slot seems free. file, slots: those of `chaos.processes.slots`. host: the machine of the holders."""
+    """Fires when a slot seems free. file, slots: as in `chaos.processes.slots`. host: the machine of the holders."""
 
     def __init__(self, file: str, slots: int, host: str) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ def remember_worker(ti: Any) -> None:
 
 
 def check_worker(run_dir: str, ti: Any) -> None:
-    """Raise `AirflowFailException` on another machine than that of the cluster, or without the run directory."""
+    """Raise `AirflowFailException` on another machine than the machine of the cluster, or without the run directory."""
     group, dot, _ = ti.task_id.rpartition(".")
     first = f"{group}{dot}deploy_side" if group else "deploy"
     there, here = ti.xcom_pull(task_ids=first, key=WORKER), socket.gethostname()

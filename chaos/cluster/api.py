@@ -287,7 +287,7 @@ class ChangeRelease(Protocol):
 
 @runtime_checkable
 class SetClock(Protocol):
-    """A clock of a node that differs from that of the machine."""
+    """A clock of a node that differs from the clock of the machine."""
 
     def set_clock(self, node: int, skew: Skew) -> None:
         """Change the clock of a node, running or not. It stays until it is set again, also over restarts."""

@@ -266,7 +266,7 @@ class ClusterSpec:
     - `cpus`, `memory_bytes` and `disk_bytes` limit each broker (None: no limit). `metadata`: None for the default.
     - `racks` are the racks of the brokers in turn: the first one of broker 1, and so on. Consumers may then read from
       followers (KIP-392).
-    - `features` are levels at which the storage is formatted, where they differ from those of the release.
+    - `features` are levels at which the storage is formatted, where they differ from the levels of the release.
     - `controllers` is the number of dedicated controllers (0: every broker is a controller too). The first `voters` of
       them form a dynamic quorum, and the others follow it as observers (0: all are voters, of a static quorum).
     - `security`: TLS, SASL and ACLs, see `chaos.cluster.secured`.

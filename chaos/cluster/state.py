@@ -20,7 +20,7 @@ BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "en
 class NodeState(BaseModel):
     """One broker or dedicated controller: its address, files and status. Fields that a driver does not use are None.
 
-    The address is that of the clients' listener of a broker, and that of the only listener of a controller.
+    The address is the clients' listener of a broker, and the only listener of a controller.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -85,7 +85,7 @@ class ClusterState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     driver: str = "process"  # a name in `chaos.cluster.drivers`
-    kafka: str  # the release that was deployed; faults may change that of single brokers
+    kafka: str  # the release that was deployed; faults may change the release of single brokers
     cluster_id: str
     bootstrap: str
     heap_bytes: int

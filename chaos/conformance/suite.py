@@ -1,4 +1,4 @@
-"""The suite: all points for the chosen kinds of programs, on a broker of its own."""
+"""The suite: all points for the chosen kinds of programs, on a separate broker."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _settled_after_s(scenario: Scenario, group: str) -> float:
 
 
 def placement_problems(setup: Setup, metadata: Metadata, topics: Iterable[str]) -> Iterator[str]:
-    """Yield the partitions of which two replicas share a rack although another rack has none (KIP-36)."""
+    """Yield the partitions with two replicas in one rack although another rack has none (KIP-36)."""
     racks = {broker: rack for rack in setup.cluster.racks for broker in setup.brokers_in(rack)}
     names = set(topics)
     for partition, state in metadata.partitions.items():

@@ -102,7 +102,7 @@ def deadline_s(resolved: Resolved) -> float:
 
 
 def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | None = None) -> Run:
-    """Start the brokers, or borrow those of `lender`, and create the topics. A failure leaves nothing running."""
+    """Start brokers, or borrow the brokers of `lender`, and create the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):

@@ -132,7 +132,7 @@ def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config
 
 
 def create_topic_at(kafka: Kafka, name: str, broker: int, config: Mapping[str, str]) -> None:
-    """Create a topic with one partition, of which one broker has the only replica, unless the topic exists."""
+    """Create a topic with one partition and its only replica at one broker, unless the topic exists."""
     topic = {
         "name": name,
         "num_partitions": -1,  # as the assignments say

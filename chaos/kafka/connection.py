@@ -193,7 +193,7 @@ class Presented:
 
 
 class AnyCertificate(Access):
-    """Credentials for a broker of which the certificate is not checked: one that a fault has made invalid."""
+    """Credentials for a broker with a certificate that a fault has made invalid: the certificate is not checked."""
 
     @cached_property
     def context(self) -> ssl.SSLContext:

@@ -67,7 +67,7 @@ def _ask(node: BrokerConnection) -> Support:
 
 
 def release_levels(supports: Collection[Support]) -> dict[str, int]:
-    """Return the levels that a new cluster of these brokers would have, without that of the quorum.
+    """Return the levels that a new cluster of these brokers would have, without the level of the quorum.
 
     `kafka-features.sh upgrade --release-version` also raises that one, which makes a static quorum dynamic
     (KAFKA-21426).

@@ -103,7 +103,7 @@ def _unpack(form: str, data: bytes, at: int) -> tuple[int]:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 MARGIN_MS = 60_000
-"""Reading begins this long before the given time: the clock of a broker may differ from that of the clients."""
+"""Reading begins this long before the given time: the clocks of brokers and clients may differ."""
 MOST_RECORDS = 500_000
 """Number of records of one partition above which it is not read."""
 TIMEOUT_S = 60.0

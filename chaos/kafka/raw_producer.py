@@ -136,7 +136,7 @@ class RawProducer:
 
 
 def _code(answer: Any) -> int:
-    """Return the error code of an answer; that of the only partition, if the answer has one for each partition."""
+    """Return the error code of an answer, or of its only partition if codes are by partition."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
     return int(answer.error_code)

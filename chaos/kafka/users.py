@@ -60,7 +60,7 @@ _METADATA = 8
 
 @dataclass(frozen=True)
 class Right:
-    """One operation on one resource, or on all of which the name begins so (prefixed)."""
+    """One operation on one resource, or on all resources with this prefix (prefixed)."""
 
     resource: Resource
     name: str

@@ -65,7 +65,7 @@ class Identity:
 
 
 def run_token(run_id: str) -> str:
-    """Return the 8 characters that distinguish the records of a run from those of other runs."""
+    """Return the 8 characters that distinguish the records of a run from records of other runs."""
     return f"{zlib.crc32(run_id.encode()):08x}"
 
 

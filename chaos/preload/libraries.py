@@ -196,7 +196,7 @@ class Delayed:
 
 
 def create_disk(path: Path) -> None:
-    """Create the control file of a disk that is as fast as that of the machine. An existing file keeps what it says."""
+    """Create the control file of a disk as fast as the disk of the machine. An existing file keeps what it says."""
     _DISK_FILE.create(path)
 
 

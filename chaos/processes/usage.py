@@ -66,7 +66,7 @@ def _stat(pid: str) -> list[str]:
 def _peak_rss(pid: str) -> int:
     """Return the largest resident memory in bytes; 0 for a zombie.
 
-    `ru_maxrss` is not good for it: a new process begins with that of its parent.
+    `ru_maxrss` is not good for it: a new process begins with the value of its parent.
     """
     try:
         lines = (_PROC / pid / "status").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -103,7 +103,7 @@ class UsageMeter:
             self.total = Usage(times.user_us, times.system_us, peak)
 
     def mark_started(self) -> None:
-        """Read the usage, and keep it as that of the start."""
+        """Read the usage, and keep it as the usage at the start."""
         self.read()
         self.started = self.total
 

@@ -33,7 +33,7 @@ libraries with what was tried.
 
 @cache
 def cases() -> dict[str, Scenario]:
-    """Return the scenarios that show a published bug by name: those of the corpus, and shipped ones."""
+    """Return the scenarios that show a published bug by name, of the corpus and shipped ones."""
     every = {name: load(path) for name, path in sorted({**bugs(), **shipped()}.items())}
     return {name: scenario for name, scenario in every.items() if scenario.bug}
 

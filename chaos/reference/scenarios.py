@@ -81,7 +81,7 @@ def link(name: str, to: str = CATALOGUE) -> str:
 
 
 def contracts(scenario: Scenario) -> dict[str, Expect]:
-    """Return the contract of each variant by name; that of a scenario without variants has an empty name."""
+    """Return the contract of each variant by name; the name is empty without variants."""
     return {name: side.expect or scenario.expect for name, side in scenario.variants.items()} or {"": scenario.expect}
 
 

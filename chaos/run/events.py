@@ -65,7 +65,7 @@ def machine_clock() -> str:
 
 
 def now_us() -> int:
-    """Return microseconds since the epoch, from the clock of every table and event: that of the machine."""
+    """Return microseconds since the epoch, from the clock of every table and event, the clock of the machine."""
     return (time.monotonic_ns() + _AHEAD_NS) // 1000 if _AHEAD_NS else time.time_ns() // 1000
 
 

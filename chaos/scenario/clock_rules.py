@@ -36,7 +36,7 @@ def wrong_times(setup: Setup, faults: Sequence[FaultSpec]) -> tuple[list[str], l
 
 
 def stamped_topics(setup: Setup, faults: Sequence[FaultSpec]) -> list[str]:
-    """Return the topics of which a broker stamps the records at any time, with message.timestamp.type=LogAppendTime."""
+    """Return the topics with records that a broker stamps at any time (message.timestamp.type=LogAppendTime)."""
     usual = setup.cluster.config.get("log.message.timestamp.type", "")
     return [
         topic.name

@@ -253,7 +253,7 @@ class Measured(Strict):
 
 
 class Bug(Strict):
-    """A published bug. The contract of the variant `affected` demands what shows it; that of `fixed` forbids it."""
+    """A published bug. The variant `affected` has to show it by its contract; the variant `fixed` must not."""
 
     id: str = Field(min_length=1, description="such as KAFKA-17754, or librdkafka 4249")
     affected: str = Field(description="the releases and settings that have it")

@@ -123,7 +123,7 @@ def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:
 
 
 def _read(text: str) -> Any:
-    """Return the value of a YAML text. Raises `yaml.YAMLError`, always that of the loader in Python.
+    """Return the value of a YAML text. Raises the `yaml.YAMLError` of the loader in Python.
 
     The loader in C is ten times as fast, but optional, and names other places.
     """
@@ -177,7 +177,7 @@ def validated(model: type[M], raw: dict[str, Any], source: Source, headline: str
 
 
 class _UniqueKeys(yaml.constructor.SafeConstructor):
-    """A part of a YAML loader that refuses duplicate keys, of which YAML silently drops the first."""
+    """A part of a YAML loader that refuses duplicate keys: YAML silently drops the first one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()

@@ -28,7 +28,7 @@ NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def settled_after_s(assignor: str) -> float:
-    """Return after which time a group has settled. assignor: that of all its entries, "" if they differ."""
+    """Return after which time a group has settled. assignor: the one that all its entries use, "" if they differ."""
     return SETTLED_S if assignor in ("range", "roundrobin") else SETTLED_IN_STEPS_S
 
 

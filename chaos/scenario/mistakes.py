@@ -67,7 +67,7 @@ class Source:
     changes: dict[Path, str | Path] = field(default_factory=dict)
 
     def origin(self, path: Path) -> str:
-        """Return where a value is from, such as `mine.yaml:7`: that of the longest known part of its path."""
+        """Return where a value is from, such as `mine.yaml:7`: the place of the longest known part of its path."""
         lines = self._lines()
         for length in range(len(path), 0, -1):
             changed = self.changes.get(path[:length])

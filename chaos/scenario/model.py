@@ -172,7 +172,7 @@ class Scenario(Experiment):
 
     @property
     def keyed(self) -> frozenset[str]:
-        """The topics of which the keys matter: compacted ones, and those that processors count."""
+        """The topics with keys that matter: compacted ones, and the ones that processors count."""
         counting = [p for p in self.processors if p.state == "count"]
         return self.compacted.union(*(p.topics for p in counting), (p.to for p in counting))
 

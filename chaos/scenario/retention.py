@@ -3,7 +3,7 @@
 Time retention deletes segments in which the largest timestamp is older than retention.ms by the clock of the broker,
 from the oldest segment on, the active one too; size retention deletes those beyond retention.bytes; both only if
 cleanup.policy contains `delete` (`UnifiedLog.deleteRetentionMsBreachedSegments` and `deletableSegments` in Apache Kafka
-3.0 to 4.4, `Log` in 2.8). Timestamps are those of producers with CreateTime (`chaos.setup.timestamps`): a record
+3.0 to 4.4, `Log` in 2.8). Timestamps are set by producers with CreateTime (`chaos.setup.timestamps`): a record
 with a time two days behind may go at once, and one with a time two days ahead keeps its segment, and all later ones,
 for two days longer. See "Topic Configs" in Apache Kafka's documentation.
 
@@ -88,7 +88,7 @@ _BROKER_NAMES = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("l
 _ROLL_NAMES = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
 _DEFAULT_MS = 7 * 24 * 3_600_000
 _SLACK_MS = 60_000
-"""Clocks of clients, which set the timestamps, may be this far behind those of brokers."""
+"""Clocks of clients, which set the timestamps, may be this far behind the clocks of brokers."""
 _LEAST_BYTES = 4
 """Least bytes of a compressed record in the log: it contains a CRC, which does not get smaller."""
 _RETRIES_S = 600.0
@@ -143,7 +143,7 @@ def due_topics(setup: Setup, faults: Sequence[FaultSpec], run_ms: int) -> frozen
 def backdated(setup: Setup, faults: Sequence[FaultSpec], topic: str, run_ms: int) -> frozenset[str]:
     """Return the clients that write to a topic with times so far behind that retention may delete their records.
 
-    Brokers refuse timestamps beyond their limits, and ignore those of producers with LogAppendTime.
+    Brokers refuse timestamps beyond their limits, and ignore the timestamps of producers with LogAppendTime.
     """
     broker, states = setup.cluster.config, list(_states(setup, faults, topic))
     if appended(broker, iter(states)):

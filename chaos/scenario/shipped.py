@@ -1,4 +1,4 @@
-"""The scenario files that ship with Aftershock, and those of a user's folder. Light to import."""
+"""The scenario files that ship with Aftershock, and files of a user's folder. Light to import."""
 
 from __future__ import annotations
 

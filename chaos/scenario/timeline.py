@@ -35,7 +35,7 @@ class Step:
         return self.trigger if isinstance(self.trigger, After) else self.trigger.awaited
 
     def awaits(self) -> set[tuple[str, Phase]]:
-        """Return the phases that must come before the step: those of its trigger, and for a heal its injection."""
+        """Return the phases that must come before the step: from its trigger, and for a heal its injection."""
         awaited: set[tuple[str, Phase]] = {(self.fault, "injected")} if self.action == "heal" else set()
         return awaited | {(self.after.fault, self.after.phase)} if self.after else awaited
 

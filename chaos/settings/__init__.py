@@ -3,7 +3,7 @@
 A table in `tables/` has one setting a line: name, first release, last release (or line of releases), values; an empty
 release is open. The table of brokers adds the line of releases from which a running broker changes the setting; see
 `dynamic_problem`. The libraries themselves print names and values: the `ConfigDef` of Kafka's classes, librdkafka's
-`rd_kafka_conf_properties_show`; those of the other libraries are from their sources. A setting with other values in
+`rd_kafka_conf_properties_show`; settings of the other libraries are from their sources. A setting with other values in
 another release has a line for each.
 
 | values | what a setting takes |

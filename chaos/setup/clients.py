@@ -62,7 +62,7 @@ When = Literal["after_batch", "after_record", "before_processing", "periodic", "
 
 
 class Commit(Strict):
-    """When and how a consumer commits offsets; on_checkpoint: those of each complete checkpoint, as Flink does."""
+    """When and how a consumer commits offsets; on_checkpoint: offsets of each complete checkpoint, as Flink does."""
 
     when: Annotated[
         When,
@@ -532,7 +532,7 @@ Entry = Producer | Processor | Subscribe | Assign | Share
 
 
 def settings_of(entry: Producer | Processor | Consumer) -> Config:
-    """Return the settings of an entry by their common names; the names in the scenario are those of its library.
+    """Return the settings of an entry by their common names; the names in the scenario are names of its library.
 
     KafkaSource of Flink replaces auto.offset.reset by what its start means (`OffsetsInitializer`).
     """
@@ -546,7 +546,7 @@ def settings_of(entry: Producer | Processor | Consumer) -> Config:
 def assignors_of(config: Config, client: Client) -> tuple[str, ...]:
     """Return the assignors that members with these settings support, in order of preference, by their protocol names.
 
-    The default is that of the client library. With group.protocol=consumer the broker has them (KIP-848).
+    The default is the default of the client library. With group.protocol=consumer the broker has them (KIP-848).
     """
     if uses_kip_848(config):
         return (str(config.get("group.remote.assignor") or "uniform"),)

@@ -327,7 +327,7 @@ class Setup(Strict):
     def is_theirs(self, target: Target) -> bool:
         """Return whether a target is by a topic, group or transactional id of the user: one that the run lacks.
 
-        That is possible on a cluster that exists. A name that the run has too means that of the run.
+        That is possible on a cluster that exists. A name that the run has too means the name in the run.
         """
         kind, value = target.selector
         if not self.attached or kind not in THEIRS:

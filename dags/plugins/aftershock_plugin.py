@@ -72,7 +72,7 @@ def _access() -> Any:
 
 
 def run_dir_of(dag_id: str, run_id: str, task_id: str) -> str | None:
-    """Return the run directory of a DAG run; in a group of tasks, that of its variant. None if there is none yet."""
+    """Return the run directory of a DAG run; of its variant in a group of tasks. None if there is none yet."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 

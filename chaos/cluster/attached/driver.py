@@ -345,7 +345,7 @@ class AttachedCluster(Cluster):
             raise ClusterError("; ".join(problems))
 
     def broker_alive(self, broker: int) -> bool:
-        """Return whether the broker accepts a connection; that of a paused broker is accepted by its kernel."""
+        """Return whether the broker accepts a connection; the kernel accepts for a paused broker."""
         return accepts_connections(*self.address(broker), CONNECT_S, self._access)
 
     def kill_broker(self, broker: int) -> None:

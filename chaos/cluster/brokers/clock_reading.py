@@ -31,7 +31,7 @@ _LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S*) ")
 
 @dataclass(frozen=True)
 class ClockReading:
-    """How far a clock is ahead of that of the machine, in seconds: between `low_s` and `high_s`."""
+    """How far a clock is ahead of the clock of the machine, in seconds: between `low_s` and `high_s`."""
 
     low_s: float
     high_s: float

@@ -75,7 +75,7 @@ class Release:
 class Job:
     """A main class of Kafka with its arguments, to run in the directory `home`. `role` is also the name of its log.
 
-    env: environment variables in addition to those of every JVM.
+    env: environment variables in addition to the common ones of JVMs.
     """
 
     role: str
@@ -169,7 +169,7 @@ def prepare_files(
 ) -> Release:
     """Return a release with its jars and storage, without the class archive. Raises the errors of `prepare`.
 
-    features: levels that differ from those of the release.
+    features: levels that differ from the levels of the release.
     """
     release = prepare_jars(version, on_progress)
     levels = features or {}
@@ -256,7 +256,7 @@ def format_storage(
     cluster_id: str,
     more: Sequence[str] = (),
 ) -> None:
-    """Fill `directory` with storage formatted for a node with these settings, of which log.dirs is `data`.
+    """Fill `directory` with storage formatted for a node with these settings; log.dirs is `data`.
 
     levels: of features, where they differ from those of the release. more: options of kafka-storage.sh. Raises
     `ClusterError` with the output of Kafka.

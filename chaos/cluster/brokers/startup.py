@@ -76,7 +76,7 @@ def cluster_id(run: Run, broker: int) -> str:
 
 
 def job(run: Run, node: int, heap_bytes: int, env: Mapping[str, str] | None = None, flags: tuple[str, ...] = ()) -> Job:
-    """Return the JVM job of a node. env, flags: what the node has besides those of every JVM."""
+    """Return the JVM job of a node. env, flags: what the node has besides the common ones of JVMs."""
     return Job(role(node), home(run, node), ("kafka.Kafka", "server.properties"), heap_bytes, flags, env or {})
 
 

@@ -69,7 +69,7 @@ class DockerCluster(StartedCluster):
             raise ClusterError(f"containers of {run.run_id} may be left: {e}; {again}") from None
 
     def broker_alive(self, broker: int) -> bool:
-        """Return whether the container of the broker runs; that of a paused broker does."""
+        """Return whether the container of the broker runs; the container of a paused broker does."""
         return self._status(broker) in ("running", "paused")
 
     def _start(self, broker: int) -> Callable[[], str | None]:

@@ -87,7 +87,7 @@ def labels(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A container, network or volume of a run. `pid` is that of a running container, on this machine."""
+    """A container, network or volume of a run. `pid` is the process of a running container, on this machine."""
 
     kind: str
     name: str

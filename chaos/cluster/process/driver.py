@@ -142,7 +142,7 @@ class ProcessCluster(ReleaseChanges, Preloads):
         zookeeper.wait_ready(self.run, server, startup.READY_TIMEOUT_S)
 
     def broker_alive(self, broker: int) -> bool:
-        """Return whether the process of a broker exists; that of a paused broker does."""
+        """Return whether the process of a broker exists; the process of a paused broker does."""
         identity = self.state.node(broker).process
         return identity is not None and identity.alive()
 

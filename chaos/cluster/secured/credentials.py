@@ -46,7 +46,7 @@ def folder(run: Run) -> Path:
 
 
 def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: Iterable[str]) -> Secured:
-    """Make the credentials of a cluster, and write those of each node to its working directory.
+    """Make the credentials of a cluster, and write the credentials of each node to its working directory.
 
     homes: the working directories by node ID. hosts: all names and addresses of nodes. The platform and the clients
     trust the next authority from the start, as applications with updated trust stores do.

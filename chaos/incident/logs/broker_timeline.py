@@ -58,7 +58,7 @@ class Silence:
 
 @dataclass
 class BrokerLog:
-    """Content of the log of one node. `settings` are those of its last start.
+    """Content of the log of one node. `settings` are the settings of its last start.
 
     `successor`: the id with which its process came back, and the line that shows it. `assumed_zone`: some time has no
     zone.
@@ -230,7 +230,7 @@ def _clock_offsets(timeline: Timeline) -> tuple[dict[int, int], list[str]]:
     """
     changes = _shared_changes(timeline)
     seen = {node for change in changes.values() for node in change}
-    # a node whose log has a zone, if there is one, is right about the hour
+    # a node with a time zone in its log, if there is one, is right about the hour
     nodes = sorted(seen, key=lambda node: (timeline.nodes[node].assumed_zone, node))
     offsets: dict[int, int] = dict.fromkeys(nodes, 0)
     problems: list[str] = []

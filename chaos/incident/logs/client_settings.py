@@ -58,7 +58,7 @@ class ClientSettings:
 
     @property
     def poll_interval_s(self) -> float:
-        """max.poll.interval.ms in seconds; that of a replay if it is unknown."""
+        """max.poll.interval.ms in seconds; the value of a replay if it is unknown."""
         return float(self.consumer.get("max.poll.interval.ms", 6000)) / 1000
 
 

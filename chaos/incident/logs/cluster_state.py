@@ -96,7 +96,7 @@ class ClusterState:
         return sorted(p for p in led | only if not internal(p.topic))
 
     def followed_by(self, broker: int, at_us: int) -> list[TopicPartition]:
-        """Return the user partitions of which a broker held a replica without leading them."""
+        """Return the user partitions that a broker replicated without leading them."""
         led = set(self.led_by(broker, at_us))
         return sorted(
             p for p, nodes in self.replicas.items() if broker in nodes and p not in led and not internal(p.topic)

@@ -53,7 +53,7 @@ NO_GROUP = ""
 
 @dataclass
 class PlannedFault:
-    """One fault of the scenario. The keys `kind` to `options` are those of the scenario file.
+    """One fault of the scenario. The keys `kind` to `options` are keys of the scenario file.
 
     `comments` are written above the fault, `todos` are open questions, `signs` are its sources in the logs.
     """
@@ -394,7 +394,7 @@ def _records_before(timeline: Timeline, at_us: int) -> tuple[int | None, list[So
 
 
 def _set_triggers(faults: list[PlannedFault], state: ClusterState, records: int | None) -> None:
-    """Set `when` and `heal` of all faults, which are in order of time. `records` is that of `_records_before`."""
+    """Set `when` and `heal` of all faults, which are in order of time. `records` is the result of `_records_before`."""
     instants = sorted({t for f in faults for t in (f.at_us, f.back_us) if t is not None})
     replay_s = dict.fromkeys(instants[:1], 0.0)
     for earlier, later in pairwise(instants):
