@@ -104,6 +104,10 @@ class Clock:
             return (self.relative(int(value)), self.wall(int(value))) if moment else (duration(value), "")
         if isinstance(value, bool) or value is None:
             return {True: "yes", False: "no", None: "none"}[value], ""
+        if isinstance(value, Mapping):
+            return cut(", ".join(f"{part} {shown}" for part, shown, _ in self.evidence(value)) or "none"), ""
+        if isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
+            return cut("; ".join(self._value("", v)[0] for v in value)), ""
         if isinstance(value, list) and all(isinstance(v, int | str) for v in value):
             return cut(", ".join(map(str, value)) or "none"), ""
         return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)), ""

@@ -266,6 +266,12 @@ def test_a_record_of_another_age_leaves_the_timeline_as_it_is(tmp_path: Path, at
     assert all(dot.at in (0.0, picture.axis.total) and shown in dot.details for dot in dots)
 
 
+def test_records_in_evidence_are_text_with_times_since_the_start() -> None:
+    records = [{"producer": "p/1", "seq": 7, "first_us": BEGAN + 5_500_000, "seen": ["in the log", "delivered"]}, {}]
+    shown = "producer p/1, seq 7, first +5.500 s, seen in the log, delivered; none"
+    assert Clock(BEGAN).evidence({"records": records}) == [("records", shown, "")]
+
+
 def test_a_timestamp_is_a_time_of_day_however_small() -> None:
     shown = Clock(BEGAN).evidence({"timestamp_us": 5_000_000, "first_timestamp_us": -1_000, "gap_us": 5_000_000})
     assert [(name, value) for name, value, _ in shown] == [
