@@ -91,6 +91,18 @@ def test_a_member_continues_after_an_error_that_passes(tmp_path: Path) -> None:
     ]
 
 
+def test_the_end_of_a_log_shows_where_librdkafka_began_to_read(tmp_path: Path) -> None:
+    spec = GroupConsumerSpec.model_validate(reader_spec(tmp_path, group="billing", assign_by="client"))
+    channel = Channel()
+    member = GroupConsumer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+    adapter_of(member).kafka = SimpleNamespace(assign=lambda targets: None, consumer_group_metadata=lambda: None)
+    member.assigned([("orders", 0), ("orders", 1)])
+    end = KafkaError(KafkaError._PARTITION_EOF)
+    member.look_for_starts([message("orders", 1, 7), Message(topic="orders", partition=0, offset=9, error=end)])
+    found = [(r["event"], r["partition"], r["position"]) for r in rows(tmp_path, "assignments")]
+    assert found == [("assigned", 0, None), ("assigned", 1, None), ("position", 0, 9)]
+
+
 class AsyncConsumer:
     """Accepts commits and answers none."""
 
@@ -141,6 +153,15 @@ def test_each_partition_of_an_answer_has_its_own_error_or_the_common_one(tmp_pat
         (2, 9): ("ok", None),  # nobody asked for it
         (2, 10): ("unknown", "ILLEGAL_GENERATION"),  # an earlier attempt may have succeeded
     }
+
+
+def test_partitions_with_the_same_error_failed_each(tmp_path: Path) -> None:
+    commits, consumer = committer(tmp_path, AsyncConsumer(), {}, when="after_batch", kind="async")
+    commits.after_batch(consumer, {("orders", 0): 5, ("orders", 1): 7})
+    too_large = KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE)
+    consumer._on_commit(None, [answer(0, 5, too_large), answer(1, 7, too_large)])
+    commits.close()
+    assert {r["outcome"] for r in rows(tmp_path, "commits")} == {"fail"}
 
 
 def answer(partition: int, offset: int, error: KafkaError | None = None) -> Any:
@@ -386,6 +407,21 @@ def test_a_batch_that_is_too_large_failed_if_every_attempt_was_the_same_batch() 
     assert send_outcome(refused, frozenset({"batch", "limits"})) == "fail"
     assert send_outcome(refused, STEADY) == "unknown"
     assert send_outcome(refused, ALL - {"limits"}) == "unknown"
+
+
+@pytest.mark.parametrize(("timed_out", "outcome"), [(False, "fail"), (True, "unknown")])
+def test_after_a_time_out_batches_may_differ_also_with_idempotence(
+    tmp_path: Path, timed_out: bool, outcome: str
+) -> None:
+    spec, channel = producer_spec(tmp_path, config={"enable.idempotence": True}, steady=["limits"]), Channel()
+    producer = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+    values = [encode(Identity("12345678", "shop/1", 1, seq, 5), None, b"") for seq in (0, 1)]
+    reports = [SimpleNamespace(partition=lambda: 0, value=lambda v=value: v) for value in values]
+    if timed_out:
+        producer._kafka._failed(KafkaError(KafkaError._MSG_TIMED_OUT), reports[0])
+    producer._kafka._failed(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), reports[1])
+    producer._log.write(now=True)
+    assert {r["outcome"] for r in rows(tmp_path, "sends") if r["seq"] == 1} == {outcome}
 
 
 def test_a_client_without_the_right_appended_nothing_unless_its_rights_changed() -> None:

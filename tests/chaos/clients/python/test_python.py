@@ -198,6 +198,32 @@ def test_records_of_a_partition_without_a_position_show_where_it_began(tmp_path:
     assert [(r["offset"], r["assignment"]) for r in rows(tmp_path, "deliveries")] == [(7, 1)]
 
 
+def test_offsets_of_a_partition_that_was_taken_away_are_not_committed_later(tmp_path: Path) -> None:
+    consumer, other = member(tmp_path, when="periodic", every_s=3600), ("orders", 1)
+    fake(consumer).found = 0
+    consumer.assigned([ORDERS, other])
+    consumer.between_polls()
+    consumer._committer.after_batch(fake(consumer), {ORDERS: 5, other: 6})
+    consumer.revoked([ORDERS])
+    consumer._committer._next = 0.0
+    consumer._committer.after_batch(fake(consumer), {})
+    assert [(r["partition"], r["offset"]) for r in rows(tmp_path, "commits")] == [(1, 6)]
+
+
+def test_an_error_of_a_whole_commit_may_concern_one_of_its_partitions_only(tmp_path: Path) -> None:
+    commits, consumer = committer(tmp_path, "async"), FakeConsumer({})
+    commits.after_batch(consumer, {ORDERS: 5, ("orders", 1): 6})
+    consumer.later[0](KafkaError(12), None)  # OFFSET_METADATA_TOO_LARGE
+    commits.after_batch(consumer, {ORDERS: 7})
+    consumer.later[1](KafkaError(12), None)
+    commits.close()
+    assert [(r["offset"], r["outcome"]) for r in rows(tmp_path, "commits")] == [
+        (5, "unknown"),
+        (6, "unknown"),
+        (7, "fail"),
+    ]
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_static_member_of_which_another_process_has_the_place_ends(tmp_path: Path, kind: str) -> None:
     consumer = member(tmp_path, kind=kind)
