@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
 from chaos.clients.choice import DEFAULT
-from chaos.errors import RunDirError, UsageError
+from chaos.errors import RunDirError, ScenarioError, UsageError
 from chaos.ledger.ids import Ids
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run, read_json, write_atomically
@@ -93,7 +93,16 @@ def resolve(
     overrides: list[str],
     variant: str = "",
 ) -> Resolved:
-    """Fill in everything that is open. `seed` overrides the seed of the scenario; without both, a seed is drawn."""
+    """Fill in everything that is open. `seed` overrides the seed of the scenario; without both, a seed is drawn.
+
+    Raises `ScenarioError` if a file of payloads is not there.
+    """
+    for p in scenario.producers:
+        for key, path in p.value.missing() if p.value else ():
+            raise ScenarioError(
+                f"producers.{p.name}.value.{key}: there is no {path}, and a bundle does not contain it; copy it there, "
+                f"or name another file with --set producers.{p.name}.value.{key}=FILE"
+            )
     if seed is None:
         seed = scenario.seed if scenario.seed is not None else new_seed()
     prefix = ""

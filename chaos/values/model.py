@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -175,6 +176,12 @@ class Value(Part):
         return self.id is not None or (
             self.template is not None and bool(names_in(self.template) & {"id", "id:number"})
         )
+
+    def missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the keys of files that are not there, with their paths."""
+        for name in FILES:
+            if (path := getattr(self, name)) is not None and not Path(path).is_file():
+                yield name, path
 
     def placed_in(self, folder: Path) -> Self:
         """Return a copy with absolute paths; relative ones are those in the folder of the scenario. Expands `~`."""

@@ -44,7 +44,10 @@ def test_paths_begin_at_the_folder_of_the_scenario_and_the_type_of_the_id_is_fou
 def test_a_run_is_read_again_without_the_files(scenario, tmp_path):
     run = resolved(scenario("value: {samples: orders.jsonl, id: $.n}"), tmp_path)
     (tmp_path / "orders.jsonl").unlink()
-    assert Resolved.model_validate_json(run.model_dump_json()).scenario == run.scenario
+    again = Resolved.model_validate_json(run.model_dump_json()).scenario
+    assert again == run.scenario
+    with pytest.raises(ScenarioError, match=r"producers\.shop\.value\.samples: there is no /.*orders\.jsonl"):
+        resolved(again, tmp_path)
 
 
 @pytest.mark.parametrize(
