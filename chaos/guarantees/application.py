@@ -159,7 +159,7 @@ class AppFile:
             return "app.yaml"
         return f"{self.path.name}{self.source.origin(keys).removeprefix(str(self.path))}"
 
-    def beside(self, path: Path) -> Path:
+    def located(self, path: Path) -> Path:
         """Return a path in the file, which is relative to the file."""
         return self.path.parent / path if self.path else path
 
@@ -265,7 +265,7 @@ class _Files:
             if chosen is not None or part in self._plain:
                 found.append((self._whole, chosen))
         key = key or part
-        given = [(f"{key}.properties", self.app.beside(own))] if own else []
+        given = [(f"{key}.properties", self.app.located(own))] if own else []
         for label, file in [*given, *([(option, path)] if path else [])]:
             entry = getattr(self.app.app, key) if label.startswith(key) else None
             selection = Selection((entry.select,)) if entry and entry.select else self.selection

@@ -99,7 +99,7 @@ def _files(options: Options, file: AppFile) -> list[Path]:
     app = file.app
     parts = (app.producer, app.consumer, app.topic, app.input, app.output, app.cluster)
     named = [part.properties for part in parts if part is not None]
-    return [*filter(None, [options.app]), *(file.beside(path) for path in named if path is not None)]
+    return [*filter(None, [options.app]), *(file.located(path) for path in named if path is not None)]
 
 
 def _assume(parts: Parts, file: AppFile, notes: Notes) -> None:
