@@ -113,18 +113,29 @@ def _transactions(part: Part, codes: Ints, producers: list[str], facts: RunFacts
 
 
 def _ack_runs(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
-    """Yield the acknowledged positions in the other blocks of offsets, as runs."""
+    """Yield the acknowledged positions in the other blocks of offsets, as runs, of partitions with several senders."""
     located = (columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE)
     names = ("topic", "partition", "sender", "offset", "seq", "invoked_us", "completed_us")
-    kept = {n: columns[n] if located.all() else columns[n][located] for n in names}
-    nth = np.arange(len(kept["seq"]))
-    together = kept["offset"] - nth, kept["seq"] - nth, kept["offset"] >> BLOCK_BITS
-    starts = runs(*(kept[n] for n in ("topic", "partition", "sender", "completed_us", "invoked_us")), *together)
+    kept = {n: columns[n] for n in names} if located.all() else {n: columns[n][located] for n in names}
+    starts = _starts_of_runs(kept)
     found = {n: c[starts].astype(np.int64, copy=False) for n, c in kept.items()}
-    found["length"] = np.diff(starts, append=len(nth))
+    found["length"] = np.diff(starts, append=len(kept["seq"]))
     for (topic, partition, block), rows in sections(found["topic"], found["partition"], found["offset"] >> BLOCK_BITS):
-        if (facts.topics[topic], partition, block) not in facts.contested:
-            yield piece(block_name("read", facts.topics[topic], partition, block), "ack_runs", found, rows)
+        place = facts.topics[topic], partition
+        if (*place, block) not in facts.contested and place in facts.with_several_senders:
+            yield piece(block_name("read", *place, block), "ack_runs", found, rows)
+
+
+def _starts_of_runs(acked: Columns) -> Ints:
+    """Return the rows that do not go on where the row before ends: with equal times, and the next offset and seq."""
+    times, same = acked["invoked_us"], ("completed_us", "topic", "partition", "sender")
+    on = np.flatnonzero(times[1:] == times[:-1]) + 1  # few, so that little is left to compare
+    for name, step in (*((name, 0) for name in same), ("offset", 1), ("seq", 1)):
+        on = on[acked[name][on] - acked[name][on - 1] == step]
+    on = on[acked["offset"][on] & ((1 << BLOCK_BITS) - 1) != 0]
+    starts = np.ones(len(times), np.bool_)
+    starts[on] = False
+    return np.flatnonzero(starts)
 
 
 def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:

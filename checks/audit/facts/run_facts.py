@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -116,6 +117,12 @@ class RunFacts:
     lives: TopicLives = field(default_factory=TopicLives)
     shares: Shares = field(default_factory=Shares)
     decisions: Decisions = field(default_factory=Decisions)
+
+    @cached_property
+    def with_several_senders(self) -> frozenset[tuple[str, int]]:
+        """The topics and partitions with records of several producer incarnations in the log."""
+        senders = Counter((topic, partition) for _, _, topic, partition in self.later_offsets)
+        return frozenset(place for place, number in senders.items() if number > 1)
 
     @cached_property
     def topic_ids(self) -> dict[str, int]:

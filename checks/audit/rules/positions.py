@@ -272,19 +272,18 @@ def backdated_write(block: PartitionBlock, tally: Tally) -> None:
 
     rows = chain.from_iterable(map(shown, wrong[:CAP].tolist()))
     tally.report("backdated_write", block.topic, int(acked["length"][wrong].sum()), islice(rows, CAP))
-    _add_edges(block, acked, np.setdiff1d(np.arange(len(sender)), wrong), tally)
+    _add_edges(block, acked, wrong, tally)
 
 
 def _acked_in_log(block: PartitionBlock) -> Columns:
     """Return the acknowledgements of records that are in the log at the acknowledged offset, as runs, by offset."""
-    names = ("offset", "sender", "seq", "invoked_us", "completed_us")
-    acks = {n: block.acks[n] for n in names} | {"length": np.ones(len(block.acks["offset"]), np.int64)}
-    if len(acks["offset"]):
-        there = np.flatnonzero(block.agree(block.row[acks["offset"] - block.base], acks))
-        acks = {n: c[there] for n, c in acks.items()}
-    joined = {n: np.concatenate([block.ack_runs[n], c]) for n, c in acks.items()}
-    order = np.argsort(joined["offset"], kind="stable")
-    return {n: c[order] for n, c in joined.items()}
+    acked: Columns = dict(block.ack_runs)
+    if len(block.acks["offset"]):
+        there = np.flatnonzero(block.agree(block.row[block.acks["offset"] - block.base], block.acks))
+        alone = {"length": np.ones(len(there), np.int64)}
+        acked = {n: np.concatenate([c, alone[n] if n in alone else block.acks[n][there]]) for n, c in acked.items()}
+    order = np.argsort(acked["offset"], kind="stable")
+    return {n: c[order] for n, c in acked.items()}
 
 
 def _earliest_after(at_us: Ints) -> Ints:
@@ -316,14 +315,32 @@ def _backdated(topic: str, partition: int, records: Seen, before: Seen) -> Itera
         yield position | record | {"evidence": evidence}
 
 
-def _add_edges(block: PartitionBlock, acked: Columns, left: Ints, tally: Tally) -> None:
-    """Add what decides whether records of this block are before ones of later blocks. left: rows without a finding."""
+def _add_edges(block: PartitionBlock, acked: Columns, wrong: Ints, tally: Tally) -> None:
+    """Add what decides whether records of this block are before ones of later blocks. wrong: rows with a finding."""
     number, place = int(acked["offset"][0]) >> BLOCK_BITS, (block.topic, block.partition)
-    latest = left[np.argsort(acked["invoked_us"][left], kind="stable")[-EDGE:]]
-    tally.add(EDGE_SENT, *place, value=[(number, [_seen(block, acked, i) for i in latest.tolist()])])
-    in_time = np.argsort(acked["completed_us"], kind="stable")
-    firsts = in_time[np.sort(np.unique(acked["sender"][in_time], return_index=True)[1])[:2]]
-    tally.add(EDGE_ACKED, *place, value=[(number, [_seen(block, acked, i) for i in firsts.tolist()])])
+    latest = _latest(acked["invoked_us"], wrong)
+    tally.add(EDGE_SENT, *place, value=[(number, [_seen(block, acked, i) for i in latest])])
+    firsts = _first_of_two(acked["sender"], acked["completed_us"])
+    tally.add(EDGE_ACKED, *place, value=[(number, [_seen(block, acked, i) for i in firsts])])
+
+
+def _latest(at_us: Ints, left_out: Ints) -> list[int]:
+    """Return the `EDGE` rows of the highest times, ascending, without some rows."""
+    found = np.delete(np.arange(len(at_us)), left_out) if len(left_out) else np.arange(len(at_us))
+    if len(found) > EDGE:
+        lowest = np.partition(at_us[found], -EDGE)[-EDGE]
+        found = found[at_us[found] >= lowest]
+    latest: list[int] = found[np.argsort(at_us[found], kind="stable")[-EDGE:]].tolist()
+    return latest
+
+
+def _first_of_two(sender: Ints, at_us: Ints) -> list[int]:
+    """Return the first row by time of each of the two senders that are first, in this order."""
+    first_us = np.full(int(sender.max()) + 1, NEVER_US)
+    np.minimum.at(first_us, sender, at_us)
+    both = np.flatnonzero((first_us <= np.sort(first_us)[:2][-1]) & (first_us < NEVER_US))
+    rows = [int(np.flatnonzero((sender == number) & (at_us == first_us[number]))[0]) for number in both.tolist()]
+    return sorted(rows, key=lambda i: (at_us[i], i))[:2]
 
 
 def backdated_over_blocks(run: RunData, tally: Tally) -> None:
