@@ -13,9 +13,9 @@ The anomalies that the audit finds. A scenario names them in its contract (`expe
 that it does not name must not appear. `lost_write: {min: 1}` requires at least one, `{max: 5}` allows up to five,
 `duplicate_delivery: {illegal: 0}` limits one part of a kind.
 
-Each kind has one rule. The rule is implemented twice, in this folder and as plain dicts and loops in the test oracle,
-and tested on a violating, a clean and a near-miss ledger. A check that examined nothing, although the scenario contains
-something to examine, is inconclusive. How the audit works: [`checks`](../README.md).
+Each kind has one rule, tested on a violating, a clean and a near-miss ledger. A vectorised rule is implemented twice:
+in this folder, and as plain dicts and loops in the test oracle. A check that examined nothing, although the scenario
+contains something to examine, is inconclusive. How the audit works: [`checks`](../README.md).
 """
 _SHARES = """Counted per share group (KIP-932). Rules of the read path and of groups do not apply to it: its members
 take records of one partition side by side, in no order, and commit no offsets. A share group goes with other consumers.

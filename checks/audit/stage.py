@@ -35,26 +35,25 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import Tally
 from checks.audit.facts import starts
-from checks.audit.facts.checkpoints import Checkpoints
+from checks.audit.facts.added_partitions import added_partitions
 from checks.audit.facts.commit_log import CommitLog, Decider, offsets_seen, writers_without_row
-from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts, ordered_starts
 from checks.audit.facts.epochs import Epochs, Life, OffsetFetch, Row, build, lives, torn_tombstones
 from checks.audit.facts.group_lives import GroupLife, group_lives
-from checks.audit.facts.moves import moves_of
-from checks.audit.facts.newcomers import newcomers
+from checks.audit.facts.lineage import Lineage, lineages
+from checks.audit.facts.lost_offsets import LostOffsets, compared_with_log, explained, lower_fetches, restarts
 from checks.audit.facts.observed import Observed, injections
+from checks.audit.facts.offset_changes import offset_changes_of
 from checks.audit.facts.ranges import ReadRange, read_ranges
 from checks.audit.facts.readers import Reader, readers_of
+from checks.audit.facts.recreated_topics import assignments_by_life, reached_before, set_former
 from checks.audit.facts.retention import Overdue, backdated_topics, overdue_records
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.shares import ShareGroup, Shares, disturbed_times, members_of, share_groups, share_ranges
-from checks.audit.facts.starts import CommittedOffsets, LogRange
+from checks.audit.facts.starts import Checkpoints, CommittedOffsets, LogRange
 from checks.audit.facts.topic_changes import topic_lives
 from checks.audit.facts.topic_lives import TopicLives
-from checks.audit.facts.traced import Traced, traced
-from checks.audit.facts.vanished import Vanished, compared_with_log, explained, lower_fetches, restarts
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
@@ -214,7 +213,7 @@ def _decider(inputs: Inputs, topics: TopicLives) -> Decider:
     return Decider(
         inputs.commit_log,
         writers_without_row(assignments, inputs.lives, automatic),
-        moves_of(inputs.faults),
+        offset_changes_of(inputs.faults),
         offsets_seen(starts.sightings(r for r in observed if r["key"] == "committed"), assignments),
         frozenset(topics.of),
         one_clock=inputs.scenario.cluster.driver != "attached",
@@ -291,10 +290,10 @@ def _run_facts(inputs: Inputs, planned: Planned, tally: Tally, epochs: Epochs, s
         read_uncommitted=frozenset(r.name for r in inputs.readers if not r.committed_only),
         injected=planned.survey.injected,
         cell_us=planned.survey.cell_us,
-        moves=tuple(moves_of(inputs.faults)),
+        offset_changes=tuple(offset_changes_of(inputs.faults)),
         lives=planned.topics,
         decisions=planned.survey.decisions,
-        traced=_traced(inputs, planned, tally),
+        lineage=_lineages(inputs, planned, tally),
         counted={t: 1 + (_counted_rows(scenario, tally, t) >> BLOCK_BITS) for t in _counted_topics(scenario)},
         counting=frozenset(p.group for p in scenario.processors if p.state),
         committed_by_any=dict(tally.each(counters.COMMITTED_BY_ANY)),
@@ -313,7 +312,7 @@ def _shares(inputs: Inputs, tally: Tally, observed: Observed, end_us: int) -> Sh
     lowest: dict[Any, int] = dict(tally.each(counters.LOWEST_ACQUIRED))
     active: dict[Any, int] = dict(tally.each(counters.LAST_ACTIVE))
     return Shares(
-        share_ranges(inputs.share_groups, inputs.ranges, lowest, observed, moves_of(inputs.faults)),
+        share_ranges(inputs.share_groups, inputs.ranges, lowest, observed, offset_changes_of(inputs.faults)),
         members_of(active, inputs.lives, inputs.scenario.shares),
         disturbed_times(inputs.faults, end_us),
         end_us,
@@ -335,9 +334,9 @@ def _counted_rows(scenario: Scenario, tally: Tally, topic: str) -> int:
     return sum(tally.count(counters.IN_LOG, name) for name in (topic, *outputs))
 
 
-def _traced(inputs: Inputs, planned: Planned, tally: Tally) -> dict[str, Traced]:
+def _lineages(inputs: Inputs, planned: Planned, tally: Tally) -> dict[str, Lineage]:
     untraced = [entry for (entry,), _ in tally.each(UNTRACED)]
-    return traced(inputs.scenario, inputs.ranges, planned.topics.of, untraced)
+    return lineages(inputs.scenario, inputs.ranges, planned.topics.of, untraced)
 
 
 @dataclass(frozen=True)
@@ -358,28 +357,28 @@ class Started:
 def find_starts(spark: SparkSession, inputs: Inputs, planned: Planned, surveyed: Surveyed) -> Started:
     """Return where epochs began. Runs one job if the ledger has commits."""
     facts, epochs = surveyed.facts, Epochs(replace(e) for e in surveyed.epochs.all)
-    vanished = Vanished(surveyed.observed, facts.moves, planned.topics)
-    lower = vanished.observed_moves()
+    lost_offsets = LostOffsets(surveyed.observed, facts.offset_changes, planned.topics)
+    lower = lost_offsets.observed_changes()
     commits = _commits_at_begin(spark, inputs.ledger, facts, lower_fetches(lower))
     lost = explained(lower, commits, epochs, inputs.lives)
-    lost += vanished.begun_below(epochs, commits, lost, inputs.ranges)
+    lost += lost_offsets.begun_below(epochs, commits, lost, inputs.ranges)
     lost = compared_with_log(lost, planned.decider.log, planned.decider.clock_us)
     again = restarts(epochs)
     lives_of_groups = group_lives(surveyed.observed, again, epochs)
-    moves = (*facts.moves, *vanished.ended_groups(), *again, *lost)
+    offset_changes = (*facts.offset_changes, *lost_offsets.ended_groups(), *again, *lost)
     observed = (r for r in inputs.tables["cluster"] if r["key"] == "committed")
     seen = starts.sightings(observed, planned.topics.label)
-    committed = starts.committed_at_begin(facts.fetches, commits, seen, moves=moves)
+    committed = starts.committed_at_begin(facts.fetches, commits, seen, offset_changes=offset_changes)
     reached = reached_before(epochs, planned.topics)
     checkpoints = Checkpoints(surveyed.assignments)
     starts.judge_starts(epochs, committed, inputs.readers, inputs.ranges, reached, checkpoints)
     once = [place for place in inputs.ranges if place[0] not in planned.topics.of]
-    added = newcomers(inputs.readers, epochs, surveyed.observed, once, moves)
+    added = added_partitions(inputs.readers, epochs, surveyed.observed, once, offset_changes)
     ranges = read_ranges(inputs.readers, epochs, committed, inputs.ranges, planned.due_starts, added, reached)
     by_place: dict[Place, list[ReadRange]] = {}
     for r in ranges:
         by_place.setdefault((r.topic, r.partition), []).append(r)
-    facts = replace(facts, epochs=epochs, moves=moves, read_ranges=by_place)
+    facts = replace(facts, epochs=epochs, offset_changes=offset_changes, read_ranges=by_place)
     return Started(facts, committed, ranges, lives_of_groups)
 
 

@@ -14,7 +14,7 @@ from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
-from checks.audit.facts.checkpoints import NOT_RESTORED
+from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.undecided import COMMITS

@@ -8,7 +8,7 @@ There are no joins and no sorts of rows: seqs and offsets are dense, so they are
 
 | module | content |
 |---|---|
-| `tally`, `counters`, `sparse` | typed aggregates, the aggregates of the passes, distributions |
+| `tally`, `counters` | typed aggregates with sparse distributions, the aggregates of the passes |
 | `parts`, `group` | decoding a Parquet part, rows by key |
 | `survey`, `segments`, `digest`, `time_buckets` | the first pass |
 | `survey_facts` | facts derived from the first pass |

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from checks.audit.arrays import Columns, Ints
+from checks.audit.engine.group import Rows as Chosen
+from checks.audit.engine.group import runs, sections
+from checks.audit.engine.parts import Part
+from checks.audit.facts.run_facts import RunFacts
 
 BLOCK_BITS = 20
 """A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
@@ -133,3 +137,33 @@ def _unpack(into: Ints, first: int, count: int, kind: str, data: bytes) -> None:
     into[0] = first
     into[1:] = np.frombuffer(steps, kind)
     np.cumsum(into, out=into)
+
+
+Piece = tuple[str, str, bytes]
+"""Name of the block, kind of rows, packed rows."""
+
+
+def piece(block: str, kind: str, columns: Columns, rows: Chosen) -> Piece:
+    """Return some rows as a piece of a block."""
+    return block, kind, pack({name: rows.ints(columns[name]) for name in KINDS[kind]})
+
+
+def by_offset(facts: RunFacts, columns: Columns, kind: str, by: str = "offset") -> Iterator[Piece]:
+    """Yield rows by block of offsets. columns: those of the kind, topic and partition. by: the column of offsets."""
+    for (topic, partition, block), rows in sections(columns["topic"], columns["partition"], columns[by] >> BLOCK_BITS):
+        yield piece(block_name("read", facts.topics[topic], partition, block), kind, columns, rows)
+
+
+def topic_numbers(part: Part, facts: RunFacts) -> Ints:
+    """Return the index of each row's topic."""
+    codes, names = part.codes("topic")
+    return np.array([facts.topic_ids[name] for name in names], np.int64)[codes]
+
+
+def sender_numbers(codes: Ints, producers: list[str], incarnation: Ints, facts: RunFacts) -> Ints:
+    """Return the index of each row's producer and incarnation."""
+    starts = runs(codes, incarnation)
+    names = [*producers, None]  # the code of a null is -1
+    pairs = zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True)
+    numbers = np.array([facts.sender_ids[names[c], n] for c, n in pairs], np.int64)
+    return np.repeat(numbers, np.diff(starts, append=len(codes)))

@@ -5,9 +5,14 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-from checks.audit.engine.sparse import Sparse
+import numpy as np
+
+from checks.audit.arrays import Ints, Mask
+from checks.audit.engine.group import runs, sections
 from checks.audit.engine.tally import (
     Aggregate,
+    Sparse,
+    Tally,
     collection,
     digest,
     distribution,
@@ -157,3 +162,16 @@ class Successes:
 
 PRODUCED = Successes(distribution("produced_before"), lowest("produced_first"))
 CONSUMED = Successes(distribution("consumed_before"), lowest("consumed_first"))
+
+
+def add_senders(codes: Ints, names: list[str], incarnation: Ints, tally: Tally) -> None:
+    """Add every producer incarnation that occurs."""
+    starts = runs(codes, incarnation)
+    pairs = set(zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True))
+    tally.add(SENDERS, value={(names[c] if c >= 0 else None, n) for c, n in pairs})
+
+
+def count_backwards(tally: Tally, table: str, codes: Ints, clients: list[str], wrong: Mask) -> None:
+    """Count the rows that end before they begin: the clock of their client was set back between."""
+    for (code,), rows in sections(codes[np.flatnonzero(wrong)]):
+        tally.add(CLOCK_BACKWARDS, f"{table} of {clients[code]}", value=len(rows))

@@ -17,15 +17,19 @@ from checks.audit.engine.blocks import (
     OK,
     OUTCOMES,
     UNKNOWN,
+    Piece,
     block_name,
+    by_offset,
     pack,
+    piece,
+    sender_numbers,
+    topic_numbers,
 )
 from checks.audit.engine.commit_outcomes import committers, outcomes
 from checks.audit.engine.group import runs, sections
 from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.outputs import rows_by_count, rows_by_input
 from checks.audit.engine.parts import Part
-from checks.audit.engine.pieces import Piece, by_offset, piece, sender_numbers, topic_numbers
 from checks.audit.engine.survey import COLUMNS
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import NO_TXN, TXN_TIMES, RunFacts
@@ -58,7 +62,7 @@ def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
     unused = set(() if facts.transactions else _TRANSACTION_COLUMNS)
     unused |= set(() if facts.compacted else _KEY_COLUMNS) - set(("key",) if facts.counted and table == "log" else ())
     unused |= set(() if facts.counted else _COUNT_COLUMNS)
-    unused |= set(() if facts.traced else INPUT_COLUMNS)
+    unused |= set(() if facts.lineage else INPUT_COLUMNS)
     return tuple(c for c in _COLUMNS[table] if c not in unused)
 
 
@@ -165,7 +169,7 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
         tombstone, known = part.flags("tombstone")
         columns["tombstone"] = np.where(known, tombstone.astype(np.int64), NONE)
         yield from rows_by_key(part, columns | {"seq": seq}, "keyed_log", np.ones(part.rows, np.bool_), facts)
-    if facts.traced:
+    if facts.lineage:
         yield from rows_by_input(part, columns, own, facts)
     if facts.counted:
         yield from rows_by_count(part, columns, own, facts)

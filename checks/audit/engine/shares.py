@@ -8,11 +8,18 @@ import numpy as np
 
 from checks.audit.arrays import NONE, Ints
 from checks.audit.engine import counters
-from checks.audit.engine.blocks import ACKNOWLEDGEMENTS, OUTCOMES, REFUSALS
-from checks.audit.engine.clients import add_senders, count_backwards
+from checks.audit.engine.blocks import (
+    ACKNOWLEDGEMENTS,
+    OUTCOMES,
+    REFUSALS,
+    Piece,
+    by_offset,
+    sender_numbers,
+    topic_numbers,
+)
+from checks.audit.engine.counters import add_senders, count_backwards
 from checks.audit.engine.group import runs, sections
 from checks.audit.engine.parts import Part
-from checks.audit.engine.pieces import Piece, by_offset, sender_numbers, topic_numbers
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import RunFacts
 

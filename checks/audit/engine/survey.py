@@ -14,14 +14,13 @@ import numpy as np
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine import counters, shares
 from checks.audit.engine.blocks import BLOCK_BITS, COMMIT_FAILED, COMMIT_OK, COMMIT_UNKNOWN
-from checks.audit.engine.clients import add_senders, count_backwards
 from checks.audit.engine.commit_outcomes import committers, outcomes
+from checks.audit.engine.counters import add_senders, count_backwards
 from checks.audit.engine.digest import add_digests
 from checks.audit.engine.group import Rows, counted, grouped, runs, sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.segments import segments
-from checks.audit.engine.sparse import Sparse, histogram
-from checks.audit.engine.tally import Aggregate, Tally
+from checks.audit.engine.tally import Aggregate, Sparse, Tally, histogram
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.deletions import Deletion

@@ -12,8 +12,7 @@ import numpy as np
 from checks.audit.arrays import Ints
 from checks.audit.engine.counters import HEAT, Successes
 from checks.audit.engine.group import counted, grouped
-from checks.audit.engine.sparse import Sparse
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Sparse, Tally
 
 BUCKET_US = 250_000
 BINS_PER_DECADE = 4

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from chaos.ledger.schemas import COMMIT_LOG
 from checks.audit.arrays import NEVER_US, NONE, Ints
 from checks.audit.facts.epochs import BEGINS, POSITION, Committer, Life, Row
-from checks.audit.facts.moves import Move
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.undecided import Reason
 
 COMMIT_SHARED = Reason("another commit of the same offset may have written the record in the log")
@@ -192,14 +192,14 @@ class Decisions:
 class Decider:
     """What decides the commits of a run.
 
-    writers: by place, the members that may have committed without a row. moves: by faults. seen: the offsets that
-    somebody saw in force. deleted: topics that were deleted during the run. one_clock: whether clients and brokers are
-    known to have the same clock.
+    writers: by place, the members that may have committed without a row. offset_changes: by faults. seen: the offsets
+    that somebody saw in force. deleted: topics that were deleted during the run. one_clock: whether clients and brokers
+    are known to have the same clock.
     """
 
     log: CommitLog
     writers: Mapping[Place, Sequence[Writer]]
-    moves: Sequence[Move]
+    offset_changes: Sequence[OffsetChange]
     seen: frozenset[tuple[Place, int]]
     deleted: frozenset[str]
     one_clock: bool
@@ -269,7 +269,7 @@ class Decider:
         if any(o.may_be(at_us, self.clock_us) for o in others):
             return True
         group, topic, partition = attempt.place
-        for m in self.moves:
+        for m in self.offset_changes:
             near = m.from_us - self.clock_us <= at_us <= m.to_us + self.clock_us
             if near and m.group == group and m.touches(topic, partition):
                 return True

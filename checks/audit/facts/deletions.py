@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
 from checks.audit.facts.epochs import Row
-from checks.audit.facts.moves import evidence_of
+from checks.audit.facts.offset_changes import evidence_of
 from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
 

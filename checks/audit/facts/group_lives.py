@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Epoch, Epochs
-from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import UNKNOWN_GROUP, Observed
+from checks.audit.facts.offset_changes import OffsetChange
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ class GroupLife:
     last_generation: int | None
 
 
-def group_lives(observed: Observed, restarts: Iterable[Move], epochs: Epochs) -> list[GroupLife]:
+def group_lives(observed: Observed, restarts: Iterable[OffsetChange], epochs: Epochs) -> list[GroupLife]:
     """Return the lives of each group that the observer saw, in their order.
 
     A life begins when the coordinator begins to know the group, or when the generations of a member begin again without
-    an end that was observed since that member's last assignment. restarts: see `vanished.restarts`.
+    an end that was observed since that member's last assignment. restarts: see `lost_offsets.restarts`.
     """
     found = []
     again = sorted(restarts, key=lambda m: m.to_us)
     for entity in observed.entities("state"):
         group = entity.removeprefix("group:")
         spans = _spans(observed.changes(entity, "state"))
-        for move in (m for m in again if m.group == group):
-            _begin_again(spans, move)
+        for change in (m for m in again if m.group == group):
+            _begin_again(spans, change)
         mine = [e for e in epochs.all if e.group == group and e.generation is not None]
         after_us = 0
         for life, (begin_us, end_us) in enumerate(spans, start=1):
@@ -66,14 +66,14 @@ def _spans(states: Iterable[tuple[int, object]]) -> list[Span]:
     return spans
 
 
-def _begin_again(spans: list[Span], move: Move) -> None:
-    """Split the span in which generations began again, unless a begin or an end in the time of the move explains it."""
+def _begin_again(spans: list[Span], change: OffsetChange) -> None:
+    """Split the span in which generations began again, unless a begin or an end in that time explains it."""
     edges = [edge for span in spans for edge in span][1:]  # the first begin is that of the observation
-    if any(edge is not None and move.from_us <= edge <= move.to_us for edge in edges):
+    if any(edge is not None and change.from_us <= edge <= change.to_us for edge in edges):
         return
     for i, (begin_us, end_us) in enumerate(spans):
-        if begin_us < move.to_us and (end_us is None or move.to_us < end_us):
-            spans[i : i + 1] = [(begin_us, move.to_us), (move.to_us, end_us)]
+        if begin_us < change.to_us and (end_us is None or change.to_us < end_us):
+            spans[i : i + 1] = [(begin_us, change.to_us), (change.to_us, end_us)]
             return
 
 

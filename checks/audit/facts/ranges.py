@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from checks.audit.facts.added_partitions import AddedPartition
 from checks.audit.facts.epochs import Epoch, Epochs, ReaderPartition
-from checks.audit.facts.newcomers import Newcomer
 from checks.audit.facts.readers import EARLIEST, Reader
 from checks.audit.facts.starts import CommittedOffsets, LogRange
 
@@ -16,14 +16,14 @@ from checks.audit.facts.starts import CommittedOffsets, LogRange
 class ReadRange:
     """The range of one reader on one partition.
 
-    log_start: the offset from which on the log has to hold every record. start: the first offset that the reader has
-    to deliver, None if unknown. high: the highest offset delivered. passed: the highest offset committed. lost: ranges
+    log_start: the offset from which on the log has to hold every record. start: the first offset that the reader has to
+    deliver, None if unknown. high: the highest offset delivered. passed: the highest offset committed. lost: ranges
     that an epoch committed past without processing them. epochs: number of epochs. began_at: the offset at which it
     first began to read, whatever was evicted since, None if unknown. committed_only: whether uncommitted records are
-    outside its range. newcomer: set if the partition was created after the reader had begun. succeeds: whether the
-    reader had read a deleted topic of the same name. reset_to: the offset at which it then began to read; offsets below
-    it will never come. went_to: the position at which its last epoch began, if it delivered nothing there; it will not
-    come back to offsets below it.
+    outside its range. added_partition: set if the partition was created after the reader had begun. succeeds: whether
+    the reader had read a deleted topic of the same name. reset_to: the offset at which it then began to read; offsets
+    below it will never come. went_to: the position at which its last epoch began, if it delivered nothing there; it
+    will not come back to offsets below it.
     """
 
     reader: str
@@ -38,7 +38,7 @@ class ReadRange:
     lost: list[dict[str, Any]] = field(default_factory=list)
     began_at: int | None = None
     committed_only: bool = True
-    newcomer: Newcomer | None = None
+    added_partition: AddedPartition | None = None
     reset_to: int | None = None
     succeeds: bool = False
     went_to: int | None = None
@@ -55,7 +55,7 @@ def read_ranges(
     committed: dict[int, CommittedOffsets],
     log: dict[tuple[str, int], LogRange],
     due_starts: Mapping[tuple[str, int], int | None],
-    added: dict[ReaderPartition, Newcomer],
+    added: dict[ReaderPartition, AddedPartition],
     succeeding: Mapping[ReaderPartition, Collection[int]],
 ) -> list[ReadRange]:
     """Return the range of every partition that a reader should read or did read. Sets `passed` of the epochs.
@@ -74,7 +74,7 @@ def read_ranges(
         own.committed_only = reader.committed_only if reader else True
         own.start = _start(turns, reader, log_start)
         if (name, topic, partition) in added and _found_nothing_committed(turns, committed):
-            own.newcomer = added[name, topic, partition]
+            own.added_partition = added[name, topic, partition]
             own.start, own.began_at = log_start, 0
             own.reset_to = turns[0].start if turns else None
         if (name, topic, partition) in succeeding and log_start is not None:
@@ -84,7 +84,7 @@ def read_ranges(
         own.went_to = _went_to(turns, reader, log_end)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
             next_fetch = committed.get(following.index, CommittedOffsets()) if following else None
-            moved = bool(next_fetch and (next_fetch.moved or next_fetch.vanished is not None))
+            moved = bool(next_fetch and (next_fetch.moved or next_fetch.lost_offset is not None))
             stale = succeeding.get((name, topic, partition), ())
             e.passed = _passed(e, following, committed.get(e.index, CommittedOffsets()), moved, stale)
             own.lost += _lost(e)

@@ -32,7 +32,7 @@ ACKED_BUCKET_US = 250_000
 Place = tuple[str, int]
 """Topic and partition."""
 Sparse = tuple[Ints, Ints]
-"""As in `engine.sparse`: distinct numbers, ascending, and a value for each."""
+"""As in `engine.tally`: distinct numbers, ascending, and a value for each."""
 
 
 @dataclass(frozen=True)

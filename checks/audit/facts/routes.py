@@ -22,7 +22,7 @@ class Route:
 
     by: what determines the partition (murmur2, crc32, seq, key number). counts: each number of partitions that the
     topic had, by the earliest time at which a client can know it. A client learns of a new number when it refreshes its
-    metadata, so from then on a record may be where any of these numbers puts it: keys move when partitions are added.
+    metadata, so from then on a record may be where any of these numbers puts it: keys change when partitions are added.
     """
 
     by: str

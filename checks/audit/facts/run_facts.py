@@ -11,13 +11,13 @@ import numpy as np
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.epochs import Committer, Epoch, Epochs, OffsetFetch
-from checks.audit.facts.moves import Move
+from checks.audit.facts.lineage import Lineage
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.retention import Backdated, Overdue
 from checks.audit.facts.shares import Shares
 from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
-from checks.audit.facts.traced import Traced
 
 Sender = tuple[str | None, int]
 """The producer and incarnation that a record carries; None and NONE where it carries none."""
@@ -72,7 +72,7 @@ class RunFacts:
     tombstones may have no row. read_us: when reading the log of each partition back had begun and ended, as far as
     known. read_uncommitted: readers with that isolation level. cell_us: width of a heat map cell. unwatched: scenario
     producers that read no delivery report.
-    lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. counted: the
+    lives: of topics that were deleted. lineage: by group, the outputs that are traced to its inputs. counted: the
     topics of which processors count the records by key, each with its number of blocks of keys. counting: the groups of
     these processors. committed_by_any: by (group, topic, partition), the highest offset of a commit that did not
     fail, whoever committed it. decisions: on commits with an outcome that the client did not learn.
@@ -109,8 +109,8 @@ class RunFacts:
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
-    moves: tuple[Move, ...] = ()
-    traced: dict[str, Traced] = field(default_factory=dict)
+    offset_changes: tuple[OffsetChange, ...] = ()
+    lineage: dict[str, Lineage] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
     committed_by_any: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class RunFacts:
         """Return whether a fault may have moved the offset of the committer's group in a time span."""
         return any(
             m.group == committer.group and m.touches(topic, partition) and m.from_us <= to_us and m.to_us >= from_us
-            for m in self.moves
+            for m in self.offset_changes
         )
 
     def lowest_later(self, producer: str, incarnation: int, topic: str, partition: int, block: int) -> int | None:

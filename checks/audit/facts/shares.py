@@ -20,8 +20,8 @@ from chaos.scenario.model import Scenario
 from chaos.setup.share import DEFAULTS, ISOLATION, LIMIT, LOCK, RESET, Share
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Life, Row
-from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import Observed, phase_times
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.facts.readers import entry_of
 
 LATE_US = 10_000_000
@@ -70,8 +70,8 @@ class ShareRange:
     """The range of one share group in one partition.
 
     start: the first offset that it has to acquire, None if unknown. past: the offset before which all records have
-    their final state at the end of the drive. leader_changes: when the observer saw another leader epoch. moves: by
-    faults that set its start offset. The coordinator then forgets the state of all records.
+    their final state at the end of the drive. leader_changes: when the observer saw another leader epoch.
+    offset_changes: by faults that set its start offset. The coordinator then forgets the state of all records.
     """
 
     group: ShareGroup
@@ -80,16 +80,16 @@ class ShareRange:
     start: int | None
     past: int
     leader_changes: tuple[int, ...]
-    moves: tuple[Move, ...] = ()
+    offset_changes: tuple[OffsetChange, ...] = ()
 
     @property
     def done(self) -> bool:
         """Whether all records had their final state at the end of the drive."""
         return self.past == NEVER_US
 
-    def moves_between(self, from_us: int, until_us: int) -> list[Move]:
-        """Return the moves that may have happened within a time."""
-        return [move for move in self.moves if move.from_us <= until_us and move.to_us >= from_us]
+    def changes_between(self, from_us: int, until_us: int) -> list[OffsetChange]:
+        """Return the changes that may have happened within a time."""
+        return [change for change in self.offset_changes if change.from_us <= until_us and change.to_us >= from_us]
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def share_ranges(
     partitions: Iterable[tuple[str, int]],
     lowest: Mapping[tuple[str, str, int], int],
     observed: Observed,
-    moves: Sequence[Move],
+    offset_changes: Sequence[OffsetChange],
 ) -> dict[tuple[str, int], list[ShareRange]]:
     """Return the ranges by partition. lowest: the lowest offset acquired, by group, topic and partition.
 
@@ -180,7 +180,7 @@ def share_ranges(
             if topic in group.topics:
                 start = 0 if group.earliest else lowest.get((group.name, topic, partition))
                 past = _past(observed, group.name, topic, partition)
-                own = tuple(m for m in moves if m.group == group.name and m.touches(topic, partition))
+                own = tuple(m for m in offset_changes if m.group == group.name and m.touches(topic, partition))
                 found[topic, partition].append(ShareRange(group, topic, partition, start, past, changes, own))
     return dict(found)
 

@@ -15,11 +15,10 @@ from itertools import pairwise
 from typing import Any
 
 from checks.audit.arrays import NEVER_US
-from checks.audit.facts.checkpoints import Checkpoints, judge_checkpoint
-from checks.audit.facts.continued import judge_after_deletion
-from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, ReaderPartition, Row
-from checks.audit.facts.moves import BY_FAULT, STALE_ANSWER_US, Move
+from checks.audit.facts.epochs import CHECKPOINT, Epoch, Epochs, Life, OffsetFetch, ReaderPartition, Row
+from checks.audit.facts.offset_changes import BY_FAULT, STALE_ANSWER_US, OffsetChange
 from checks.audit.facts.readers import EARLIEST, Reader
+from checks.audit.facts.recreated_topics import judge_after_deletion
 from checks.audit.facts.topic_lives import RECREATED
 
 LogRange = tuple[int | None, int | None]
@@ -36,7 +35,7 @@ class CommittedOffsets:
     offset that only the observer saw. own: the consumer's own last commit. seen: the highest offset observed while the
     epoch was the latest one. foreign: whether assign-mode consumers commit to this group too, so that `seen` may be
     theirs. moved: the fault that may have changed the offset that the epoch fetched, "" if none did.
-    vanished: the committed offset that was no longer in force, though no fault had changed it.
+    lost_offset: the committed offset that was no longer in force, though no fault had changed it.
     """
 
     none: bool = True
@@ -45,7 +44,7 @@ class CommittedOffsets:
     seen: int | None = None
     foreign: bool = False
     moved: str = ""
-    vanished: int | None = None
+    lost_offset: int | None = None
 
 
 def offset_fetches(epochs: Epochs, clients: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[OffsetFetch]]:
@@ -92,7 +91,7 @@ def committed_at_begin(
     fetches: dict[tuple[str, int], list[OffsetFetch]],
     commits: dict[int, dict[str, Any]],
     seen: dict[tuple[str, str, int], list[Sighting]],
-    moves: Iterable[Move],
+    offset_changes: Iterable[OffsetChange],
 ) -> dict[int, CommittedOffsets]:
     """Return what may have been committed at each fetch, by index of the epoch.
 
@@ -100,9 +99,9 @@ def committed_at_begin(
     """
     found: dict[int, CommittedOffsets] = defaultdict(CommittedOffsets)
     for (topic, partition), asked in fetches.items():
-        moves_here = [m for m in moves if m.touches(topic, partition)]
+        changes_here = [m for m in offset_changes if m.touches(topic, partition)]
         for fetch in asked:
-            writes = [_OffsetWrite.of_move(m, topic, partition) for m in moves_here if m.group == fetch.group]
+            writes = [_OffsetWrite.of_change(m, topic, partition) for m in changes_here if m.group == fetch.group]
             observed = _observed_around(fetch, seen.get((fetch.group, topic, partition), []), writes)
             if fetch.epoch in commits or observed or writes:
                 _collect(found[fetch.epoch], fetch, commits.get(fetch.epoch, {}), observed, writes)
@@ -118,11 +117,11 @@ class _OffsetWrite:
     offset: int | None
     fault: str = ""
     sure: bool = True
-    vanished: int | None = None
+    lost_offset: int | None = None
 
     @classmethod
-    def of_move(cls, m: Move, topic: str, partition: int) -> _OffsetWrite:
-        return cls(m.to_us, m.from_us, m.offset(topic, partition), m.fault, m.sure, m.vanished)
+    def of_change(cls, m: OffsetChange, topic: str, partition: int) -> _OffsetWrite:
+        return cls(m.to_us, m.from_us, m.offset(topic, partition), m.fault, m.sure, m.lost_offset)
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -155,7 +154,7 @@ def _collect(
     observed: dict[str, Any],
     moved: list[_OffsetWrite],
 ) -> None:
-    """Fill in one fetch from the commits, the observations and the moves around it."""
+    """Fill in one fetch from the commits, the observations and the changes around it."""
     settled, own = row.get("settled"), row.get("own")
     found.own = own["offset"] if own else None
     found.foreign = bool(row.get("foreign"))
@@ -169,7 +168,7 @@ def _collect(
             found.committers[offset].add((consumer, mode))
     possible = [m for m in moved if m.from_us <= fetch.begin_us and m.to_us >= since]
     for m in possible:
-        found.moved, found.vanished = m.fault, m.vanished
+        found.moved, found.lost_offset = m.fault, m.lost_offset
         if m.offset is not None:
             found.committers[m.offset].add((m.fault, BY_FAULT))
     last, following = observed.get("last_seen"), observed.get("next_seen")
@@ -194,7 +193,7 @@ def judge_starts(
     reached: Mapping[ReaderPartition, set[int]],
     checkpoints: Checkpoints,
 ) -> None:
-    """Set start, legal, why and moved of every epoch. reached: see `continued.reached_before`."""
+    """Set start, legal, why and moved of every epoch. reached: see `recreated_topics.reached_before`."""
     by_name = {r.name: r for r in readers}
     for e in epochs.all:
         reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
@@ -237,7 +236,7 @@ def _moved(e: Epoch, committed: CommittedOffsets, log: LogRange) -> bool:
     """Return whether something other than commits of the group's members decided where an epoch begins."""
     if e.source in ("seek", "checkpoint", "start"):
         return e.source == "seek"
-    changed = bool(committed.moved) or committed.vanished is not None
+    changed = bool(committed.moved) or committed.lost_offset is not None
     if e.source in ("reset", RECREATED):
         return changed or bool(_outside(committed, log))
     if e.position is None or e.source is None:
@@ -265,8 +264,8 @@ def _judge_reset(e: Epoch, committed: CommittedOffsets, reader: Reader, log: Log
     )
     if e.legal and committed.moved:
         e.why += f", because fault {committed.moved} had deleted the committed offset"
-    elif e.legal and committed.vanished is not None:
-        e.why += f", because the committed offset {committed.vanished} was no longer in force"
+    elif e.legal and committed.lost_offset is not None:
+        e.why += f", because the committed offset {committed.lost_offset} was no longer in force"
     e.start = start if reader.reset == EARLIEST and start is not None else _position(e)
     if reader.reset == EARLIEST and e.position is not None and start is not None and e.position > start:
         e.why += f" (recorded at {e.position}, above the log start {start})"
@@ -279,7 +278,7 @@ def _judge_committed(
     e.start, e.legal, e.why = position, position in offsets, "the committed offset"
     if e.legal:
         if (committed.moved, BY_FAULT) in offsets[position]:
-            lost = f"; {committed.vanished} was no longer in force"
+            lost = f"; {committed.lost_offset} was no longer in force"
             e.why += f", set by fault {committed.moved}" if committed.moved else lost
         return
     # Above all recorded commits, but not above what was processed: the row of that commit was lost with its member, or
@@ -309,3 +308,42 @@ def _judge_unknown(e: Epoch, committed: CommittedOffsets, reader: Reader, log: L
     else:
         e.start, e.legal = began, False
         e.why = f"began at {began}, below the committed {sorted(committed.committers)}"
+
+
+NOT_RESTORED = "its checkpoint was"
+"""How the reason of an illegal start begins, of a reader that had a checkpoint."""
+
+
+class Checkpoints:
+    """The rows of complete checkpoints."""
+
+    def __init__(self, assignments: Iterable[Row]) -> None:
+        self._stored: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+        for row in sorted(assignments, key=lambda r: (r["incarnation"], r["at_us"], r["position"] or 0)):
+            if row["event"] == CHECKPOINT and row["position"] is not None:
+                self._stored[row["consumer"], row["topic"], row["partition"]].append(row)
+
+    def last_before(self, e: Epoch) -> int | None:
+        """Return the last checkpoint of the earlier incarnations of an epoch's consumer, None without one."""
+        rows = self._stored.get((e.consumer, e.topic, e.partition), [])
+        return next((row["position"] for row in reversed(rows) if row["incarnation"] < e.incarnation), None)
+
+
+def judge_checkpoint(e: Epoch, earlier: list[Epoch], reader: Reader, checkpoints: Checkpoints) -> None:
+    """Judge the restore from a checkpoint.
+
+    A stored checkpoint may be later than the last one with a row, if its process died before it wrote the row; and a
+    reader with idempotent results begins after those that it finds. It begins nowhere before the start of the reader,
+    and nowhere beyond what was processed.
+    """
+    before = sorted((p for p in earlier if p.consumer == e.consumer), key=lambda p: (p.incarnation, p.assignment))
+    begun = before[0].start if before else None
+    processed = next((p.last + 1 for p in reversed(before) if p.last is not None), begun)
+    stored = checkpoints.last_before(e) if reader.stores_checkpoints else processed
+    lowest = begun if stored is None else stored
+    e.start = e.position if e.position is not None else e.first
+    e.legal = e.start is None or lowest is None or lowest <= e.start <= max(lowest, processed or 0)
+    e.why = "its checkpoint" if e.legal else f"{NOT_RESTORED} {lowest}, not {e.start}"
+    e.restored = e.legal and reader.stores_checkpoints
+    if e.restored and e.start != stored:
+        e.why += ", or what was processed after the last one with a row"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checks.audit.arrays import NEVER_US
+from checks.audit.facts.added_partitions import SAMPLE_US
 from checks.audit.facts.epochs import Row
-from checks.audit.facts.moves import evidence_of
-from checks.audit.facts.newcomers import SAMPLE_US
+from checks.audit.facts.offset_changes import evidence_of
 from checks.audit.facts.topic_lives import SETTLE_US, TopicLife, TopicLives
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from chaos.anomalies import METRICS, STOPPED_US, UNAVAILABILITY
 from checks.audit.engine import counters
 from checks.audit.engine.counters import CONSUMED, LATENCIES, PRODUCED, Successes
-from checks.audit.engine.sparse import Sparse, histogram, quantile
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Sparse, Tally, histogram, quantile
 from checks.audit.engine.time_buckets import usual_gap_us
 from checks.audit.facts.epochs import Epoch, Epochs, Row
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, phase_times

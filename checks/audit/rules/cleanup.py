@@ -75,17 +75,17 @@ def overdue_record(b: ProducerBlock, tally: Tally) -> None:
         if found := b.facts.overdue.get((b.topic(number), int(partition))):
             due = sends["offset"][acked[rows.index]] < found.below
             tally.add(DUE, b.topic(number), value=int(due.sum()))
-    copies = b.all_copies
-    for (number, partition), rows in sections(copies["topic"], copies["partition"]):
+    appends = b.all_appends
+    for (number, partition), rows in sections(appends["topic"], appends["partition"]):
         topic = b.topic(number)
         found = b.facts.overdue.get((topic, int(partition)))
         if found is None:
             continue
-        late: Ints = rows.index[copies["offset"][rows.index] < found.below]
+        late: Ints = rows.index[appends["offset"][rows.index] < found.below]
         if found.unsure:
             tally.report_undetermined("overdue_record", topic, len(late), PERHAPS_LATE)
         else:
-            b.report("overdue_record", copies, late, lambda i: _overdue(b, i), tally)
+            b.report("overdue_record", appends, late, lambda i: _overdue(b, i), tally)
 
 
 def overdue_value(b: KeyBlock, tally: Tally) -> None:
@@ -129,15 +129,15 @@ def _superseded(b: KeyBlock, i: int, by: int) -> dict[str, Any]:
 
 
 def _overdue(b: ProducerBlock, i: int) -> dict[str, Any]:
-    copies, sends = b.all_copies, b.all_sends
-    same = (sends["seq"] == copies["seq"][i]) & (sends["incarnation"] == copies["incarnation"][i])
+    appends, sends = b.all_appends, b.all_sends
+    same = (sends["seq"] == appends["seq"][i]) & (sends["incarnation"] == appends["incarnation"][i])
     row = int(np.flatnonzero(same)[0]) if same.any() else None
-    topic, partition = b.topic(int(copies["topic"][i])), int(copies["partition"][i])
+    topic, partition = b.topic(int(appends["topic"][i])), int(appends["partition"][i])
     read_us, _ = b.facts.read_us[topic, partition]
     done_us = None if row is None else int(sends["completed_us"][row])
-    evidence = {"timestamp_us": int(copies["timestamp"][i]), "completed_us": done_us, "read_us": read_us}
+    evidence = {"timestamp_us": int(appends["timestamp"][i]), "completed_us": done_us, "read_us": read_us}
     evidence["log_start"], _ = b.facts.log_ranges[topic, partition]
-    return b.record(copies, i, at_us=read_us, evidence=evidence)
+    return b.record(appends, i, at_us=read_us, evidence=evidence)
 
 
 def _explain_overdue(f: Finding, e: Evidence, c: RunData) -> str:

@@ -20,10 +20,10 @@ from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Committer, Epoch
-from checks.audit.facts.moves import Move, group_recreated
+from checks.audit.facts.lost_offsets import LOOK_US, interruptions
 from checks.audit.facts.observed import UNKNOWN_GROUP, offsets_partition
+from checks.audit.facts.offset_changes import OffsetChange, group_recreated
 from checks.audit.facts.readers import Reader
-from checks.audit.facts.vanished import LOOK_US, interruptions
 from checks.audit.findings import CAP, UNDETERMINED, Finding
 from checks.audit.rules.rule import COMMITTING, MEMBERS, Evidence, Rule, RunData, present
 from checks.audit.undecided import Reason
@@ -181,7 +181,7 @@ def _took_over(b: CommitBlock, old: Epoch, new: Epoch) -> bool:
     """Return whether an epoch of another member took the partition over from another epoch."""
     if new.member == old.member or new.turn < old.turn:
         return False
-    recreated = group_recreated(b.facts.moves, old.group, old.begin_us, new.begin_us)
+    recreated = group_recreated(b.facts.offset_changes, old.group, old.begin_us, new.begin_us)
     if old.generation is not None and new.generation is not None and not recreated:
         return new.generation > old.generation or (new.generation == old.generation and new.rejoined(old))
     return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
@@ -230,15 +230,15 @@ def vanished_commits(run: RunData, tally: Tally) -> None:
     client outside the scenario may have deleted them, the cause is undetermined. Offsets are not lost if their log
     still has them; if it was not read, and the same offset was seen in force again, that is undetermined.
     """
-    by_group: dict[str, list[Move]] = defaultdict(list)
-    for move in run.facts.moves:
-        if move.vanished is not None:
-            by_group[move.group].append(move)
-    for group, moves in sorted(by_group.items()):
+    by_group: dict[str, list[OffsetChange]] = defaultdict(list)
+    for change in run.facts.offset_changes:
+        if change.lost_offset is not None:
+            by_group[change.group].append(change)
+    for group, offset_changes in sorted(by_group.items()):
         if (reader := _reader(run, group)) is None:
             continue
-        for life in _lives(moves):
-            causes = [_cause(run, move, reader) for move in life]
+        for life in _lives(offset_changes):
+            causes = [_cause(run, change, reader) for change in life]
             if set(causes) == {NOT_LOST}:
                 continue
             check = next((c for c in ("lost_commit", "expired_commit") if c in causes), UNDETERMINED)
@@ -246,7 +246,7 @@ def vanished_commits(run: RunData, tally: Tally) -> None:
                 for kind in ("expired_commit", "lost_commit"):
                     tally.report_undetermined(kind, reader.name, 1, NO_CAUSE)
                 continue
-            life = [move for move, cause in zip(life, causes, strict=True) if cause == check]
+            life = [change for change, cause in zip(life, causes, strict=True) if cause == check]
             tally.report(check, reader.name, 1, [_finding(run, reader, life)])
 
 
@@ -256,34 +256,34 @@ def _reader(run: RunData, group: str) -> Reader | None:
     return min(of_group, key=lambda r: (r.mode != "subscribe", r.name), default=None)
 
 
-def _lives(moves: Iterable[Move]) -> list[list[Move]]:
-    """Return the moves of a group by the life that they ended."""
-    found: list[list[Move]] = []
-    for move in sorted(moves, key=lambda m: (m.to_us, sorted(m.offsets or ()))):
-        if not found or move.to_us - found[-1][-1].to_us > ONE_LIFE_US:
+def _lives(offset_changes: Iterable[OffsetChange]) -> list[list[OffsetChange]]:
+    """Return the changes of the offsets of a group by the life that they ended."""
+    found: list[list[OffsetChange]] = []
+    for change in sorted(offset_changes, key=lambda m: (m.to_us, sorted(m.offsets or ()))):
+        if not found or change.to_us - found[-1][-1].to_us > ONE_LIFE_US:
             found.append([])
-        found[-1].append(move)
+        found[-1].append(change)
     return found
 
 
-def _cause(run: RunData, move: Move, reader: Reader) -> str:
+def _cause(run: RunData, change: OffsetChange, reader: Reader) -> str:
     """Return the check that a vanished offset belongs to, or undetermined."""
-    below = None not in (move.offsets or {}).values()
-    if not below and move.to_us - _counted_from(run, move, reader) >= _shortest_retention_us(run):
-        certain = not move.interrupted and _retention_minutes(run) is not None
+    below = None not in (change.offsets or {}).values()
+    if not below and change.to_us - _counted_from(run, change, reader) >= _shortest_retention_us(run):
+        certain = not change.interrupted and _retention_minutes(run) is not None
         return "expired_commit" if certain else UNDETERMINED
-    if move.in_log:
+    if change.in_log:
         return NOT_LOST
-    if move.in_log is None and _is_seen_again(run, move):
+    if change.in_log is None and _is_seen_again(run, change):
         return UNDETERMINED
-    return "lost_commit" if move.interrupted or _is_protected(run, move, reader) else UNDETERMINED
+    return "lost_commit" if change.interrupted or _is_protected(run, change, reader) else UNDETERMINED
 
 
-def _is_seen_again(run: RunData, move: Move) -> bool:
-    """Return whether the next offset that was observed after a move is the one that had vanished."""
-    changes = run.observed.changes(f"group:{move.group}/{next(iter(move.offsets or ()))}", "committed")
-    later = [offset for at_us, offset in changes if at_us > move.to_us]
-    return later[:1] == [move.vanished]
+def _is_seen_again(run: RunData, change: OffsetChange) -> bool:
+    """Return whether the next offset that was observed after a change is the one that was lost."""
+    changes = run.observed.changes(f"group:{change.group}/{next(iter(change.offsets or ()))}", "committed")
+    later = [offset for at_us, offset in changes if at_us > change.to_us]
+    return later[:1] == [change.lost_offset]
 
 
 def _retention_minutes(run: RunData) -> int | None:
@@ -302,24 +302,24 @@ def _shortest_retention_us(run: RunData) -> int:
     return (1 if minutes is None else minutes) * 60 * SECOND_US
 
 
-def _counted_from(run: RunData, move: Move, reader: Reader) -> int:
+def _counted_from(run: RunData, change: OffsetChange, reader: Reader) -> int:
     """Return the earliest time from which Kafka may have counted the retention of an offset.
 
     That is the commit for offsets of groups with group.protocol=consumer, of groups without members that subscribe, and
     of topics that no member subscribes to (`OffsetMetadataManager.cleanupExpiredOffsets` in Apache Kafka); else the
     moment at which the last member left.
     """
-    entity = f"group:{move.group}"
-    states = [s for s in run.observed.changes(entity, "state") if s[0] <= move.to_us and s[1] != UNKNOWN_GROUP]
-    state_us, state = states[-1] if states else (move.to_us, "")
-    if reader.mode != "subscribe" or _uses_kip_848(run, move.group) or not _is_subscribed(run, move, reader):
-        return _answered_before(run, move, move.from_us)
-    return _answered_before(run, move, state_us if state == "Empty" else move.to_us)
+    entity = f"group:{change.group}"
+    states = [s for s in run.observed.changes(entity, "state") if s[0] <= change.to_us and s[1] != UNKNOWN_GROUP]
+    state_us, state = states[-1] if states else (change.to_us, "")
+    if reader.mode != "subscribe" or _uses_kip_848(run, change.group) or not _is_subscribed(run, change, reader):
+        return _answered_before(run, change, change.from_us)
+    return _answered_before(run, change, state_us if state == "Empty" else change.to_us)
 
 
-def _answered_before(run: RunData, move: Move, at_us: int) -> int:
+def _answered_before(run: RunData, change: OffsetChange, at_us: int) -> int:
     """Return the earliest time at which something may have happened that the observer saw at a moment."""
-    silent = [begin for begin, end in interruptions(run.observed, move.group) if begin <= at_us <= end + LOOK_US]
+    silent = [begin for begin, end in interruptions(run.observed, change.group) if begin <= at_us <= end + LOOK_US]
     return min([at_us, *silent]) - LOOK_US
 
 
@@ -327,26 +327,28 @@ def _uses_kip_848(run: RunData, group: str) -> bool:
     return any(uses_kip_848(c.config) for c in run.scenario.readers if c.group == group)
 
 
-def _is_protected(run: RunData, move: Move, reader: Reader) -> bool:
-    """Return whether the group had members that subscribe to the topic when its offset vanished."""
-    states = run.observed.changes(f"group:{move.group}", "state")
-    before = [state for at_us, state in states if at_us <= move.to_us and state != UNKNOWN_GROUP]
-    return reader.mode == "subscribe" and before[-1:] not in ([], ["Empty"]) and _is_subscribed(run, move, reader)
+def _is_protected(run: RunData, change: OffsetChange, reader: Reader) -> bool:
+    """Return whether the group had members that subscribe to the topic when its offset was lost."""
+    states = run.observed.changes(f"group:{change.group}", "state")
+    before = [state for at_us, state in states if at_us <= change.to_us and state != UNKNOWN_GROUP]
+    return reader.mode == "subscribe" and before[-1:] not in ([], ["Empty"]) and _is_subscribed(run, change, reader)
 
 
-def _is_subscribed(run: RunData, move: Move, reader: Reader) -> bool:
+def _is_subscribed(run: RunData, change: OffsetChange, reader: Reader) -> bool:
     """Return whether every member subscribes to the topic of an offset, or one certainly does."""
-    topic = TopicPartition.parse(next(iter(move.offsets or ()))).topic
+    topic = TopicPartition.parse(next(iter(change.offsets or ()))).topic
     if all(topic in entry.topics for entry in reader.entries):
         return True
-    members = [m for at_us, m in run.observed.changes(f"group:{move.group}", "members") if at_us <= move.to_us and m]
+    members = [
+        m for at_us, m in run.observed.changes(f"group:{change.group}", "members") if at_us <= change.to_us and m
+    ]
     return any(topic in (member.get("topics") or ()) for member in (members[-1] if members else ()))
 
 
-def _finding(run: RunData, reader: Reader, life: list[Move]) -> dict[str, object]:
+def _finding(run: RunData, reader: Reader, life: list[OffsetChange]) -> dict[str, object]:
     """Return the end of a life of a group as the arguments of a finding, in the place of the first offset."""
-    first, offsets = life[0], {name: move.vanished for move in life for name in move.offsets or ()}
-    lower = {name: offset for move in life for name, offset in (move.offsets or {}).items() if offset is not None}
+    first, offsets = life[0], {name: change.lost_offset for change in life for name in change.offsets or ()}
+    lower = {name: offset for change in life for name, offset in (change.offsets or {}).items() if offset is not None}
     begun = any(e.group == first.group and e.begin_us >= first.to_us for e in run.facts.epochs.all)
     evidence: Evidence = present(
         idle_us=first.to_us - _counted_from(run, first, reader) - LOOK_US,
@@ -358,7 +360,7 @@ def _finding(run: RunData, reader: Reader, life: list[Move]) -> dict[str, object
     )
     evidence |= {"offsets": offsets, "interrupted": any(m.interrupted for m in life), "began_again": begun}
     partition = TopicPartition.parse(next(iter(offsets)))
-    place = {"topic": partition.topic, "partition": partition.number, "offset": first.vanished}
+    place = {"topic": partition.topic, "partition": partition.number, "offset": first.lost_offset}
     return place | {"at_us": first.to_us, "evidence": evidence}
 
 

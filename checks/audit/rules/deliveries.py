@@ -76,7 +76,7 @@ def _unfinished(r: ReaderBlock) -> list[dict[str, Any]]:
 
 
 def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str, Any]:
-    newcomer = r.range.newcomer
+    added_partition = r.range.added_partition
     evidence = {
         "range_start": r.range.start,
         "highest_delivered": r.range.high,
@@ -84,8 +84,8 @@ def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str,
         "epochs": r.range.epochs,
         "log_end": r.range.log_end,
         "past": past,
-        "reader_began_us": newcomer.began_us if newcomer else None,
-        "partition_seen_us": newcomer.seen_us if newcomer else None,
+        "reader_began_us": added_partition.began_us if added_partition else None,
+        "partition_seen_us": added_partition.seen_us if added_partition else None,
         "topic_was_deleted": r.range.succeeds or None,
     }
     log, consumer = r.block.log, past["consumer"] if past else None

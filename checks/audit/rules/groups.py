@@ -12,8 +12,8 @@ from chaos.scenario.members import settled_after_s
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
-from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
+from checks.audit.facts.offset_changes import BY_FAULT, group_recreated
 from checks.audit.facts.readers import Reader
 from checks.audit.findings import Finding
 from checks.audit.rules.rule import GROUPS, MEMBERS, READERS, Evidence, Rule, RunData, present
@@ -50,7 +50,7 @@ def double_ownership(run: RunData, tally: Tally) -> None:
         if turns[0].mode != "subscribe":
             continue
         for a, b in combinations(turns, 2):
-            recreated = group_recreated(run.facts.moves, a.group, a.begin_us, b.begin_us)
+            recreated = group_recreated(run.facts.offset_changes, a.group, a.begin_us, b.begin_us)
             if a.member != b.member and (how := _owned_together(a, b, recreated)):
                 tally.report("double_ownership", b.reader, 1, [_double(a, b, how)])
 

@@ -25,9 +25,9 @@ from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.lineage import Lineage
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.readers import entry_of
-from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
@@ -140,12 +140,12 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     input again.
 
     Undetermined: whether an input without a visible output has one that may be committed (its transaction is open);
-    anything about absent outputs where outputs may have been removed or carry no coordinates (`Traced.lacking`); what
+    anything about absent outputs where outputs may have been removed or carry no coordinates (`Lineage.lacking`); what
     belongs to an offset at which the group got two different records; whether an input was committed past if the last
     member that held the partition did not end in order, a commit has an unknown outcome, or another job or a fault set
     the committed offset.
     """
-    group = r.facts.traced.get(r.name)
+    group = r.facts.lineage.get(r.name)
     if group is None or r.block.topic in r.facts.lives.ended:
         return
     inputs, rows = _Inputs(r), _Outputs(r, group)
@@ -221,7 +221,7 @@ class _Inputs:
         self.passed = offset < (NONE if r.range.passed is None else r.range.passed)
         place = r.name, r.block.topic, r.block.partition
         self.maybe_passed = offset < r.facts.committed_by_any.get(place, NONE)
-        if any(m.group == r.name and m.touches(*place[1:]) for m in r.facts.moves):
+        if any(m.group == r.name and m.touches(*place[1:]) for m in r.facts.offset_changes):
             self.maybe_passed[:] = True
 
 
@@ -234,7 +234,7 @@ class _Outputs:
     coordinates belong to an earlier topic of the same name, as far as is known.
     """
 
-    def __init__(self, r: ReaderBlock, group: Traced) -> None:
+    def __init__(self, r: ReaderBlock, group: Lineage) -> None:
         senders = [(name or "").rpartition("/")[0] in group.writers for name, _ in r.facts.senders]
         topics = [name in group.topics for name in r.facts.topics]
         found = r.block.outputs
@@ -413,10 +413,10 @@ def wrong_count(b: CountBlock, tally: Tally) -> None:
     there; outputs without a count; and where a transaction is open that inputs or the output belong to.
     """
     for group in sorted(b.facts.counting):
-        if (traced := b.facts.traced.get(group)) is None:
+        if (lineage := b.facts.lineage.get(group)) is None:
             continue
-        writers = [(name or "").rpartition("/")[0] in traced.writers for name, _ in b.facts.senders]
-        topics = [name in traced.topics for name in b.facts.topics]
+        writers = [(name or "").rpartition("/")[0] in lineage.writers for name, _ in b.facts.senders]
+        topics = [name in lineage.topics for name in b.facts.topics]
         o = b.outputs
         mine = np.flatnonzero(np.array([*writers, False])[o["sender"]] & np.array([*topics, False])[o["topic"]])
         tally.add(COUNTED, group, value=int((o["committed"][mine] != 0).sum()))

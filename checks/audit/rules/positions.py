@@ -44,7 +44,7 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
 
     An acknowledgement without an offset has no position.
     """
-    s, c = b.sends, b.copies
+    s, c = b.sends, b.appends
     located = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE))
     there = np.isin(b.sent[located], b.logged) & ~b.of_ended(located)
     for topic, rows in b.by_topic(s, located[~there]):
@@ -58,7 +58,7 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
     elsewhere[[n for n in no_partition if _at_offset(b, int(acked[n]))]] = False
 
     def shown(i: int) -> dict[str, Any]:
-        found = b.copy(int(b.copies_of_send(i)[0]))
+        found = b.appended(int(b.appends_of_send(i)[0]))
         times = {name: int(s[name][i]) for name in ("invoked_us", "completed_us")}
         return b.send(i, acked_offset=int(s["offset"][i]), **{f"found_{name}": found[name] for name in names}, **times)
 
@@ -67,7 +67,7 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
 
 def _at_offset(b: ProducerBlock, send: int) -> bool:
     """Return whether a copy is at the acknowledged topic and offset; for acknowledgements without a partition."""
-    rows, c, s = b.copies_of_send(send), b.copies, b.sends
+    rows, c, s = b.appends_of_send(send), b.appends, b.sends
     return bool(((c["topic"][rows] == s["topic"][send]) & (c["offset"][rows] == s["offset"][send])).any())
 
 

@@ -33,48 +33,48 @@ PERHAPS_EARLY = Reason(
 class ProducerBlock:
     """All sends of some seqs of one producer, and all records of this run in the log that carry them.
 
-    all_sends, all_copies: every row, kinds `sends` and `log` of `blocks.KINDS`. sends, copies: without the records that
-    were sent once and are in the log once, at the acknowledged position; copies of a seq are together, in log order.
-    sent: one number for (seq, incarnation) of each send. logged: the same for each copy.
+    all_sends, all_appends: every row, kinds `sends` and `log` of `blocks.KINDS`. sends, appends: without the records
+    that were sent once and are in the log once, at the acknowledged position; appends of a seq are together, in log
+    order. sent: one number for (seq, incarnation) of each send. logged: the same for each append.
     """
 
     def __init__(self, producer: str, number: int, facts: RunFacts, rows: Rows) -> None:
         self.producer, self.number, self.facts = producer, number, facts
-        self.all_sends, self.all_copies = rows["sends"], rows["log"]
-        odd_sends, odd_copies = _odd_rows(self.all_sends, self.all_copies)
+        self.all_sends, self.all_appends = rows["sends"], rows["log"]
+        odd_sends, odd_appends = _odd_rows(self.all_sends, self.all_appends)
         keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
-        odd_copies = odd_copies[np.lexsort([self.all_copies[name][odd_copies] for name in keys])]
+        odd_appends = odd_appends[np.lexsort([self.all_appends[name][odd_appends] for name in keys])]
         self.sends = {name: column[odd_sends] for name, column in self.all_sends.items()}
-        self.copies = {name: column[odd_copies] for name, column in self.all_copies.items()}
-        lives = np.concatenate([self.sends["incarnation"], self.copies["incarnation"]])
+        self.appends = {name: column[odd_appends] for name, column in self.all_appends.items()}
+        lives = np.concatenate([self.sends["incarnation"], self.appends["incarnation"]])
         span = int(lives.max()) + 1 if len(lives) else 1
         within = (1 << BLOCK_BITS) - 1
         self.sent = (self.sends["seq"] & within) * span + self.sends["incarnation"]
-        self.logged = (self.copies["seq"] & within) * span + self.copies["incarnation"]
+        self.logged = (self.appends["seq"] & within) * span + self.appends["incarnation"]
 
-    def copies_of(self, seq: int) -> slice:
-        """Return the copies of a seq."""
-        first, last = (int(np.searchsorted(self.copies["seq"], seq, side)) for side in ("left", "right"))
+    def appends_of(self, seq: int) -> slice:
+        """Return the appends of a seq."""
+        first, last = (int(np.searchsorted(self.appends["seq"], seq, side)) for side in ("left", "right"))
         return slice(first, last)
 
-    def copies_of_send(self, send: int) -> Ints:
-        """Return the copies of the record of a send, of the same incarnation."""
-        of_seq = self.copies_of(int(self.sends["seq"][send]))
+    def appends_of_send(self, send: int) -> Ints:
+        """Return the appends of the record of a send, of the same incarnation."""
+        of_seq = self.appends_of(int(self.sends["seq"][send]))
         rows: Ints = of_seq.start + np.flatnonzero(self.logged[of_seq] == self.sent[send])
         return rows
 
-    def acknowledged_copies(self, send: int) -> Ints:
-        """Return the copy of a send's record at the acknowledged position, or all its copies if none is there."""
-        rows, s, c = self.copies_of_send(send), self.sends, self.copies
+    def acknowledged_appends(self, send: int) -> Ints:
+        """Return the copy of a send's record at the acknowledged position, or all its appends if none is there."""
+        rows, s, c = self.appends_of_send(send), self.sends, self.appends
         here = np.ones(len(rows), np.bool_)
         for name in ("topic", "partition", "offset"):
             here &= c[name][rows] == s[name][send]
         return rows[here] if here.any() else rows
 
     def visible(self) -> ProducerBlock:
-        """Return the block without the copies that read_committed readers do not see."""
-        seen, block = self.copies["committed"] != 0, copy(self)
-        block.copies = {name: column[seen] for name, column in self.copies.items()}
+        """Return the block without the appends that read_committed readers do not see."""
+        seen, block = self.appends["committed"] != 0, copy(self)
+        block.appends = {name: column[seen] for name, column in self.appends.items()}
         block.logged = self.logged[seen]
         return block
 
@@ -83,12 +83,12 @@ class ProducerBlock:
         return self.facts.topics[number]
 
     def by_topic(self, side: Columns, rows: Ints) -> Iterator[tuple[str, Ints]]:
-        """Yield each topic with its rows among some rows of sends or copies."""
+        """Yield each topic with its rows among some rows of sends or appends."""
         for (number,), section in sections(side["topic"][rows]):
             yield self.topic(number), section.ints(rows)
 
     def record(self, side: Columns, i: int, **columns: Any) -> dict[str, Any]:
-        """Return the record of a row of sends or copies as the arguments of a finding, with other columns."""
+        """Return the record of a row of sends or appends as the arguments of a finding, with other columns."""
         numbers = {n: nullable(side[n][i]) for n in ("partition", "offset", "incarnation", "seq")}
         return numbers | {"topic": self.topic(int(side["topic"][i])), "producer": self.producer} | columns
 
@@ -96,14 +96,14 @@ class ProducerBlock:
         """Return a send as the arguments of a finding."""
         return self.record(self.sends, i, at_us=int(self.sends["completed_us"][i]), evidence=evidence)
 
-    def copy(self, i: int, **evidence: Any) -> dict[str, Any]:
+    def appended(self, i: int, **evidence: Any) -> dict[str, Any]:
         """Return a copy in the log as the arguments of a finding."""
-        return self.record(self.copies, i, at_us=nullable(self.copies["timestamp"][i]), evidence=evidence)
+        return self.record(self.appends, i, at_us=nullable(self.appends["timestamp"][i]), evidence=evidence)
 
     def report(
         self, check: str, side: Columns, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally
     ) -> None:
-        """Report some rows of sends or copies by topic; the lowest positions are shown."""
+        """Report some rows of sends or appends by topic; the lowest positions are shown."""
         for topic, of_topic in self.by_topic(side, rows):
             order = np.lexsort([side[n][of_topic] for n in ("seq", "incarnation", "offset", "partition")])
             tally.report(check, topic, len(of_topic), map(shown, of_topic[order[:CAP]].tolist()))
@@ -148,24 +148,24 @@ class ProducerBlock:
         return evicted, {UNREAD: unread, LOG_CUT: unlocated, PERHAPS_EARLY: early}
 
 
-def _odd_rows(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
+def _odd_rows(sends: Columns, appends: Columns) -> tuple[Ints, Ints]:
     """Return the rows of both sides that are not simply sent once and in the log once at the acknowledged position."""
-    seqs = [c["seq"] for c in (sends, copies) if len(c["seq"])]
+    seqs = [c["seq"] for c in (sends, appends) if len(c["seq"])]
     base = min((int(s.min()) for s in seqs), default=0)
     size = max((int(s.max()) for s in seqs), default=0) - base + 1
-    sent, logged = sends["seq"] - base, copies["seq"] - base
+    sent, logged = sends["seq"] - base, appends["seq"] - base
     once = (np.bincount(sent, minlength=size) == 1) & (np.bincount(logged, minlength=size) == 1)
     row = np.zeros(size, np.int64)
     row[logged] = np.arange(len(logged))
-    copy_of = row[sent[once[sent]]]
+    append_of = row[sent[once[sent]]]
     send = np.flatnonzero(once[sent])
-    same = copies["incarnation"][copy_of] == sends["incarnation"][send]
-    here = copies["topic"][copy_of] == sends["topic"][send]
+    same = appends["incarnation"][append_of] == sends["incarnation"][send]
+    here = appends["topic"][append_of] == sends["topic"][send]
     for name in ("partition", "offset"):
         acknowledged = sends[name][send]
-        here &= (acknowledged == NONE) | (acknowledged == copies[name][copy_of])
+        here &= (acknowledged == NONE) | (acknowledged == appends[name][append_of])
     fine = np.where(sends["outcome"][send] == OK, here, sends["outcome"][send] != FAIL)
-    end, seen = sends["end"][send], copies["committed"][copy_of]
+    end, seen = sends["end"][send], appends["committed"][append_of]
     fine &= np.where(end == COMMITTED, seen == 1, np.where(end == ABORTED, seen == 0, True))
     simple = np.zeros(size, np.bool_)
     simple[sent[send[same & fine]]] = True

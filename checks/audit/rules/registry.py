@@ -16,9 +16,8 @@ from checks.audit.engine.counters import CONSUMED, DISTINCT, IN_RANGE, JUDGED, L
 from checks.audit.engine.group import runs
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.outputs import CountBlock
-from checks.audit.engine.sparse import histogram
 from checks.audit.engine.survey import RowRule
-from checks.audit.engine.tally import Tally
+from checks.audit.engine.tally import Tally, histogram
 from checks.audit.engine.time_buckets import add_heat, add_successes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.rules import (

@@ -92,7 +92,7 @@ class ShareBlock:
         """
         since = int(self.rows["sent_us"][rows].min())  # a poll may return a record long after the broker gave it
         led = any(since <= at_us <= until_us + LATE_US for at_us in self.range.leader_changes)
-        led = led or bool(self.range.moves_between(since, until_us))
+        led = led or bool(self.range.changes_between(since, until_us))
         return led or any(self.member(int(row)).may_have_ended(until_us) for row in rows)
 
     def ended_members(self, since_us: Ints, until_us: int) -> Ints:

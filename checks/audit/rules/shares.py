@@ -76,10 +76,10 @@ def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:
 def _missing(s: ShareBlock, row: int) -> dict[str, Any]:
     log = s.block.log
     evidence: dict[str, Any] = {"range_start": s.range.start, "group_past": None if s.range.done else s.range.past}
-    for move in s.range.moves:
-        start = move.offset(s.block.topic, s.block.partition)
+    for change in s.range.offset_changes:
+        start = change.offset(s.block.topic, s.block.partition)
         if start is not None and start > log["offset"][row]:
-            evidence |= {"moved_by": move.fault, "moved_to": start}
+            evidence |= {"moved_by": change.fault, "moved_to": start}
     return s.block.record(log, row, at_us=nullable(log["timestamp"][row]), evidence=evidence)
 
 
@@ -130,8 +130,8 @@ def _again(s: ShareBlock, first: int, rows: Ints) -> list[tuple[int, bool]]:
 def _set_back(s: ShareBlock, row: int, since_us: int) -> bool:
     """Return whether a fault set the start offset to the record of an acquisition, or before it, since a moment."""
     offset, block = int(s.rows["offset"][row]), s.block
-    moves = s.range.moves_between(since_us, int(s.rows["acquired_us"][row]))
-    return any((move.offset(block.topic, block.partition) or 0) <= offset for move in moves)
+    offset_changes = s.range.changes_between(since_us, int(s.rows["acquired_us"][row]))
+    return any((change.offset(block.topic, block.partition) or 0) <= offset for change in offset_changes)
 
 
 def _disturbed(s: ShareBlock, rows: Ints, row: int) -> bool:

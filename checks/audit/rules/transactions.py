@@ -91,7 +91,7 @@ def _half_visible(b: ProducerBlock, tally: Tally) -> None:
     A transaction may continue in the next block of seqs: the first and the last one of an incarnation in this block are
     decided by `half_visible_elsewhere` if this block does not decide them.
     """
-    s, c = b.all_sends, b.all_copies
+    s, c = b.all_sends, b.all_appends
     rows = np.flatnonzero((s["outcome"] == OK) & (s["end"] == UNDECIDED))
     rows = rows[~b.of_ended(rows, s)]
     if not len(rows):
@@ -111,21 +111,21 @@ def _half_visible(b: ProducerBlock, tally: Tally) -> None:
         _report_half(b, rows[torn], seen[torn], has_visible[torn], tally)
 
 
-def _visibility(sends: Columns, copies: Columns, rows: Ints) -> Ints:
+def _visibility(sends: Columns, appends: Columns, rows: Ints) -> Ints:
     """Return of some sends whether read_committed readers see the record: 1, 0, NONE if unknown, `ABSENT` without one.
 
-    Of several copies of a record, the one at the acknowledged position counts. If none is there, any copy does, unless
+    Of several appends of a record, the one at the acknowledged position counts. If none is there, any copy does, unless
     the record was sent again.
     """
     seqs = sends["seq"][rows]
-    near, again = (np.flatnonzero(np.isin(side["seq"], seqs)) for side in (copies, sends))
+    near, again = (np.flatnonzero(np.isin(side["seq"], seqs)) for side in (appends, sends))
     found = np.full(len(rows), ABSENT, np.int64)
     for names in (("seq", "incarnation"), ("seq", "incarnation", "topic", "partition", "offset")):
-        keys, count = dense([np.concatenate([sends[n][rows], copies[n][near], sends[n][again]]) for n in names])
-        own, of_copies, of_sends = np.split(keys, [len(rows), len(rows) + len(near)])
+        keys, count = dense([np.concatenate([sends[n][rows], appends[n][near], sends[n][again]]) for n in names])
+        own, of_appends, of_sends = np.split(keys, [len(rows), len(rows) + len(near)])
         best = np.full(count, ABSENT, np.int64)
         for value in (0, NONE, 1):  # the most visible copy counts
-            best[of_copies[copies["committed"][near] == value]] = value
+            best[of_appends[appends["committed"][near] == value]] = value
         if len(names) == 2:
             best[np.bincount(of_sends, minlength=count) > 1] = ABSENT
         found = np.where(best[own] != ABSENT, best[own], found)
@@ -189,7 +189,7 @@ def _torn(b: ProducerBlock, i: int, evicted: bool, unsure: Reason | None) -> str
 
     unsure: why it is unknown whether an absent record was evicted.
     """
-    seen = b.copies["committed"][b.acknowledged_copies(i)]
+    seen = b.appends["committed"][b.acknowledged_appends(i)]
     visible = bool((seen == 1).any())
     if len(seen) and not visible and (seen == NONE).any():
         return OPEN

@@ -79,7 +79,7 @@ def _lost(b: ProducerBlock, i: int) -> dict[str, Any]:
         completed_us=int(s["completed_us"][i]),
         log_start=log_start,
         log_end=log_end,
-        other_copies=len(b.logged[b.copies_of(int(s["seq"][i]))]),
+        other_copies=len(b.logged[b.appends_of(int(s["seq"][i]))]),
     )
 
 
@@ -147,17 +147,17 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
     In a transaction, only if read_committed readers see the record; undetermined if that is unknown. If the same
     incarnation sent the record again, by a send that did not fail, the copy belongs to that send.
     """
-    s, c = b.sends, b.copies
+    s, c = b.sends, b.appends
     failed = np.flatnonzero((s["outcome"] == FAIL) & np.isin(b.sent, b.logged))
     failed = failed[~np.isin(b.sent[failed], b.sent[s["outcome"] != FAIL])]
     for topic, rows in b.by_topic(s, failed):
         found, unknown = [], 0
         for i in rows.tolist():
-            copies = b.copies_of_send(i)
-            seen = c["committed"][copies]
+            appends = b.appends_of_send(i)
+            seen = c["committed"][appends]
             if s["end"][i] == NO_TXN or (seen == 1).any():
                 times = {"invoked_us": int(s["invoked_us"][i]), "failed_us": int(s["completed_us"][i])}
-                found.append(b.copy(int(copies[np.argmax(seen == 1)]), **times))
+                found.append(b.appended(int(appends[np.argmax(seen == 1)]), **times))
             else:
                 unknown += bool((seen == NONE).any())
         tally.report_undetermined("resurrected_write", topic, unknown, OPEN)
@@ -225,7 +225,7 @@ def unsent_record(b: ProducerBlock, tally: Tally) -> None:
     Their incarnation never existed, or stopped with everything on record except this send. The row of a crashed
     incarnation may be lost with it, so its records are only counted.
     """
-    c = b.copies
+    c = b.appends
     unsent = np.flatnonzero(~np.isin(b.logged, b.sent))
     for (incarnation,), section in sections(c["incarnation"][unsent]):
         rows, end = section.ints(unsent), b.facts.producer_ends.get((b.producer, incarnation))
@@ -234,7 +234,7 @@ def unsent_record(b: ProducerBlock, tally: Tally) -> None:
                 tally.add(UNSENT_PRESENT, topic, value=len(of_topic))
             continue
         why = "unknown incarnation" if end is None else "the producer stopped without sending it"
-        b.report("phantom_write", c, rows, partial(b.copy, why=why, carried_run=b.facts.run_token), tally)
+        b.report("phantom_write", c, rows, partial(b.appended, why=why, carried_run=b.facts.run_token), tally)
 
 
 def duplicate_write(b: ProducerBlock, tally: Tally) -> None:
@@ -242,18 +242,18 @@ def duplicate_write(b: ProducerBlock, tally: Tally) -> None:
 
     Copies that only read_uncommitted readers see do not count: their transaction was aborted.
     """
-    if (b.copies["committed"] == 0).any():
+    if (b.appends["committed"] == 0).any():
         b = b.visible()
-    seq = b.copies["seq"]
+    seq = b.appends["seq"]
 
     def shown(i: int) -> dict[str, Any]:
-        copies = b.copies_of(int(seq[i]))
-        first = b.copy(copies.start)
-        evidence = {"copy": i - copies.start + 1, "copies": copies.stop - copies.start}
+        appends = b.appends_of(int(seq[i]))
+        first = b.appended(appends.start)
+        evidence = {"copy": i - appends.start + 1, "@appends": appends.stop - appends.start}
         evidence |= {f"first_{name}": first[name] for name in ("topic", "partition", "offset", "incarnation")}
-        return b.copy(i, **evidence, first_timestamp_us=first["at_us"])
+        return b.appended(i, **evidence, first_timestamp_us=first["at_us"])
 
-    b.report("duplicate_write", b.copies, np.flatnonzero(seq[1:] == seq[:-1]) + 1, shown, tally)
+    b.report("duplicate_write", b.appends, np.flatnonzero(seq[1:] == seq[:-1]) + 1, shown, tally)
 
 
 def _explain_duplicate(f: Finding, e: Evidence, c: RunData) -> str:
@@ -270,9 +270,9 @@ def reordered_write(b: ProducerBlock, tally: Tally) -> None:
 
     A further copy of a seq that is also at a lower offset is a duplicate, not a reorder.
     """
-    copies = b.all_copies
-    for (number, partition, life), rows in sections(copies["topic"], copies["partition"], copies["incarnation"]):
-        seq, offset, timestamp = (rows.ints(copies[n]) for n in ("seq", "offset", "timestamp"))
+    appends = b.all_appends
+    for (number, partition, life), rows in sections(appends["topic"], appends["partition"], appends["incarnation"]):
+        seq, offset, timestamp = (rows.ints(appends[n]) for n in ("seq", "offset", "timestamp"))
         later = b.facts.lowest_later(b.producer, life, b.topic(number), partition, b.number)
         if (seq[1:] > seq[:-1]).all() and (offset[1:] > offset[:-1]).all() and (later is None or offset[-1] < later):
             continue

@@ -28,7 +28,7 @@ from checks.audit.facts.commit_log import (
     writers_without_row,
 )
 from checks.audit.facts.epochs import Committer, Life
-from checks.audit.facts.moves import Move
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.undecided import Reason
 
 SECOND = 1_000_000
@@ -47,7 +47,7 @@ def decider(*records: dict[str, Any], whole: bool = True, error: str | None = No
     log = CommitLog(
         pa.Table.from_pylist(list(records), COMMIT_LOG), [{"group": "billing", "whole": whole, "error": error}]
     )
-    known: dict[str, Any] = {"writers": {}, "moves": [], "seen": frozenset(), "deleted": frozenset()}
+    known: dict[str, Any] = {"writers": {}, "offset_changes": [], "seen": frozenset(), "deleted": frozenset()}
     return Decider(log, **(known | {"one_clock": True} | more))
 
 
@@ -115,9 +115,9 @@ def test_a_commit_of_another_partition_or_offset_does_not_matter() -> None:
 
 @pytest.mark.parametrize(("offsets", "shared"), [(None, True), ({"orders/0": 17}, True), ({"orders/1": 17}, False)])
 def test_a_fault_may_have_written_it(offsets: dict[str, int | None] | None, shared: bool) -> None:
-    move = Move("reset", "billing", 10 * SECOND, 10 * SECOND, True, offsets)
-    assert (decided(decider(record(), moves=[move])) is COMMIT_SHARED) == shared
-    assert decided(decider(record(), moves=[replace(move, group="other")])) == Decision("ok", 11 * SECOND)
+    change = OffsetChange("reset", "billing", 10 * SECOND, 10 * SECOND, True, offsets)
+    assert (decided(decider(record(), offset_changes=[change])) is COMMIT_SHARED) == shared
+    assert decided(decider(record(), offset_changes=[replace(change, group="other")])) == Decision("ok", 11 * SECOND)
 
 
 def test_a_member_without_a_row_may_have_written_it() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from checks.audit.facts.epochs import Epochs, build
 from checks.audit.facts.group_lives import group_lives
+from checks.audit.facts.lost_offsets import restarts
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.vanished import restarts
 
 
 def observed(*states: tuple[int, str]) -> Observed:

@@ -16,8 +16,8 @@ from chaos.kafka.partition import group_partition
 from checks.audit.engine.counters import TRANSACTION_WRITERS
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epoch, Epochs
-from checks.audit.facts.moves import BY_FAULT
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed
+from checks.audit.facts.offset_changes import BY_FAULT
 from checks.audit.facts.readers import Entry, Reader
 from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import UNDETERMINED
@@ -227,7 +227,7 @@ def owned(consumer: str, begin_us: int, end_us: int, end: str = "revoked", **mor
 
 def found_of(rule: Callable[[Any, Tally], None], *epochs: Epoch, **run: Any) -> tuple[int, int]:
     """Return the number of findings, and of epochs whose begin was examined."""
-    tally, facts = Tally(), SimpleNamespace(epochs=Epochs(epochs), moves=())
+    tally, facts = Tally(), SimpleNamespace(epochs=Epochs(epochs), offset_changes=())
     rule(SimpleNamespace(facts=facts, **run), tally)
     return sum(count for _, (count, _) in tally.each(FINDINGS)), sum(n for _, n in tally.each(groups.BEGUN))
 

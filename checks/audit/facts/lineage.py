@@ -19,7 +19,7 @@ OUTPUTS_DELETED = Reason("the output topic was deleted during the run")
 
 
 @dataclass(frozen=True)
-class Traced:
+class Lineage:
     """The outputs of a group.
 
     writers: the scenario entries that write them. topics: output topics. lacking: why an output that is not known may
@@ -38,9 +38,9 @@ class Traced:
         return self.lacking is None
 
 
-def traced(
+def lineages(
     scenario: Scenario, log: Mapping[tuple[str, int], LogRange], deleted: Collection[str], untraced: Collection[str]
-) -> dict[str, Traced]:
+) -> dict[str, Lineage]:
     """Return the outputs to trace, by group.
 
     deleted: topics that had another life. untraced: entries with outputs without coordinates.
@@ -58,5 +58,5 @@ def traced(
             OUTPUTS_GONE: any(ranges),
             NO_COORDINATES: not writers.isdisjoint(untraced),
         }
-        found[group] = Traced(writers, topics, next((reason for reason, here in lacking.items() if here), None))
+        found[group] = Lineage(writers, topics, next((reason for reason, here in lacking.items() if here), None))
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checks.audit.facts.continued import judge_after_deletion
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.readers import Reader
+from checks.audit.facts.recreated_topics import judge_after_deletion
 from checks.audit.facts.topic_lives import RECREATED
 
 

@@ -1,7 +1,7 @@
-"""Offsets of a group or share group that a fault deleted or set, or that vanished (`vanished.py`).
+"""Offsets of a group or share group that a fault deleted or set, or that were lost (`lost_offsets.py`).
 
-A redelivery from a moved offset is legal, and a commit below the offset that was in force before the move is no rewind.
-A record that the reader leaves out because of a move is still a skip.
+A redelivery from a moved offset is legal, and a commit below the offset that was in force before the change is no
+rewind. A record that the reader leaves out because of a change is still a skip.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Row
 
 STALE_ANSWER_US = 2_000_000
-"""Up to this long after a move the observer may report the former offset: its request was already on its way."""
+"""Up to this long after a change the observer may report the former offset: its request was already on its way."""
 BY_FAULT = "fault"
 """The mode of a committed offset that a fault set."""
 
 
 @dataclass(frozen=True)
-class Move:
+class OffsetChange:
     """A change of a group's committed offsets, at some time from from_us to to_us.
 
     fault: the fault that made it, "" if none did. sure: whether the change certainly happened. offsets: by partition
     such as orders/0, None for a deleted offset; None if a fault deleted the whole group; empty if the group was no
-    longer known. vanished: the committed offset that was no longer in force, though no fault changed it. interrupted:
-    whether the coordinator had been interrupted just before that. in_log: whether the log of `__consumer_offsets` still
-    has that commit at the end, None if that is not known.
+    longer known. lost_offset: the committed offset that was no longer in force, though no fault changed it.
+    interrupted: whether the coordinator had been interrupted just before that. in_log: whether the log of
+    `__consumer_offsets` still has that commit at the end, None if that is not known.
     """
 
     fault: str
@@ -38,7 +38,7 @@ class Move:
     to_us: int
     sure: bool
     offsets: dict[str, int | None] | None
-    vanished: int | None = None
+    lost_offset: int | None = None
     interrupted: bool = False
     in_log: bool | None = None
 
@@ -56,13 +56,13 @@ class Move:
         return None if self.offsets is None else self.offsets[f"{topic}/{partition}"]
 
 
-def group_recreated(moves: Iterable[Move], group: str | None, from_us: int, to_us: int) -> bool:
+def group_recreated(offset_changes: Iterable[OffsetChange], group: str | None, from_us: int, to_us: int) -> bool:
     """Return whether a group may have begun again in a time span: generations before and after do not compare."""
-    return any(m.recreates and m.group == group and m.from_us <= to_us and m.to_us >= from_us for m in moves)
+    return any(m.recreates and m.group == group and m.from_us <= to_us and m.to_us >= from_us for m in offset_changes)
 
 
-def moves_of(faults: Iterable[Row]) -> list[Move]:
-    """Return the moves by faults of groups and share groups. One that failed may or may not have moved offsets."""
+def offset_changes_of(faults: Iterable[Row]) -> list[OffsetChange]:
+    """Return the changes by faults. A fault that failed may or may not have changed offsets."""
     phases: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
     for row in sorted(faults, key=lambda r: -r["at_us"]):
         if row["kind"].startswith(("group.", "share.")):
@@ -78,7 +78,7 @@ def moves_of(faults: Iterable[Row]) -> list[Move]:
         to_us = result["at_us"] if result else NEVER_US
         affected = None if kind == "group.delete" else offsets
         group = target.removeprefix("group ")
-        found.append(Move(fault, group, min(begun["at_us"], to_us), to_us, done is not None, affected))
+        found.append(OffsetChange(fault, group, min(begun["at_us"], to_us), to_us, done is not None, affected))
     return found
 
 

@@ -88,8 +88,8 @@ def _through_lives(
             break
         rows.append(_closed(row, current))
         begin_us = max(row["at_us"], following.not_before_us)
-        continued = {"topic": following.label, "event": "assigned", "source": RECREATED, "position": None}
-        rows.append(row | continued | {"at_us": begin_us})
+        recreated = {"topic": following.label, "event": "assigned", "source": RECREATED, "position": None}
+        rows.append(row | recreated | {"at_us": begin_us})
         current = following
     if close is not None:
         rows.append(close | {"topic": current.label})
@@ -145,21 +145,21 @@ def judge_after_deletion(
     did not notice the deletion commits its old position again. A position beyond the end of the log is out of range, so
     auto.offset.reset applies. before: the offsets reached in deleted topics.
     """
-    continued = e.source == RECREATED
-    stale = e.former if continued else e.position
+    recreated = e.source == RECREATED
+    stale = e.former if recreated else e.position
     reached = any(p.high is not None and stale is not None and p.high + 1 >= stale for p in earlier)
     # a stored checkpoint is any offset between those where the reader began and those that it reached
     known = stale in before or bool(
         reader.stores_checkpoints and stale and before and min(before) <= stale <= max(before)
     )
-    if stale is None or (not continued and (reached or not stale or not known)):
+    if stale is None or (not recreated and (reached or not stale or not known)):
         return
     kind = {"committed": "the committed offset", "checkpoint": "its checkpoint"}.get(e.source or "", "its position")
     origin = f"{kind} {stale} of the deleted topic"
     in_range = log[1] is None or stale <= log[1]
     e.legal = True
     if e.first is None:
-        kept = in_range and not continued
+        kept = in_range and not recreated
         e.start = stale if kept else log[1] if reader.reset != EARLIEST else None
     else:
         kept = e.first >= stale

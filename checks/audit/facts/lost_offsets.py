@@ -21,8 +21,8 @@ from chaos.kafka.partition import TopicPartition
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.commit_log import CommitLog
 from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch
-from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import UNKNOWN_GROUP, Observed, offsets_partition
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.facts.topic_lives import TopicLives
 
 LOOK_US = 3_000_000
@@ -64,28 +64,28 @@ def is_trusted(observed: Observed, group: str, at_us: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Vanished:
+class LostOffsets:
     """Finds the offsets of one run that are no longer in force.
 
     lives: topics that were deleted during the run. Their committed offsets vanish with them.
     """
 
     observed: Observed
-    by_faults: tuple[Move, ...]
+    by_faults: tuple[OffsetChange, ...]
     lives: TopicLives
 
-    def ended_groups(self) -> list[Move]:
-        """Return each end of a group that no fault deleted, as a move that changes no offset."""
+    def ended_groups(self) -> list[OffsetChange]:
+        """Return each end of a group that no fault deleted, as a change without an offset."""
         found = []
         for entity in self.observed.entities("state"):
             group = entity.removeprefix("group:")
             for from_us, to_us, _, _ in self._changes(entity, "state", lambda old, new: new == UNKNOWN_GROUP != old):
-                move = Move("", group, from_us, to_us, sure=True, offsets={})
-                if not _changed(move, (m for m in self.by_faults if m.offsets is None)):
-                    found.append(move)
+                change = OffsetChange("", group, from_us, to_us, sure=True, offsets={})
+                if not _changed(change, (m for m in self.by_faults if m.offsets is None)):
+                    found.append(change)
         return found
 
-    def observed_moves(self) -> list[Move]:
+    def observed_changes(self) -> list[OffsetChange]:
         """Return each committed offset that an observation shows gone, or lower than the one before.
 
         A lower one may be a commit; see `explained`.
@@ -97,12 +97,14 @@ class Vanished:
             if topic in self.lives.of:
                 continue
             for from_us, to_us, old, offset in self._changes(entity, "committed", _is_below):
-                move = Move("", group, from_us, to_us, sure=True, offsets={f"{topic}/{number}": offset}, vanished=old)
-                move = replace(move, interrupted=self._interrupted(group, to_us - LOOK_US, to_us))
-                by_a_fault = _changed(move, (m for m in self.by_faults if m.touches(topic, int(number))))
-                lost = offset is None or move.interrupted
+                change = OffsetChange(
+                    "", group, from_us, to_us, sure=True, offsets={f"{topic}/{number}": offset}, lost_offset=old
+                )
+                change = replace(change, interrupted=self._interrupted(group, to_us - LOOK_US, to_us))
+                by_a_fault = _changed(change, (m for m in self.by_faults if m.touches(topic, int(number))))
+                lost = offset is None or change.interrupted
                 if lost and not by_a_fault and is_trusted(self.observed, group, to_us):
-                    found.append(move)
+                    found.append(change)
         return found
 
     def _changes(self, entity: str, key: str, wanted: Callable[[Any, Any], bool]) -> Iterator[Change]:
@@ -116,11 +118,11 @@ class Vanished:
         return any(from_us <= ended_us <= to_us for _, ended_us in interruptions(self.observed, group))
 
     def begun_below(
-        self, epochs: Epochs, commits: Mapping[int, dict[str, Any]], known: Iterable[Move], ranges: LogRanges
-    ) -> list[Move]:
+        self, epochs: Epochs, commits: Mapping[int, dict[str, Any]], known: Iterable[OffsetChange], ranges: LogRanges
+    ) -> list[OffsetChange]:
         """Return the commits below which an epoch began after an interruption of the coordinator.
 
-        commits: by index of the epoch, the result of `commits.commits_at_begin`. known: the moves found before.
+        commits: by index of the epoch, the result of `commits.commits_at_begin`. known: the changes found before.
         """
         found, others = [], [*self.by_faults, *known]
         for e in epochs.all:
@@ -131,73 +133,75 @@ class Vanished:
             settled = row["settled"]
             offset = e.position if e.source == "committed" else None
             key = f"{e.topic}/{e.partition}"
-            move = Move("", e.group, settled["to_us"], e.begin_us, True, {key: offset}, settled["offset"], True)
+            change = OffsetChange(
+                "", e.group, settled["to_us"], e.begin_us, True, {key: offset}, settled["offset"], True
+            )
             here = (m for m in others if m.touches(e.topic, e.partition))
             if (
                 _is_below_all(e, settled["offset"], row["candidates"], ranges)
-                and not _changed(replace(move, from_us=settled["from_us"]), here)
-                and self._no_longer_in_force(move, key, row["next_done"])
+                and not _changed(replace(change, from_us=settled["from_us"]), here)
+                and self._no_longer_in_force(change, key, row["next_done"])
             ):
-                seen_us = self._last_seen(move, key) + 1
-                found.append(replace(move, from_us=min(max(move.from_us, seen_us), move.to_us)))
+                seen_us = self._last_seen(change, key) + 1
+                found.append(replace(change, from_us=min(max(change.from_us, seen_us), change.to_us)))
         return found
 
-    def _no_longer_in_force(self, move: Move, partition: str, next_done: int | None) -> bool:
+    def _no_longer_in_force(self, change: OffsetChange, partition: str, next_done: int | None) -> bool:
         """Return whether the coordinator was interrupted after a commit, and nobody saw that commit after that.
 
-        next_done: the end of the first commit after the move; observations from then on show that one.
+        next_done: the end of the first commit after the change; observations from then on show that one.
         """
-        entity, offset = f"group:{move.group}/{partition}", move.vanished or 0
+        entity, offset = f"group:{change.group}/{partition}", change.lost_offset or 0
         interrupted = False
-        for begin_us, end_us in interruptions(self.observed, move.group):
-            if not move.from_us <= begin_us <= move.to_us + LOOK_US:
+        for begin_us, end_us in interruptions(self.observed, change.group):
+            if not change.from_us <= begin_us <= change.to_us + LOOK_US:
                 continue
             interrupted = True
-            seen = [change for change in self.observed.changes(entity, "committed") if change[0] > end_us]
+            seen = [row for row in self.observed.changes(entity, "committed") if row[0] > end_us]
             if end_us != NEVER_US:
                 seen.append((end_us, self.observed.value(entity, "committed", end_us)))
             for at_us, value in seen:
-                of_it = at_us <= move.to_us or next_done is None or at_us < next_done
+                of_it = at_us <= change.to_us or next_done is None or at_us < next_done
                 if of_it and isinstance(value, int) and value >= offset:
                     return False
         return interrupted
 
-    def _last_seen(self, move: Move, partition: str) -> int:
-        """Return the time of the last change of an offset that was observed before a move, 0 without one."""
-        changes = self.observed.changes(f"group:{move.group}/{partition}", "committed")
-        return max((at_us for at_us, _ in changes if at_us <= move.to_us), default=0)
+    def _last_seen(self, change: OffsetChange, partition: str) -> int:
+        """Return the time of the last change of an offset that was observed before a change, 0 without one."""
+        changes = self.observed.changes(f"group:{change.group}/{partition}", "committed")
+        return max((at_us for at_us, _ in changes if at_us <= change.to_us), default=0)
 
 
-def compared_with_log(moves: Iterable[Move], log: CommitLog, clock_us: int) -> list[Move]:
-    """Return moves of vanished offsets, each with whether the log still has the commit.
+def compared_with_log(offset_changes: Iterable[OffsetChange], log: CommitLog, clock_us: int) -> list[OffsetChange]:
+    """Return changes of lost offsets, each with whether the log still has the commit.
 
-    It has if a record is older than the move, not aborted, and not deleted until then. A coordinator answers from below
-    its high watermark, which a broker that takes over may learn only after its first answers: the commit was not in
-    force for a moment, but it is not lost (`CoordinatorRuntime.scheduleReadOperation` in Apache Kafka).
+    It has if a record is older than the change, not aborted, and not deleted until then. A coordinator answers from
+    below its high watermark, which a broker that takes over may learn only after its first answers: the commit was not
+    in force for a moment, but it is not lost (`CoordinatorRuntime.scheduleReadOperation` in Apache Kafka).
     """
-    moves = list(moves)
-    if not moves:
+    offset_changes = list(offset_changes)
+    if not offset_changes:
         return []
-    records, deletions = log.records(m.vanished or 0 for m in moves), log.deletions()
+    records, deletions = log.records(m.lost_offset or 0 for m in offset_changes), log.deletions()
 
-    def in_log(move: Move) -> bool | None:
-        if log.why_unread(move.group) is not None:
+    def in_log(change: OffsetChange) -> bool | None:
+        if log.why_unread(change.group) is not None:
             return None
-        partition = TopicPartition.parse(next(iter(move.offsets or ())))
-        place = move.group, partition.topic, partition.number
+        partition = TopicPartition.parse(next(iter(change.offsets or ())))
+        place = change.group, partition.topic, partition.number
         committed = [
             record.appended_us
-            for record in records.get((place, move.vanished or 0), ())
-            if record.transaction != "aborted" and record.appended_us <= move.from_us + clock_us
+            for record in records.get((place, change.lost_offset or 0), ())
+            if record.transaction != "aborted" and record.appended_us <= change.from_us + clock_us
         ]
-        deleted = [at_us for at_us in deletions.get(place, ()) if at_us <= move.to_us + clock_us]
+        deleted = [at_us for at_us in deletions.get(place, ()) if at_us <= change.to_us + clock_us]
         return bool(committed) and max(deleted, default=-1) < max(committed)
 
-    return [replace(move, in_log=in_log(move)) for move in moves]
+    return [replace(change, in_log=in_log(change)) for change in offset_changes]
 
 
-def restarts(epochs: Epochs) -> list[Move]:
-    """Return where the generations of a group began again, as moves that change no offset.
+def restarts(epochs: Epochs) -> list[OffsetChange]:
+    """Return where the generations of a group began again, as changes without an offset.
 
     A member is in a lower generation than before, or, with another member id, in the same one. A restarted static
     member keeps its generation (KIP-345), so the second holds only within one incarnation.
@@ -212,7 +216,7 @@ def restarts(epochs: Epochs) -> list[Move]:
             continue
         rejoined = before.incarnation == e.incarnation and before.member_id != e.member_id
         if e.generation < before.generation or (e.generation == before.generation and rejoined):
-            found.append(Move("", str(e.group), before.begin_us + 1, e.begin_us, sure=True, offsets={}))
+            found.append(OffsetChange("", str(e.group), before.begin_us + 1, e.begin_us, sure=True, offsets={}))
     return found
 
 
@@ -220,9 +224,9 @@ def _is_below(old: Any, new: Any) -> bool:
     return isinstance(old, int) and (new is None or (isinstance(new, int) and new < old))
 
 
-def _changed(move: Move, others: Iterable[Move]) -> bool:
-    """Return whether another move of the group may be the change."""
-    return any(m.group == move.group and m.from_us <= move.to_us and m.to_us >= move.from_us for m in others)
+def _changed(change: OffsetChange, others: Iterable[OffsetChange]) -> bool:
+    """Return whether another change of the group may be this one."""
+    return any(m.group == change.group and m.from_us <= change.to_us and m.to_us >= change.from_us for m in others)
 
 
 def _is_below_all(e: Epoch, settled: int, candidates: Iterable[tuple[int, str, str, int]], ranges: LogRanges) -> bool:
@@ -235,10 +239,10 @@ def _is_below_all(e: Epoch, settled: int, candidates: Iterable[tuple[int, str, s
     return e.source == "reset" and inside
 
 
-def lower_fetches(moves: Iterable[Move]) -> dict[tuple[str, int], list[OffsetFetch]]:
-    """Return a fetch for each move to a lower offset, by (topic, partition), with -1, -2, ... in place of an epoch."""
+def lower_fetches(offset_changes: Iterable[OffsetChange]) -> dict[tuple[str, int], list[OffsetFetch]]:
+    """Return a fetch for each change to a lower offset, by (topic, partition), with -1, -2, … in place of an epoch."""
     found: dict[tuple[str, int], list[OffsetFetch]] = {}
-    for index, m in _lower(moves):
+    for index, m in _lower(offset_changes):
         partition = TopicPartition.parse(next(iter(m.offsets or ())))
         fetch = OffsetFetch(index, m.group, "", m.from_us - 1, m.to_us, m.to_us)
         found.setdefault((partition.topic, partition.number), []).append(fetch)
@@ -246,17 +250,20 @@ def lower_fetches(moves: Iterable[Move]) -> dict[tuple[str, int], list[OffsetFet
 
 
 def explained(
-    moves: Iterable[Move], commits: Mapping[int, dict[str, Any]], epochs: Epochs, lives: Mapping[tuple[str, int], Life]
-) -> list[Move]:
-    """Return the moves without those to a lower offset that a commit explains, or may explain.
+    offset_changes: Iterable[OffsetChange],
+    commits: Mapping[int, dict[str, Any]],
+    epochs: Epochs,
+    lives: Mapping[tuple[str, int], Life],
+) -> list[OffsetChange]:
+    """Return the changes without those to a lower offset that a commit explains, or may explain.
 
     commits: the result for `lower_fetches`. The row of a commit by a member that crashed may be missing.
     """
-    moves = list(moves)
+    offset_changes = list(offset_changes)
     members = [(e.group, lives[e.member]) for e in epochs.all if e.member in lives]
     crashed = {(group, life.ended_us) for group, life in members if life.end == "crashed"}
-    kept = [m for m in moves if None in (m.offsets or {}).values()]
-    for index, m in _lower(moves):
+    kept = [m for m in offset_changes if None in (m.offsets or {}).values()]
+    for index, m in _lower(offset_changes):
         offset = next(iter((m.offsets or {}).values()))
         committed = {candidate[0] for candidate in commits.get(index, {}).get("candidates", ())}
         near = any(group == m.group and at_us is not None and m.from_us <= at_us <= m.to_us for group, at_us in crashed)
@@ -265,6 +272,6 @@ def explained(
     return sorted(kept, key=lambda m: m.to_us)
 
 
-def _lower(moves: Iterable[Move]) -> Iterator[tuple[int, Move]]:
-    lower = [m for m in moves if m.offsets and None not in m.offsets.values()]
+def _lower(offset_changes: Iterable[OffsetChange]) -> Iterator[tuple[int, OffsetChange]]:
+    lower = [m for m in offset_changes if m.offsets and None not in m.offsets.values()]
     return ((-1 - i, m) for i, m in enumerate(lower))

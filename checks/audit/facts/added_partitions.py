@@ -1,4 +1,4 @@
-"""Newcomers: partitions created after a group had begun to read their topic; the group has to read all of them.
+"""Partitions created after a group had begun to read their topic; the group has to read all of them.
 
 `auto.offset.reset=latest` means "from now on" where a consumer finds a partition for the first time. For a partition
 that existed when the group began, that is the configured behaviour, and nothing is skipped. A partition that is added
@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.audit.facts.epochs import Epochs, ReaderPartition
-from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import Observed
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.audit.facts.readers import Reader, entry_of
 
 SAMPLE_US = 3_000_000
@@ -28,7 +28,7 @@ SAMPLE_US = 3_000_000
 
 
 @dataclass(frozen=True)
-class Newcomer:
+class AddedPartition:
     """A partition created after a group had begun.
 
     began_us: the first assignment of a member that subscribes to the topic. seen_us: the first observation of the
@@ -39,13 +39,13 @@ class Newcomer:
     seen_us: int
 
 
-def newcomers(
+def added_partitions(
     readers: list[Reader],
     epochs: Epochs,
     observed: Observed,
     partitions: Iterable[tuple[str, int]],
-    moves: Iterable[Move] = (),
-) -> dict[ReaderPartition, Newcomer]:
+    offset_changes: Iterable[OffsetChange] = (),
+) -> dict[ReaderPartition, AddedPartition]:
     """Return the partitions that were certainly created after a group had begun to read their topic.
 
     Certain means: the observer had sampled the metadata before the group began, and no sample can have missed the
@@ -61,7 +61,7 @@ def newcomers(
             created[topic].append((partition, seen, _absent_until(seen, observed)))
     begins, found = _begins(epochs), {}
     for reader in (r for r in readers if r.mode == "subscribe"):
-        deleted = [m.from_us for m in moves if m.offsets is None and m.group == reader.name]
+        deleted = [m.from_us for m in offset_changes if m.offsets is None and m.group == reader.name]
         for topic in reader.topics:
             subscribed = [begins[reader.name, entry.name] for entry in reader.entries if topic in entry.topics]
             for partition, seen, absent_until in created[topic]:
@@ -70,7 +70,7 @@ def newcomers(
                 firsts = (at[i] for at in subscribed if (i := bisect_left(at, since)) < len(at))
                 began = min(firsts, default=None)
                 if began is not None and samples[0][0] <= began < absent_until:
-                    found[reader.name, topic, partition] = Newcomer(began, seen)
+                    found[reader.name, topic, partition] = AddedPartition(began, seen)
     return found
 
 
