@@ -8,6 +8,7 @@ stages after it, so that no verdict outlives the tables it is based on. The stag
 
 from __future__ import annotations
 
+import shutil
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError
-from chaos.kafka.security import Security
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access, Security
 from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import WAIT, Event, EventLog
@@ -52,6 +54,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
         read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
+        _capture_log(run, resolved, bootstrap, security, listener)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -65,6 +68,25 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         _decode_wire(run, spark, listener)
         with reported(spark, "audit", listener):
             auditing.audit(spark, run, read_resolved(run))
+
+
+def _capture_log(run: Run, resolved: Resolved, bootstrap: str, security: Security, listener: Listener | None) -> None:
+    """Capture the batches of the final log, if the run has a capture to compare with it."""
+    if not resolved.scenario.capture:
+        return
+    from chaos.relay.log_capture import capture_log
+    from checks.readback.stage import log_ranges
+    from checks.wire import tables
+
+    topics = [topic.name for topic in resolved.scenario.topics if topic.name not in resolved.scenario.absent_topics]
+    found = log_ranges(bootstrap, topics, security)
+    ranges = {TopicPartition(topic, number): offsets for (topic, number), offsets in found.items()}
+    events, kept = EventLog(run, listener), resolved.scenario.capture.payloads
+    folder = run.path / tables.FOLDER / tables.LOG
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(exist_ok=True)
+    for partition, why in capture_log(folder, bootstrap, Access.of(security), ranges, kept).items():
+        events.note(f"the batches of {partition} were not all captured: {why}")
 
 
 def _decode_wire(run: Run, spark: Any, listener: Listener | None) -> None:

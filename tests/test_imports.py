@@ -24,6 +24,7 @@ ALLOWED_TO_CHECKS = {
     "kafka.security",
     "kafka.settings",
     "ledger",
+    "relay.log_capture",
     "report",
     "run",
     "scenario",

@@ -37,6 +37,7 @@ the last segment may then be torn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import struct
@@ -104,9 +105,13 @@ class Entry:
 class Recorder:
     """Writes the segments of a capture. A failure to write ends the capture, not the traffic."""
 
-    def __init__(self, folder: Path, payloads: Payloads, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, folder: Path, payloads: Payloads, segment_bytes: int = SEGMENT_BYTES, fetched: Payloads = "none"
+    ) -> None:
+        """Begin a capture. payloads: what is kept of the records that are sent; fetched: of those that are fetched."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self.payloads: Payloads = payloads
+        self.fetched: Payloads = fetched
         self.failure = ""
         self._folder, self._segment_bytes = folder, segment_bytes
         self._connections, self.entries = 0, 0
@@ -114,6 +119,9 @@ class Recorder:
         self._fd, self._size = -1, 0
         self._buffer: list[bytes | memoryview] = []
         self._buffered = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with contextlib.suppress(RuntimeError):  # without a loop, full buffers are written
+            self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.sealed = False
 
@@ -131,8 +139,8 @@ class Recorder:
         self.entries += entries
         if self._buffered >= BUFFER_BYTES:
             self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+        elif self._timer is None and self._loop:
+            self._timer = self._loop.call_later(FLUSH_S, self.flush)
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -217,7 +225,7 @@ class Tape:
     def _append(self, parts: list[bytes | memoryview], entry: Entry, passed_us: int) -> int:
         """Append the bytes of an entry, and return their number."""
         head, data, flags = entry.head, entry.data, entry.flags
-        holes = holes_of(entry.kind, head, data, self._recorder.payloads)
+        holes = holes_of(entry.kind, head, data, self._recorder.payloads, self._recorder.fetched)
         if holes is None:
             flags, holes, data = flags | UNKEPT, [], b""
         size = _ENTRY.size + len(holes) * _HOLE.size + len(data) - sum(length for _, length in holes)
@@ -240,7 +248,9 @@ class Tape:
         return size
 
 
-def holes_of(kind: int, head: Head, data: bytes | memoryview, payloads: Payloads) -> list[tuple[int, int]] | None:
+def holes_of(
+    kind: int, head: Head, data: bytes | memoryview, payloads: Payloads, fetched: Payloads = "none"
+) -> list[tuple[int, int]] | None:
     """Return the runs of bytes of a frame that are left out; None if the frame is not kept at all."""
     if head.api not in READ:
         return None
@@ -248,7 +258,7 @@ def holes_of(kind: int, head: Head, data: bytes | memoryview, payloads: Payloads
         if kind == REQUEST and head.api == ApiKey.Produce and payloads != "all":
             return _produce_holes(head, data, keep_unidentified=payloads == "needed")
         if kind == ANSWER and head.api == ApiKey.Fetch:
-            return _fetch_holes(head, data)
+            return [] if fetched == "all" else _fetch_holes(head, data, fetched == "needed")
         if kind == ANSWER and head.api == ApiKey.ShareFetch:
             return _share_fetch_holes(data)
     except (struct.error, IndexError, ValueError):
@@ -314,7 +324,7 @@ def _produce_holes(head: Head, data: bytes | memoryview, keep_unidentified: bool
     return holes
 
 
-def _fetch_holes(head: Head, data: bytes | memoryview) -> list[tuple[int, int]]:
+def _fetch_holes(head: Head, data: bytes | memoryview, keep_unidentified: bool) -> list[tuple[int, int]]:
     version = head.version
     r = _Reader(data, 8, version >= _FLEXIBLE_FETCH)
     r.tags()
@@ -330,7 +340,7 @@ def _fetch_holes(head: Head, data: bytes | memoryview) -> list[tuple[int, int]]:
                 r.skip(max(0, r.length()) * aborted)
             if version >= 11:
                 r.skip(4)
-            _cut_records(r, holes)
+            _cut_records(r, holes, keep_unidentified)
             r.tags()
         r.tags()
     return holes

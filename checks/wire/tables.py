@@ -33,6 +33,8 @@ null without an answer. `topic` is resolved from the id, if an answer to Metadat
 | acquired     | range of offsets of an answer to ShareFetch: `first_offset`, `last_offset`, `delivery_count`          |
 | acknowledged | range of offsets in ShareFetch or ShareAcknowledge: `group`, `member`, `first_offset`,                |
 |              | `last_offset`, `types` (0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one each)      |
+| log          | batch of the final log, read back by raw Fetch requests: as fetched; only with a cluster to read from |
+| written      | identity that was sent, with its place in the log: see `checks.wire.written`; needs `log`             |
 | unread       | `side`, `api`, `version` and `why`: number of `frames` that could not be decoded or were not kept     |
 
 Sources: Kafka's protocol guide; KIP-98 (ids and sequences), KIP-227 (sessions), KIP-848, KIP-932.
@@ -51,8 +53,9 @@ from pyspark.sql import functions as F
 from chaos.install.cache import Progress, silent
 from chaos.run.directory import Run
 from checks.wire import decode
+from checks.wire.written import written
 
-FOLDER = "wire"
+FOLDER, LOG = "wire", "log"
 _JOIN = ("connection", "number")
 _WHERE = ("instance", "broker", "connection", "number")
 
@@ -142,6 +145,11 @@ class Wire:
         on = [answers[name] == until[name] for name in key]
         joined = answers.join(until, [*on, within], "left").drop(*(until[name] for name in key), "since", "next", "key")
         return self._placed(self._resolved(joined))
+
+    def log(self) -> DataFrame:
+        """Return the batches of a log that was captured, without where it was asked for."""
+        own = ("connection", "number", "answered_us", "made", "topic_id", "error", "aborted")
+        return self._answers("fetch_answers").where("base_offset is not null").drop(*own)
 
     def commits(self) -> DataFrame:
         """Return the commits of offsets."""
@@ -253,12 +261,22 @@ def has_capture(run: Run) -> bool:
 def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:
     """Decode the capture of a run into `wire/<table>.parquet`. Raises `ResolveError` without a decoder."""
     folder = run.path / FOLDER
-    wire = Wire(spark, f"file:{folder}", decode.prepare(spark, on_progress))
+    decoder = decode.prepare(spark, on_progress)
+    wire = Wire(spark, f"file:{folder}", decoder)
     for name, table in TABLES.items():
-        target = folder / f"{name}.parquet"
-        shutil.rmtree(target, ignore_errors=True)
-        table(wire).write.parquet(f"file:{target}")
+        _write(table(wire), run, name)
     wire.close()
+    if any((folder / LOG).glob("*.wire")):
+        final = Wire(spark, f"file:{folder / LOG}", decoder)
+        _write(final.log(), run, "log")
+        final.close()
+        produced, log = (spark.read.parquet(f"file:{table_path(run, name)}") for name in ("produced", "log"))
+        _write(written(produced, log), run, "written")
+
+
+def _write(rows: DataFrame, run: Run, name: str) -> None:
+    shutil.rmtree(table_path(run, name), ignore_errors=True)
+    rows.write.parquet(f"file:{table_path(run, name)}")
 
 
 def table_path(run: Run, table: str) -> Path:

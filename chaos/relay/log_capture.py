@@ -1,0 +1,108 @@
+"""The batches of a log, captured as if a client had fetched them: what the wire ledger is compared with.
+
+The leader of each partition is asked by raw Fetch requests. The answers go to segments as of any capture, so whatever
+decodes those decodes the log, too. Only headers of batches are kept, unless `kept` says otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
+
+from chaos.kafka import messages
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
+from chaos.relay.capture import ANSWER, Entry, Recorder, Tape
+from chaos.relay.frames import Head
+from chaos.relay.roles import Payloads
+from chaos.run.events import now_us
+
+VERSION = 4
+"""The version of Fetch: the oldest that brokers of Kafka 4 take. It names topics, and needs no session."""
+FETCH_BYTES = 8 * 2**20
+SILENCE_S = 30.0
+"""Time without an answer that has a batch after which a partition is given up."""
+OUT_OF_RANGE = 1
+FRONT = "log"
+"""The name of the front in the capture."""
+_HEADER, _HEADER_V2 = struct.Struct(">qiib"), 27
+
+
+def capture_log(
+    folder: Path,
+    bootstrap: str,
+    access: Access | None,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    kept: Payloads,
+) -> dict[TopicPartition, str]:
+    """Capture the batches with offsets in these ranges (start, end) into `folder`.
+
+    kept: what is kept of the records, as `payloads` of a capture. Returns why a partition was not read to its end, by
+    partition. Raises `OSError` if the folder cannot be written.
+    """
+    kafka, recorder = Kafka(bootstrap, 10.0, access), Recorder(folder, "none", fetched=kept)
+    failures = {}
+    try:
+        for partition, (start, end) in sorted(ranges.items()):
+            if start < end and (why := _capture(kafka, recorder, partition, start, end)):
+                failures[partition] = why
+    finally:
+        kafka.close()
+        failure = recorder.seal()["failure"]
+    if failure:
+        raise OSError(failure)
+    return failures
+
+
+def _capture(kafka: Kafka, recorder: Recorder, partition: TopicPartition, at: int, end: int) -> str:
+    """Capture one partition; return why not all of it."""
+    number, tape, deadline = 0, None, time.monotonic() + SILENCE_S
+    while at < end:
+        state = kafka.state(partition)
+        answer = kafka.ask(state.leader, _fetch(partition, at)) if state else None
+        part = answer.responses[0].partitions[0] if answer and answer.responses else None
+        if part is not None and part.error_code == OUT_OF_RANGE:
+            return f"its log does not reach from {at} any more"
+        reached = _reached(bytes(part.records or b""), at) if part is not None and not part.error_code else at
+        if reached == at:
+            if time.monotonic() > deadline:
+                return f"no batch from offset {at} on within {SILENCE_S:g} s"
+            continue
+        assert answer is not None and state is not None
+        number, tape = number + 1, tape or Tape(recorder, FRONT, state.leader, "")
+        answer.with_header(correlation_id=number)
+        frame, now = bytes(answer.encode(header=True, framed=True)), now_us()
+        head = Head(len(frame), number, FetchRequest.API_KEY, VERSION)
+        tape.passed([Entry(ANSWER, number, head, now, frame)], now)
+        at, deadline = reached, time.monotonic() + SILENCE_S
+    if tape:
+        tape.close("client")
+    return ""
+
+
+def _fetch(partition: TopicPartition, at: int) -> Any:
+    part = {"partition": partition.number, "fetch_offset": at, "partition_max_bytes": FETCH_BYTES}
+    return messages.request(
+        FetchRequest[VERSION],
+        **{"replica_id": -1, "max_wait_ms": 500, "min_bytes": 1, "max_bytes": FETCH_BYTES, "isolation_level": 0},
+        topics=[{"topic": partition.topic, "partitions": [part]}],
+    )
+
+
+def _reached(records: bytes, at: int) -> int:
+    """Return the offset behind the last complete batch; `at` without one."""
+    begin = 0
+    while begin + _HEADER_V2 <= len(records):
+        base, length, _, magic = _HEADER.unpack_from(records, begin)
+        begin += 12 + length
+        if begin > len(records):
+            break
+        last = int.from_bytes(records[begin - length + 11 : begin - length + 15], "big") if magic >= 2 else 0
+        at = max(at, base + last + 1)
+    return at
