@@ -1,6 +1,7 @@
 """An incident, from the run to its replay, with clients of another release than the environment's."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -98,12 +99,16 @@ def test_the_scenario_from_its_broker_logs_loses_records_too(lost, runs_dir, tmp
     assert left_running(runs_dir) == []
 
 
+SLOW = re.compile(r" *[\d.]+ s  \w+: \d+ s so far")
+"""The line about what takes longer than usual, which a busy machine prints besides."""
+
+
 def test_a_damaged_bundle_is_one_line_and_starts_nothing(bundle, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(bundle.read_bytes()[:-2000])
     for command in (["replay", cut], ["repeat", cut], ["shrink", cut, "--anomaly", "lost_write"]):
         ended = chaos(*command, "--runs-dir", tmp_path / "runs")
         assert ended.code == 2
-        assert "is cut short or damaged" in ended.err
-        assert len(ended.err.strip().splitlines()) == 1
+        (line,) = [line for line in ended.err.strip().splitlines() if not SLOW.match(line)]
+        assert "is cut short or damaged" in line
     assert not (tmp_path / "runs").exists()
