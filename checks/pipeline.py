@@ -13,13 +13,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
+from chaos.relay.roles import Payloads
 from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import WAIT, Event, EventLog
@@ -28,6 +29,9 @@ from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
 from checks.spark.master import refusal
 from checks.verdict.decision import collect
+
+if TYPE_CHECKING:
+    from checks.readback.stage import Ranges
 
 Listener = Callable[[Event], None]
 CONNECT_TIMEOUT_S = 3.0
@@ -53,8 +57,9 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
 
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
-        read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
-        _capture_log(run, resolved, bootstrap, security, listener)
+        ranges = read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
+        if resolved.scenario.capture:
+            _capture_log(run, resolved.scenario.capture.payloads, bootstrap, security, ranges, listener)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -70,22 +75,18 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
             auditing.audit(spark, run, read_resolved(run))
 
 
-def _capture_log(run: Run, resolved: Resolved, bootstrap: str, security: Security, listener: Listener | None) -> None:
-    """Capture the batches of the final log, if the run has a capture to compare with it."""
-    if not resolved.scenario.capture:
-        return
+def _capture_log(
+    run: Run, kept: Payloads, bootstrap: str, security: Security, ranges: Ranges, listener: Listener | None
+) -> None:
+    """Capture the batches of the final log, in the ranges that were read back, to compare the capture of clients."""
     from chaos.relay.log_capture import capture_log
-    from checks.readback.stage import log_ranges
     from checks.wire import tables
 
-    topics = [topic.name for topic in resolved.scenario.topics if topic.name not in resolved.scenario.absent_topics]
-    found = log_ranges(bootstrap, topics, security)
-    ranges = {TopicPartition(topic, number): offsets for (topic, number), offsets in found.items()}
-    events, kept = EventLog(run, listener), resolved.scenario.capture.payloads
-    folder = run.path / tables.FOLDER / tables.LOG
+    asked = {TopicPartition(topic, number): offsets for (topic, number), offsets in ranges.items()}
+    events, folder = EventLog(run, listener), run.path / tables.FOLDER / tables.LOG
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(exist_ok=True)
-    for partition, why in capture_log(folder, bootstrap, Access.of(security), ranges, kept).items():
+    for partition, why in capture_log(folder, bootstrap, Access.of(security), asked, kept).items():
         events.note(f"the batches of {partition} were not all captured: {why}")
 
 

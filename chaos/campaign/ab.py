@@ -8,7 +8,7 @@ time would change the times of one side. The folder contains the complete run di
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import Comparison
 from chaos.run.directory import Run, new_run_id, write_atomically
 from chaos.scenario.load import find, parse
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import check_owner, new_seed, seeds
 
 KIND = "ab"
@@ -40,21 +41,10 @@ class VariantsRequest(Asked):
 
 
 @dataclass(frozen=True)
-class Side:
-    """One run of a variant: the name of the variant, the round, from 1, the request with its seed, and the run id."""
-
-    variant: str
-    number: int
-    request: stages.ScenarioRequest
-    run_id: str
-
-
-@dataclass(frozen=True)
 class Variants:
     """Planned runs of variants, and their folder."""
 
     folder: Folder
-    sides: list[Side]
     plan: Listed
     asked: VariantsRequest
 
@@ -64,17 +54,28 @@ class Variants:
         return [Run(self.folder.path / trial.run_id) for trial in self.plan.planned]
 
 
-def sides_of(request: stages.ScenarioRequest, run_id: str, repeat: int = 1) -> list[Side]:
+def trials_of(
+    given: stages.ScenarioRequest, sides: Mapping[str, Scenario], run_id: str, repeat: int = 1
+) -> list[Trial]:
     """Return the runs of an A/B scenario, round after round, so that a slow machine treats the variants alike.
 
-    All variants of a round have one seed, and each round has another one. Raises `ScenarioError`.
+    All variants of a round have one seed, and each round has another one. given: with the seed of the first round.
+    sides: the scenario of each variant.
     """
-    scenario = request.load()
-    seed = request.seed if request.seed is not None else scenario.seed
+    first = given.seed or 0
     return [
-        Side(name, number, replace(request, seed=drawn), variant_run_id(run_id, name, number))
-        for number, drawn in enumerate(seeds(new_seed() if seed is None else seed, repeat), 1)
-        for name in scenario.variants
+        Trial(
+            variant_run_id(run_id, name, n),
+            Subject(name, given.scenario, side, first),
+            name,
+            n,
+            title=f"{name}, {n}",
+            given=replace(given, seed=seed),
+            variant=name,
+            alone=True,
+        )
+        for n, seed in enumerate(seeds(first, repeat), 1)
+        for name, side in sides.items()
     ]
 
 
@@ -101,21 +102,7 @@ def plan_variants(request: VariantsRequest) -> Variants:
     sides = {name: given.load(name) for name in scenario.variants}
     parts = [{"name": name, "digest": digest_of(side)} for name, side in sides.items()]
     folder = Folder.planned(asked, KIND, find(given.scenario).stem, parts)
-    planned = sides_of(given, folder.path.name, asked.repeat or 1)
-    trials = [
-        Trial(
-            one.run_id,
-            Subject(one.variant, given.scenario, sides[one.variant], given.seed or 0),
-            one.variant,
-            one.number,
-            title=f"{one.variant}, {one.number}",
-            given=one.request,
-            variant=one.variant,
-            alone=True,
-        )
-        for one in planned
-    ]
-    return Variants(folder, planned, Listed(trials), asked)
+    return Variants(folder, Listed(trials_of(given, sides, folder.path.name, asked.repeat or 1)), asked)
 
 
 def prepare(request: VariantsRequest) -> Path:
@@ -124,8 +111,9 @@ def prepare(request: VariantsRequest) -> Path:
     Raises as `plan_variants`.
     """
     planned = plan_variants(request)
-    for one in planned.sides:
-        stages.prepare(one.request, runs_dir=planned.folder.path, variant=one.variant, run_id=one.run_id)
+    for trial in planned.plan.planned:
+        assert trial.given is not None  # `trials_of` gives it
+        stages.prepare(trial.given, runs_dir=planned.folder.path, variant=trial.variant, run_id=trial.run_id)
     return planned.folder.path
 
 

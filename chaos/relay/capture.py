@@ -64,7 +64,6 @@ FOLDER, SEAL = "wire", "seal.json"
 
 _ENTRY = struct.Struct(">IBBHIIqqhhii")
 _HOLE = struct.Struct(">II")
-_FETCH_PARTITION = {4: struct.Struct(">ihqq"), 5: struct.Struct(">ihqqq")}
 _BATCH = struct.Struct(">qiib")  # base offset, length of the rest, leader epoch or CRC, magic
 _OVERHEAD, _HEADER_V2, _HEADER_OLD = 12, 61, 26
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from chaos.errors import ClientError
 from chaos.ledger import record
-from chaos.ledger.ids import Id, Ids, IdType, number_id
+from chaos.ledger.ids import Id, Ids, IdType
 from chaos.values.model import FILES, Sizes, Value
 from chaos.values.pieces import SLOTS, Fill, Pieces, filled, names_in, parse_text
 from chaos.values.places import Steps, parse_path, span
@@ -261,11 +261,6 @@ class Unmarked:
                 if (origin := self._ids.parse(found)) is not None:
                     return record.unsealed(self._ids.run_token, *origin)
         return None
-
-
-def start_of_numbers(created_us: int, first: int) -> int:
-    """Return the number to which the seq of a client is added; see `number_id`."""
-    return number_id(created_us, first, 0)
 
 
 _NO_CHOICES = random.Random(0)

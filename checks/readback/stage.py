@@ -39,8 +39,8 @@ TASKS_PER_CORE = 4
 
 def read_back(
     spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None
-) -> None:
-    """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
+) -> Ranges:
+    """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`; return the ranges.
 
     The ranges are determined before the records are read, so the audit counts an offset of a range without a record as
     a gap. Each file has rows of one partition in the order of their offsets; the names of the files sort by topic,
@@ -62,6 +62,7 @@ def read_back(
         half.rename(run.ledger / "log")
     finally:
         shutil.rmtree(half, ignore_errors=True)
+    return ranges
 
 
 def _name_parts(folder: Path) -> None:

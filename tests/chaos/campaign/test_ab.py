@@ -93,8 +93,9 @@ def test_variant_runs_share_a_seed_and_are_below_the_ab_run(file, tmp_path):
 
 
 def test_each_round_has_a_seed_that_its_variants_share(file):
-    planned = ab.sides_of(stages.ScenarioRequest(str(file), seed=3), "ab-1", repeat=3)
-    seeds = [{one.request.seed for one in planned if one.number == n} for n in (1, 2, 3)]
+    given = stages.ScenarioRequest(str(file), seed=3)
+    planned = ab.trials_of(given, {name: given.load(name) for name in ("weak", "safe")}, "ab-1", repeat=3)
+    seeds = [{one.given.seed for one in planned if one.n == n} for n in (1, 2, 3)]
     assert [len(one) for one in seeds] == [1, 1, 1] and len(set.union(*seeds)) == 3 and seeds[0] == {3}
     assert [one.run_id for one in planned][:3] == ["ab-1-weak", "ab-1-safe", "ab-1-weak-2"]
 
