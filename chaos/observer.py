@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from chaos.kafka.client import Belief, GroupState, Kafka, ask_controller, share_group, share_positions
 from chaos.kafka.connection import BrokerConnection
@@ -26,6 +26,8 @@ METADATA_EVERY_S = 0.15
 GROUPS_EVERY_S = 0.3
 OFFSETS_EVERY_S = 0.5
 LATENESS_EVERY_S = 0.3
+END_S = 15.0
+"""Time for a thread to end its current sample."""
 LATE_S = 1.0
 """Age from which on the latest sample of a group is late: other groups, or a broker that does not answer, delay it."""
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -34,7 +36,28 @@ Observation = tuple[str, str, Any]
 """Entity, key and JSON value; see `cluster` in `chaos.ledger.schemas`."""
 
 
-class Observer:
+class _Sampling:
+    """Threads that sample inside a context until `_stopping`. Each ends after its current sample."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def _add_thread(self, name: str, repeat: Callable[..., None], *args: Any) -> None:
+        self._threads.append(threading.Thread(target=repeat, args=args, daemon=True, name=name))
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(timeout=END_S)
+
+
+class Observer(_Sampling):
     """Samples the cluster inside its context.
 
     metadata: the latest metadata, or None before the first answer.
@@ -55,6 +78,7 @@ class Observer:
 
         `shares`: the topics of each share group.
         """
+        super().__init__()
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
         self.broken: OSError | None = None
@@ -68,27 +92,17 @@ class Observer:
         self._recorded: dict[tuple[str, str], str] = {}
         self._recorded_s: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
         self._samples: list[tuple[float, Callable[[Kafka], None]]] = [
             (METADATA_EVERY_S, self._sample_metadata),
             (GROUPS_EVERY_S, self._sample_groups),
             (OFFSETS_EVERY_S, self._sample_offsets),
             (LATENESS_EVERY_S, self._record_lateness),
         ]
-        self._threads = [
-            threading.Thread(target=self._repeat, args=args, daemon=True, name=f"observer-{args[1].__name__}")
-            for args in self._samples
-        ]
-
-    def __enter__(self) -> Observer:
-        for thread in self._threads:
-            thread.start()
-        return self
+        for every_s, sample in self._samples:
+            self._add_thread(f"observer-{sample.__name__}", self._repeat, every_s, sample)
 
     def __exit__(self, *exc: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(timeout=15)
+        super().__exit__(*exc)
         kafka = self._connect()
         for _, sample in self._samples:  # records changes after the last samples of the threads
             sample(kafka)
@@ -266,7 +280,7 @@ Note = Callable[[str, str, object], None]
 """Records an entity, a key and a value if it changed."""
 
 
-class QuorumWatch:
+class QuorumWatch(_Sampling):
     """Asks each dedicated controller inside its context whether it believes to be active.
 
     Brokers name one active controller only. A controller that is cut off from the others may go on as the active one,
@@ -282,23 +296,11 @@ class QuorumWatch:
         self, controllers: Mapping[int, tuple[str, int]], note: Note, access: Callable[[int], Access | None]
     ) -> None:
         """`controllers` are the addresses by node id; without any, nothing is watched. access: how to log in to one."""
+        super().__init__()
         self._access = access
         self._note = note
-        self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(node, at), daemon=True, name=f"quorum-watch-{node}")
-            for node, at in controllers.items()
-        ]
-
-    def __enter__(self) -> QuorumWatch:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(timeout=10)
+        for node, at in controllers.items():
+            self._add_thread(f"quorum-watch-{node}", self._repeat, node, at)
 
     def _repeat(self, node: int, at: tuple[str, int]) -> None:
         link, track = BrokerConnection(*at, self._access(node)), Track(node, self._note)

@@ -20,7 +20,6 @@ from pydantic import TypeAdapter
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
-from chaos.relay.roles import Payloads
 from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import WAIT, Event, EventLog
@@ -58,8 +57,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
         ranges = read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
-        if resolved.scenario.capture:
-            _capture_log(run, resolved.scenario.capture.payloads, bootstrap, security, ranges, listener)
+        _capture_log(run, resolved, bootstrap, security, ranges, listener)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -76,14 +74,17 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
 
 
 def _capture_log(
-    run: Run, kept: Payloads, bootstrap: str, security: Security, ranges: Ranges, listener: Listener | None
+    run: Run, resolved: Resolved, bootstrap: str, security: Security, ranges: Ranges, listener: Listener | None
 ) -> None:
-    """Capture the batches of the final log, in the ranges that were read back, to compare the capture of clients."""
+    """Capture the batches of the log in the ranges that were read back, if the run has a capture to compare with it."""
+    if not resolved.scenario.capture:
+        return
     from chaos.relay.log_capture import capture_log
     from checks.wire import tables
 
     asked = {TopicPartition(topic, number): offsets for (topic, number), offsets in ranges.items()}
-    events, folder = EventLog(run, listener), run.path / tables.FOLDER / tables.LOG
+    events, kept = EventLog(run, listener), resolved.scenario.capture.payloads
+    folder = run.path / tables.FOLDER / tables.LOG
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(exist_ok=True)
     for partition, why in capture_log(folder, bootstrap, Access.of(security), asked, kept).items():

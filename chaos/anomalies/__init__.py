@@ -292,7 +292,7 @@ ANOMALIES: dict[str, Anomaly] = {
     ),
     "duplicate_output": Anomaly(
         "read",
-        "a visible output of an input, of which another output is visible: `legal` where the group had committed past "
+        "a visible output of an input with another visible output: `legal` where the group had committed past "
         "the input and its committed offset was then set back, deleted, expired or lost, `illegal` otherwise",
         "transactions that contain output and offsets (`send_offsets_to_transaction`)",
         {
@@ -311,8 +311,8 @@ ANOMALIES: dict[str, Anomaly] = {
         },
     ),
     "wrong_count": _read(
-        "a visible output of a processor that counts carries another number than that of the inputs of its key, in its "
-        "partition and up to its input, that the group gets",
+        "a visible output of a processor that counts carries another number than the number of inputs of its key, "
+        "in its partition and up to its input, that the group gets",
         "exactly-once processing (exactly_once_v2), which keeps state, outputs and offsets together",
         "Every output carries the count of its key",
         "Outputs carry a wrong count of their key",
@@ -427,7 +427,8 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} {were} acquired again after a confirmed accept or reject",
     ),
     "miscounted_share": _share(
-        "the delivery count is not one more than that of the acquisition before, and nothing that resets it happened",
+        "the delivery count is not one more than the count of the acquisition before, and nothing that resets it "
+        "happened",
         "nothing a setting can do: report it as a bug of the broker",
         "Every delivery count is one more than the last one",
         "Delivery counts are wrong",

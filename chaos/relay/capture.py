@@ -1,4 +1,4 @@
-"""The capture of the wire ledger: what the proxy writes down of the frames on its fronts, and how it is read.
+"""The capture of the wire ledger: what the proxy writes down of the frames on its fronts.
 
     <run>/wire/000001.wire, 000002.wire, …    segments of about 16 MiB, in the order of time
     <run>/wire/seal.json                      written last: the segments, entries, and why a capture ended early
@@ -12,10 +12,10 @@ A segment begins with `MAGIC`. Entries follow, each with the length of the rest 
 | flags                 | 1     | 1: the proxy made or changed the answer; 2: the body was not kept                  |
 | holes                 | 2     | number of holes                                                                    |
 | connection            | 4     | number of the connection, from 1                                                   |
-| number                | 4     | number of the request in its connection, from 1; an answer has that of its request |
+| number                | 4     | number of the request in its connection, from 1; an answer has its request's number |
 | seen                  | 8     | time in us at which the frame arrived, by the clock of the proxy                   |
 | passed                | 8     | time in us at which it was sent on; 0 if it never was                              |
-| api, version          | 2 + 2 | of the request; an answer has those of its request                                 |
+| api, version          | 2 + 2 | of the request; an answer has its request's values                                 |
 | correlation           | 4     | the correlation id                                                                 |
 | size                  | 4     | bytes of the whole frame with its length field                                     |
 | holes                 | 8 n   | begin in the frame, and length, of each run of bytes that was left out             |
@@ -42,7 +42,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ READ = frozenset(
         *_NEW_GROUPS,
     }
 )
-"""The requests of which the contents are kept."""
+"""The requests with contents that are kept."""
 _FLEXIBLE_PRODUCE, _FLEXIBLE_FETCH, _IDS = 9, 12, 13
 
 
@@ -391,45 +391,3 @@ def _is_kept(data: bytes | memoryview, at: int, magic: int, keep_unidentified: b
     if magic < 2:
         return keep_unidentified
     return bool(data[at + 22] & 0x20 or (keep_unidentified and data[at + 43] & 0x80))
-
-
-@dataclass(frozen=True)
-class Read:
-    """An entry of a segment. `data`: the frame, with zeros in place of its holes."""
-
-    kind: int
-    flags: int
-    connection: int
-    number: int
-    seen_us: int
-    passed_us: int
-    api: int
-    version: int
-    correlation: int
-    size: int
-    data: bytes
-
-
-def read_segment(path: Path) -> Iterator[Read]:
-    """Yield the complete entries of a segment. Raises `ValueError` if the file is none."""
-    content = path.read_bytes()
-    if not content.startswith(MAGIC):
-        raise ValueError(f"{path} is no segment of a capture")
-    at = len(MAGIC)
-    while at + _ENTRY.size <= len(content):
-        length, kind, flags, holes, connection, number, seen, passed, *frame_fields = _ENTRY.unpack_from(content, at)
-        following = at + LENGTH_BYTES + length
-        if following > len(content):
-            return
-        at += _ENTRY.size
-        frame = bytearray()
-        spans = [_HOLE.unpack_from(content, at + i * _HOLE.size) for i in range(holes)]
-        at += holes * _HOLE.size
-        for begin, size in spans:
-            kept = begin - len(frame)
-            frame += content[at : at + kept] + bytes(size)
-            at += kept
-        frame += content[at:following]
-        at = following
-        api, version, correlation, size = frame_fields
-        yield Read(kind, flags, connection, number, seen, passed, api, version, correlation, size, bytes(frame))

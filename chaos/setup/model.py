@@ -183,7 +183,7 @@ class Capture(Strict):
     payloads: Payloads = Field(
         "needed",
         description="what is kept of the records that are sent: headers of batches (none), also the batches of "
-        "producers without an id, whose records have no other identity (needed), or all",
+        "producers without an id, because their records have no other identity (needed), or all",
     )
 
 

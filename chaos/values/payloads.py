@@ -166,7 +166,7 @@ class Payloads:
             yield self._document(where, document, text)
 
     def _document(self, where: str, document: Any, text: str) -> _Document:
-        """Return a document of which id, key and filler are known to be there. text: its JSON, with a text format."""
+        """Return a document that is known to have id, key and filler. text: its JSON, with a text format."""
         if self._id is not None:
             self._check_id(where, self._at("id", where, document, self._id))
         if self._filler is not None and not isinstance(self._at("sizes.field", where, document, self._filler), str):

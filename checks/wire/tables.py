@@ -1,6 +1,6 @@
 """The tables of the wire ledger: requests of clients joined with the answers of brokers.
 
-Each row has `instance` (whose front it was), `broker`, `connection`, `number` (of the request in its connection),
+Each row has `instance` (the owner of the front), `broker`, `connection`, `number` (of the request in its connection),
 `asked_us` (the proxy saw the request), `sent_us` (the proxy sent it on; null: the broker never got it), `answered_us`
 (the proxy sent the answer on; null: the client never got one, so the outcome is unknown), and `made` (the answer is one
 of the proxy, by a fault). All `_us` are us since the epoch, by the proxy's clock. `error` is Kafka's code, 0 for none,

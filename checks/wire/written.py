@@ -6,9 +6,9 @@ A record of a stranger has no mark. A batch is found in the log by the first of 
 |----------|--------------------------------------------------------------------------------------------------------|
 | sequence | producer id, epoch and first sequence (KIP-98): of idempotent producers                                |
 | checksum | checksum, number of records and last timestamp: a client's own retry sends the same bytes              |
-| position | the acknowledged offset, the number of records, and the timestamp, of which the broker says that it    |
-|          | wrote it (LogAppendTime), or which the client gave: a broker that sets timestamps or compresses anew   |
-|          | changes the checksum                                                                                   |
+| position | the acknowledged offset, the number of records, and the timestamp, which the broker says that it wrote |
+|          | (LogAppendTime), or which the client gave: a broker that sets timestamps or compresses again changes   |
+|          | the checksum                                                                                           |
 | hashes   | hash and timestamp of each record: librdkafka without idempotence puts a retry into other batches      |
 
 `written` has one row for each identity that was sent to a partition:
@@ -25,8 +25,8 @@ A record of a stranger has no mark. A batch is found in the log by the first of 
 | state                             | `once`, `absent`, `several`, `part` (by hashes: some of its records),         |
 |                                   | or `undecided`                                                                |
 
-Undecided are equal twins (sent again after an acknowledgement, without a sequence), and batches whose checksum is not
-in the log and whose records were not kept. A client that bumps its epoch renumbers what is in flight, so one record has
+Undecided are equal twins (sent again after an acknowledgement, without a sequence), and batches that have no checksum
+in the log and no records in the capture. A client that bumps its epoch renumbers what is in flight, so one record has
 two sequences. Only the hashes show that both are in the log: `several`, with `payloads: all`.
 
 Sources: KIP-98 for sequences; the record batch in Kafka's documentation of the message format.
@@ -42,7 +42,7 @@ _KEY = (*_PLACE, "key")
 
 
 def written(produced: DataFrame, log: DataFrame) -> DataFrame:
-    """Return the identities that were sent, with their place in the log. Both tables are those of `checks.wire.tables`.
+    """Return the identities that were sent, with their place in the log. Both are tables of `checks.wire.tables`.
 
     Batches in `log` that are markers, or were cut off at the end of an answer, do not count.
     """

@@ -240,7 +240,7 @@ def _listener(
     listener: Listener,
     taken: set[Partition],
 ) -> ConsumerRebalanceListener:
-    """Return a listener whose calls run in the thread of the program. The library never says what is lost."""
+    """Return a listener with calls in the thread of the program. The library never says what is lost."""
 
     class HandedOver(ConsumerRebalanceListener):  # type: ignore[misc]  # its types are not part of this environment
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:

@@ -63,7 +63,7 @@ def connection(spec: ClientSpec) -> dict[str, Any]:
 
 
 def consumer_settings(spec: ReaderSpec) -> dict[str, Any]:
-    """Return the settings of a consumer. Those of the scenario win, except over its own commit setting.
+    """Return the settings of a consumer. The scenario wins, except over its own commit setting.
 
     librdkafka requires a group id; without a group in the scenario, nothing is committed to it.
     """

@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
     first: the seq of the first record. invoked_us: the time of the call, which the values contain.
     values: None for a tombstone, which has its identity in its only header.
-    identities: those of the records if they are not in the values; None for tombstones among other values.
+    identities: the identities of the records if they are not in the values; None for tombstones among other values.
     partitions: `Library.unassigned` where the library chooses. headers: None if no record has any.
     timestamp_ms: None if the library chooses it.
     """

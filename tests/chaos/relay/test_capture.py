@@ -12,11 +12,12 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from chaos.kafka.messages import request
 from chaos.kafka.schemas import ShareFetchResponse
 from chaos.relay import capture
-from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, MADE, REQUEST, UNKEPT, Recorder, holes_of, read_segment
+from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, MADE, REQUEST, UNKEPT, Recorder, holes_of
 from chaos.relay.frames import request_head
 from chaos.relay.server import Server
 from tests.chaos.relay.messages import TOPIC_ID, encoded, naming
 from tests.chaos.relay.test_ruled import Broker, Client, add, heartbeat, produce, until
+from tests.support.segments import read_segment
 
 SECRET = b"a secret of a user"
 

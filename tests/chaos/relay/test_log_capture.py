@@ -6,10 +6,11 @@ from kafka.protocol.consumer import FetchResponse
 
 from chaos.kafka.partition import TopicPartition
 from chaos.relay import log_capture
-from chaos.relay.capture import ANSWER, read_segment
+from chaos.relay.capture import ANSWER
 from chaos.relay.frames import LENGTH_BYTES
 from tests.chaos.relay.messages import encoded
 from tests.checks.wire.story import batch, fetched
+from tests.support.segments import read_segment
 
 ORDERS = TopicPartition("orders", 0)
 
