@@ -44,20 +44,28 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
     spark: the session, in a thread that did not start it; `session` knows only that of its thread.
     """
     with _stage(run, "readback", listener):
-        if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
+        resolved = read_resolved(run)
+        read = (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir()
+        if read and (not resolved.scenario.effects or (run.ledger / "effect_reads.parquet").exists()):
             return
         if run.where != str(run.path):
             raise RunDirError(f"the log of {run.where} was never read back; read it back on the machine of the cluster")
         _remove_results(run, run.validation)
-        bootstrap, resolved = _bootstrap(run), read_resolved(run)
+        bootstrap = _bootstrap(run)
         security = _security(run, resolved)
         from checks.readback.commits import read_commit_log
         from checks.readback.stage import read_back
 
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved, bootstrap, security)
-        ranges = read_back(spark or _session(run, master, listener), run, resolved, bootstrap, security)
+        started = spark or _session(run, master, listener)
+        ranges = read_back(started, run, resolved, bootstrap, security)
         _capture_log(run, resolved, bootstrap, security, ranges, listener)
+        if resolved.scenario.effects:
+            from checks.effects.read import read_effects
+
+            with EventLog(run, listener).stage("effects"):
+                read_effects(started, run, resolved, bootstrap, security)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -70,7 +78,12 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         spark = _session(run, master, listener)
         _decode_wire(run, spark, listener)
         with reported(spark, "audit", listener):
-            auditing.audit(spark, run, read_resolved(run))
+            resolved = read_resolved(run)
+            auditing.audit(spark, run, resolved)
+            if resolved.scenario.effects:
+                from checks.effects.judge import judge_effects
+
+                judge_effects(spark, run, resolved)
 
 
 def _capture_log(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
+from chaos.effects.watch import Watch
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
@@ -115,7 +116,7 @@ class Drive:
         self._run, self._resolved, self._cluster, self._events = run, resolved, cluster, events
         self._before_load, self._scenario = before_load, resolved.scenario
         self._limits = self._scenario.limits
-        self._readers = self._scenario.readers
+        self._readers, self._has_effects = self._scenario.readers, bool(self._scenario.effects)
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._proxy: Proxy | None = None
@@ -141,6 +142,7 @@ class Drive:
                 self._proxy = stack.enter_context(Proxy(self._run))
             if self._scenario.capture and self._proxy:
                 stack.callback(self._end_capture, self._proxy)
+            watch = stack.enter_context(Watch(self._run, self._resolved, self._events)) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
             kafka = self._connect()
@@ -160,6 +162,10 @@ class Drive:
                 drain = Drain(self._scenario, self._cluster, kafka, fleet, self._events, self._during_drain)
                 if drain.run(observer.partitions()):
                     self._report(self._progress(fleet, {}), force=True)
+            if watch:
+                with self._events.stage("settle"):
+                    ends = partial(_records, kafka, observer)
+                    watch.settle(ends, self._limits.drain, lambda: self._check_infrastructure(fleet))
             with self._events.stage("stop"):
                 self._note_fetches(observer)
                 for client in fleet.stop_all(self._limits.clients):
@@ -342,6 +348,11 @@ def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
         together = entry.mode != "assign" and members[entry.group] > 1
         counts[f"group {entry.group}" if together else entry.name] += progress.delivered[entry.name]
     return dict(counts)
+
+
+def _records(kafka: Kafka, observer: Observer, topics: Collection[str]) -> int:
+    """Return the sum of the end offsets of some topics, as far as they are answered."""
+    return sum(kafka.end_offsets(observer.partitions(topics)).values())
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

@@ -158,8 +158,8 @@ class Access:
         """Read the secrets. Returns None for plaintext without login. Raises `UsageError` if a secret is missing."""
         if security is None or security.protocol == "PLAINTEXT":
             return None
-        password = _secret(security.password, "cluster.security.password")
-        return cls(security, password, _secret(security.key_password, "cluster.security.key_password"))
+        password = read_secret(security.password, "cluster.security.password")
+        return cls(security, password, read_secret(security.key_password, "cluster.security.key_password"))
 
     @property
     def secrets(self) -> list[str]:
@@ -287,7 +287,8 @@ def python_settings(security: Security | None, quotes_names: bool) -> dict[str, 
     return access.python(quotes_names) if access else {}
 
 
-def _secret(reference: str | None, setting: str) -> str:
+def read_secret(reference: str | None, setting: str) -> str:
+    """Return what a reference names; empty for None. setting: the key, for the `UsageError` if nothing is there."""
     if reference is None:
         return ""
     kind, _, name = reference.partition(":")

@@ -206,6 +206,29 @@ topic at that moment; null if the brokers give none. `read_from_us`, `read_us`: 
 when all its records had been read. `records`: the number of records, only of `__consumer_offsets` and only if the
 scenario bounds its compaction."""
 
+EFFECTS = _table(
+    effect=_str,
+    id=_str,
+    value=_str,
+    at_us=_i64,
+    after_us=_i64,
+    where=_str,
+    number=_i64,
+    mark=_str,
+    problem=_str,
+)
+"""Schema of `effects`: one row per effect that an application had, read at the end: its id and value as texts, and
+where it is. It appeared between `after_us` and `at_us`; both are null for one that the drive saw first (`mark`, see
+`chaos.effects.watch`). `number` orders the effects of one source. `problem`: why the row has no id, else null."""
+
+EFFECT_INPUTS = _table(effect=_str, partition=_i32, offset=_i64, key=_str, value=_str)
+"""Schema of `effect_inputs`: one row per record in the input topic of an effect that compares values: the key by which
+inputs are aggregated, and the value, both as texts."""
+
+EFFECT_READS = _table(effect=_str, rows=_i64, unreadable=_i64, example=_str, error=_str, read_us=_i64)
+"""Schema of `effect_reads`: for each effect how many rows were read, and how many of them have no id, with the first of
+these. `error`: why nothing could be read, else null."""
+
 COMMIT_LOG = _table(
     group=_str,
     topic=_str,

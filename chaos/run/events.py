@@ -3,8 +3,8 @@
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
 acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
 (words: a sentence about something that may keep the run from a proof), `undrained` (readers that made progress when the
-drain ended, limit), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict,
-sentence, report).
+drain ended, limit), `unsettled` (effects that changed at the end of their wait, limit), `work` (stage, done, total:
+Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from chaos.run.directory import Run
 
 Event = dict[str, Any]
 StageState = Literal["begin", "end", "failed"]
-DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
+DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
-UNDRAINED = "undrained"
+UNDRAINED, UNSETTLED = "undrained", "unsettled"
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",
@@ -34,11 +34,13 @@ STAGE_TEXTS = {
     "load": "producing, consuming, breaking",
     "heal": "healing the cluster",
     "drain": "waiting for consumers to reach the end",
+    "settle": "waiting until effects change no more",
     "stop": "stopping the clients",
     "seal": "sealing the ledger",
     "commit_log": "reading the log of offset commits back",
     "readback": "reading the log back",
     "wire": "decoding the wire ledger",
+    "effects": "reading the effects",
     "audit": "auditing every record",
     "validate": "checking the findings against the contract",
     "report": "writing the report",
@@ -49,7 +51,7 @@ STAGE_TEXTS = {
 """The stages that a view of a run names, and what each does, for people."""
 WAIT = "judge"
 """The wait for Spark: a stage inside of `clients` (before the first record), or of the stage that starts Spark."""
-NESTED = (WAIT, "install", "topics", "commit_log")
+NESTED = (WAIT, "install", "topics", "commit_log", "effects")
 """Stages inside of others, which do not count their time."""
 ALL_STAGE_TEXTS = {"drive": "driving", **STAGE_TEXTS}
 """All stages: `drive` is the sum of those from `clients` to `seal`."""

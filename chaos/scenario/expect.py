@@ -114,6 +114,18 @@ class SendSuccess(Strict):
         return self
 
 
+class EffectBound(Strict):
+    """Bounds for an effect, over all inputs."""
+
+    missing: Count = Field(ZERO, description="effects that acknowledged inputs lack")
+    duplicate: Count = Field(ZERO, description="effects of an input beyond those that it is to have")
+    unexpected: Count = Field(ZERO, description="effects without an input, or of one that was definitely not written")
+    wrong: Count = Field(ZERO, description="effects with another value than that of the input, or of the aggregate")
+    late: TimeBound | None = Field(
+        None, description="time from the acknowledgement of an input to its effect, to the last one if it has several"
+    )
+
+
 def _duplicates(value: Any) -> Any:
     """A plain number bounds both parts: `duplicate_delivery: 0`."""
     return {"legal": value, "illegal": value} if isinstance(value, int) else value
@@ -150,6 +162,9 @@ class _Contract(Strict):
         "reported an error with this text; with a minimum, a client may end with such an error",
     )
 
+    effects: dict[ClientName, EffectBound] = Field(
+        {}, description="by the name of an effect; one that is left out has no missing, duplicate, unexpected or wrong"
+    )
     superseded: dict[TopicName, Count] = Field(
         {},
         description="by compacted topic: acknowledged records that are not in the log because a later record has their "

@@ -22,6 +22,7 @@ from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicS
 from chaos.kafka.settings import Config
 from chaos.scenario import retention, value_rules
 from chaos.scenario.cluster_rules import release_problems, security_problems
+from chaos.scenario.effect_rules import effect_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.runtime_rules import runtime_problems
@@ -219,6 +220,7 @@ def problems(
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
     yield from value_rules.problems(setup, faults)
+    yield from effect_problems(setup, expect)
     yield from _variant_problems(variants)
 
 
@@ -226,6 +228,7 @@ def _name_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     for key, entries in (
         ("topics", setup.topics),
         ("producers, consumers and processors", [*setup.producers, *setup.readers, *setup.shares]),
+        ("effects", setup.effects),
         ("faults", faults),
     ):
         for name, count in Counter(entry.name for entry in entries).items():

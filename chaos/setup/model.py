@@ -21,6 +21,7 @@ from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.relay.roles import Payloads
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
+from chaos.setup.effects import Effect
 from chaos.setup.names import Bootstrap, RackName, TopicName
 from chaos.setup.share import Share
 from chaos.setup.triggers import Strict, Target
@@ -204,6 +205,7 @@ class Setup(Strict):
     producers: list[Producer] = Field(min_length=1)
     consumers: list[ConsumerEntry] = []
     processors: list[Processor] = []
+    effects: list[Effect] = Field([], description="what applications of the user have to do for each input")
 
     @property
     def attached(self) -> bool:

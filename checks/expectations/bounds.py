@@ -4,6 +4,7 @@
 |---|---|---|
 | `ExpectFindingsToBeBetween` | `summary` | findings of a kind of anomaly, over all topics and readers |
 | `ExpectTimeToBeBetween` | `metrics` | longest value of a statistic of a measured time, in microseconds |
+| `ExpectEffectsToBeBetween` | `effects` | effects of a kind (missing, duplicate, `late p99` in us, ...) |
 | `ExpectObservationToBeBetween` | `observations` | an observed value: sends, groups, errors, faults, the platform |
 
 Rows that the audit could not decide make a number a range: the findings, up to the findings and these rows. An
@@ -35,7 +36,7 @@ class RowsOfATerm(TableMetricProvider):  # type: ignore[misc]
     """The rows of a table that have the values of the parameters with the names of its columns."""
 
     metric_name = ROWS
-    value_keys = ("check", "split", "scope", "metric", "stat")
+    value_keys = ("check", "split", "scope", "metric", "stat", "effect", "kind")
 
     @metric_value(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
     def _pandas(
@@ -114,6 +115,19 @@ class ExpectTimeToBeBetween(_Bounds):
         """Return the longest value of all scopes and faults; None if nothing was measured."""
         values = _values(rows, "value_us")
         return (max(values), max(values)) if values else None
+
+
+class ExpectEffectsToBeBetween(_Bounds):
+    """The number of a kind (`missing`, `duplicate`, ..., `late p99`) of an effect is between two numbers."""
+
+    effect: str
+    kind: str
+
+    @staticmethod
+    def range_of(rows: list[Row]) -> Range:
+        """Return the number, up to the number and what could not be decided; None if the table has none."""
+        counts = _values(rows, "count")
+        return (counts[0], counts[0] + sum(_values(rows, "undetermined"))) if len(counts) == 1 else None
 
 
 class ExpectObservationToBeBetween(_Bounds):

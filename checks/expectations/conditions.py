@@ -8,9 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from chaos.errors import RunDirError
+from chaos.ledger.schemas import EFFECT_READS
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run, json_object
-from chaos.run.events import DRIVING, UNDRAINED, Event, notes, read_events, stages_broken_off
+from chaos.run.events import DRIVING, UNDRAINED, UNSETTLED, Event, notes, read_events, stages_broken_off
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
@@ -21,7 +22,7 @@ from checks.evidence import (
     last_send_error,
     ledger_rows,
 )
-from checks.expectations.contract import Term, partition_count, planned_sends, readers
+from checks.expectations.contract import EFFECT_READ, Term, partition_count, planned_sends, readers
 from checks.expectations.judge import NOTHING_ACKED, Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
@@ -66,6 +67,8 @@ class Conditions:
         """Return the observed value of a term of the platform."""
         if term.check == "fault_proof":
             return self._fault(term.scope)
+        if term.check == EFFECT_READ:
+            return self.effect(term.scope)
         if term.check == "rack_fetches":
             return self._fetches(term.scope)
         if term.check == "superseded":
@@ -127,6 +130,31 @@ class Conditions:
             seen = "proven, not healed" if fault.proven_us is not None else "no proof"
             return Observation(0, "failed" if fault.error else seen, reason)
         return Observation(1, fault.proof_text or "proven", fault.proof_text)
+
+    def effect(self, name: str) -> Observation:
+        """Return the number of rows of an effect without an id."""
+        row = next((r for r in ledger_rows(self._run, "effect_reads", EFFECT_READS.names) if r["effect"] == name), None)
+        if row is None:
+            reason = f"effect {name} was never read: see the stage `effects` in events.jsonl"
+            return Observation.missing("not read", reason)
+        if row["error"]:
+            return Observation.missing("not read", row["error"])
+        text = f"{row['rows']:,} rows"
+        if not row["unreadable"]:
+            return Observation(0, text, text)
+        reason = f"{row['unreadable']:,} of {row['rows']:,} rows of effect {name} have no id ({row['example']})"
+        return Observation(row["unreadable"], f"{row['unreadable']:,} without an id", reason)
+
+    def unsettled(self, name: str) -> str:
+        """Return why a missing effect proves nothing; empty if the drive waited until none came any more."""
+        for event in self._events:
+            if event.get("kind") == UNSETTLED and name in event.get("effects", []):
+                return (
+                    f"effect {name} still changed, or could not be looked at, when the drive ended its wait after "
+                    f"{event.get('limit')}; raise the limit"
+                )
+        settled = any(e.get("stage") == "settle" and e.get("state") == "end" for e in self._events)
+        return "" if settled else "the drive broke off before effects were complete"
 
     def _fetches(self, entry: str) -> Observation:
         """Return the share in percent of the fetches of an entry at brokers in its rack, as the wire proxy counted.

@@ -16,7 +16,7 @@ from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from chaos.faults.producers import ProducerLeaveSpec
 from chaos.faults.raw import RECORDS
 from chaos.guarantees.contract import contract, unpromised
-from chaos.scenario.expect import Bound
+from chaos.scenario.expect import ANY, Bound, EffectBound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
@@ -24,7 +24,8 @@ from chaos.units import format_percent
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
 
-Table = Literal["summary", "metrics", "observations"]
+EFFECTS, EFFECT_READ = "effects", "effect_read"
+Table = Literal["summary", "metrics", "effects", "observations"]
 Key = tuple[str, str, str]
 """The check, split and scope of a term: no two terms have the same."""
 
@@ -60,6 +61,8 @@ class Term:
         """Return the table of the audit that holds the value, or `observations`."""
         if (self.check, self.split) in PHRASES:
             return "summary"
+        if self.check == EFFECTS:
+            return "effects"
         return "metrics" if self.check in METRICS else "observations"
 
     def decides(self, proven: bool) -> bool:
@@ -70,7 +73,8 @@ class Term:
 def terms(resolved: Resolved) -> list[Term]:
     """Return all terms: those of the scenario first, then those of the platform."""
     s = resolved.scenario
-    return [*_counts(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_superseded(s), *_conditions(s)]
+    of_scenario = [*_counts(s), *_effects(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_superseded(s)]
+    return [*of_scenario, *_conditions(s)]
 
 
 def planned_sends(s: Scenario) -> int:
@@ -122,6 +126,29 @@ def _times(s: Scenario) -> Iterator[Term]:
             split=stat,
             at_most=limit_us,
         )
+
+
+def _effects(s: Scenario) -> Iterator[Term]:
+    """Yield the bounds of each effect. `split` is the kind, such as missing or `late p99`."""
+    for effect in s.effects:
+        bound, name = s.expect.effects.get(effect.name, EffectBound()), f"Effect {effect.name}"
+        rows = [
+            ("missing", "Effects that acknowledged inputs lack.", bound.missing),
+            ("duplicate", "Effects of an input beyond those that it is to have.", bound.duplicate),
+            ("unexpected", "Effects without an input, or of one that was not written.", bound.unexpected),
+            ("wrong", "Effects with another value than they must have.", bound.wrong if effect.compares else ANY),
+        ]
+        for kind, meaning, limit in rows:
+            yield from _bounded(limit, Term(f"{name}: {kind}", EFFECTS, meaning, split=kind, scope=effect.name))
+        for stat, limit_s in bound.late or ():
+            if limit_s is not None:
+                limit_us = round(limit_s * 1_000_000)
+                text, meaning = (
+                    f"{stat} ≤ {duration(limit_us)}",
+                    "Time from acknowledgement to effect, in microseconds.",
+                )
+                split, title = f"late {stat}", f"{name}: time to it, {PERCENTILES[stat]}"
+                yield Term(title, EFFECTS, meaning, text, split, effect.name, at_most=limit_us)
 
 
 def _sends(s: Scenario) -> Iterator[Term]:
@@ -190,6 +217,9 @@ def _conditions(s: Scenario) -> Iterator[Term]:
         name, meaning = f"Fault {fault.name} took effect", "A change that was observed from outside the injector."
         yield Term(name, "fault_proof", meaning, "proven", scope=fault.name, at_least=1, condition=True)
     yield from _racks(s)
+    for effect in s.effects:
+        name, meaning = f"Effect {effect.name} was read", "Rows without an id."
+        yield Term(name, EFFECT_READ, meaning, "all of it", scope=effect.name, at_most=0, condition=True)
     whole, happened, total = "ledger_complete", "something_happened", partition_count(s)
     rows = (
         ("drive_completed", "", "The drive completed", "Stages of the drive that failed or never ended.", 0, 0),

@@ -18,9 +18,10 @@ from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.audit.undecided import COMMITS
+from checks.effects.findings import describe, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
-from checks.expectations.contract import Term, duration
+from checks.expectations.contract import EFFECTS, Term, duration
 from checks.expectations.judge import SAW_NOTHING, Observation, listed
 
 CLIENT_FAULTS = "consumer."
@@ -51,6 +52,8 @@ class Measure:
             return _most_members(self._run, term.scope)
         if term.check in ("send_failures", "send_success", *REMOVED) and self._distrust:
             return Observation.missing("not counted", self._distrust)
+        if term.check == EFFECTS:
+            return self._effects(term)
         if term.check == "send_failures":
             return failures(self._run, term.split)
         if term.check == "send_success":
@@ -86,6 +89,47 @@ class Measure:
         scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
         reason = f"{phrases.describe(count)} ({scopes})" if scopes else f"none among {examined:,} {phrases.examined}"
         return Observation(None, text, reason, unsettled, proven=self._ignores_checkpoint(term.check))
+
+    def _effects(self, term: Term) -> Observation:
+        """Return a number of an effect, or a time to it."""
+        read = self._conditions.effect(term.scope)
+        if read.unknown:  # one condition says it for all terms of the effect
+            return Observation.nothing(read.unknown)
+        if self._distrust:
+            return Observation.missing("not counted", self._distrust)
+        kind, rows = term.split, audit_rows(self._run, "effect_totals")
+        row = next((r for r in rows if (r["effect"], r["kind"]) == (term.scope, kind)), None)
+        if row is None and kind == "duplicate":
+            return Observation.nothing("a later value of an aggregate replaces an earlier one")
+        if row is None:
+            return Observation.missing("not counted", "the audit did not count it; audit the run again")
+        if kind.startswith("late"):
+            return self._effect_time(term, row)
+        findings = [f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope]
+        noun = "inputs" if kind == "missing" else "effects"
+        text = f"{row['count']:,} of {row['examined']:,} {noun}"
+        if not (row["examined"] or row["count"] or row["undetermined"]):
+            what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
+            return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
+        if kind == "missing" and row["count"] and (reason := self._conditions.unsettled(term.scope)):
+            return Observation.missing(text, reason)
+        unsettled = ""
+        if row["undetermined"]:
+            text += f", {row['undetermined']:,} undecided"
+            unsettled = undecided(kind, row["undetermined"], read.reason if read.value else "")
+        began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
+        reason = describe(kind, row["count"], row["examined"], term.scope, findings, began_us)
+        return Observation(None, text, reason, unsettled)
+
+    def _effect_time(self, term: Term, row: Row) -> Observation:
+        if row["count"] is None:
+            return Observation.missing("not measured", row["why"] or "nothing was measured")
+        if reason := self._conditions.unsettled(term.scope) or self._conditions.clock():
+            return Observation.missing("not measured", reason)
+        least, most = row["count"], row["count"] + row["undetermined"]
+        text = duration(most) if duration(least) == duration(most) else f"{duration(least)} to {duration(most)}"
+        unsettled = f"the run saw effects at intervals, so that the time is {text}; look more often (every), or give at"
+        return Observation(None, text, f"{text} from acknowledgement to effect {term.scope}", unsettled)
 
     def _ignores_checkpoint(self, check: str) -> bool:
         """Return whether a reader had a checkpoint, and left records out because it began beyond it all the same."""

@@ -79,6 +79,8 @@ def expectation_of(term: Term, seen: Observation) -> Any:
             return bounds.ExpectFindingsToBeBetween(check=term.check, split=term.split, **common)
         case "metrics":
             return bounds.ExpectTimeToBeBetween(metric=term.check, stat=term.split, **common)
+        case "effects":
+            return bounds.ExpectEffectsToBeBetween(effect=term.scope, kind=term.split, **common)
         case "observations":
             return bounds.ExpectObservationToBeBetween(check=term.check, split=term.split, scope=term.scope, **common)
 
@@ -92,6 +94,7 @@ def _run_checkpoint(run: Run, observed: Observed) -> dict[Key, Outcome]:
     files = {
         "summary": run.audit / "summary" / "part-0.parquet",
         "metrics": run.audit / "metrics" / "part-0.parquet",
+        "effects": run.audit / "effect_totals" / "part-0.parquet",
         "observations": _write_observations(run.gx / "observations.parquet", observed),
     }
     checkpoint = gx.Checkpoint(

@@ -125,10 +125,10 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
     unmarked = Unmarked({part.topic: part.unmarked}, part.ids) if part.ids and part.unmarked else None
     try:
         with ExitStack() as stack:
-            log = stack.enter_context(closing(_Reader(part, "read_uncommitted")))
+            log = stack.enter_context(closing(PartReader(part, "read_uncommitted")))
             committed: _Committed | None = None
             if part.stable is not None:
-                committed = _Committed(stack.enter_context(closing(_Reader(part, "read_committed"))), part.stable)
+                committed = _Committed(stack.enter_context(closing(PartReader(part, "read_committed"))), part.stable)
             largest = 1 << 20
             while log.reached < part.end:
                 size = min(ROWS_PER_BATCH, part.end - log.reached, max(16, BATCH_BYTES // largest))
@@ -164,7 +164,7 @@ def _marks(
     return {i: mark for i, mark in found.items() if mark is not None}
 
 
-class _Reader:
+class PartReader:
     """A consumer of one part. reached: the offset up to which the log has been read."""
 
     def __init__(self, part: OffsetRange, isolation: str) -> None:
@@ -209,7 +209,7 @@ class _Committed:
     offset are undecided, because a transaction is open.
     """
 
-    def __init__(self, reader: _Reader, stable: int) -> None:
+    def __init__(self, reader: PartReader, stable: int) -> None:
         self._reader, self._stable = reader, stable
         self._offsets = np.zeros(0, np.int64)
 

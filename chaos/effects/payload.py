@@ -1,0 +1,190 @@
+"""Records of an effect as ids, values and times.
+
+Ids and values are compared as texts in one form: the number 7, the number 7.0 and the text "7" are the same, and so are
+12.50 as a decimal number of a database and 12.5 in JSON.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from chaos.setup.effects import Avro, Effect, Format, Place, Protobuf
+
+Headers = Sequence[tuple[str, str | bytes | None]] | None
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
+_SHOWN = 60
+
+
+class Unreadable(ValueError):
+    """A record without what an effect needs; the text says what."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of a source. data: what it holds, by fields or columns."""
+
+    data: Any
+    key: bytes | None = None
+    headers: Headers = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """An effect in a record: the texts of its id and its value, and the time that it carries in us."""
+
+    id: str
+    value: str | None = None
+    at_us: int | None = None
+
+
+def canonical(value: Any) -> str | None:
+    """Return the text by which ids and values are compared; None for null and for what is no single value."""
+    if value is None or isinstance(value, dict | list | tuple):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        value = Decimal(repr(value))
+    if isinstance(value, int):
+        return str(value)
+    text = str(value).strip()  # a database pads CHAR columns with blanks
+    if isinstance(value, Decimal) or ("." in text and _NUMBER.fullmatch(text)):
+        return _plain(Decimal(text))
+    return text or None
+
+
+def _plain(number: Decimal) -> str:
+    """Return a number without an exponent and without zeros at its end."""
+    text = format(number, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
+
+
+def moment_us(value: Any, zone: str) -> int | None:
+    """Return a time in us since 1970; None if it is none. zone: of times that have none.
+
+    A number is in seconds, ms, us or ns, as its size says.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            value = Decimal(text)
+        else:
+            try:
+                value = datetime.datetime.fromisoformat(text)
+            except ValueError:
+                return None
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=ZoneInfo(zone))
+        return round(value.timestamp() * 1_000_000)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value <= 0:
+        return None
+    scales: tuple[tuple[float, int], ...] = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
+    factor = next((factor for limit, factor in scales if value < limit), 0)
+    return int(value * factor) if factor else int(value) // 1000
+
+
+def at_place(place: Place, record: Record) -> Any:
+    """Return what is at a place; None if nothing is. Raises `Unreadable` if the way to it is no field or list."""
+    if place.kind == "key":
+        return record.key
+    if place.kind == "header":
+        return next((value for name, value in record.headers or () if name == place.name), None)
+    at = record.data
+    for key in place.keys:
+        if isinstance(key, int) and isinstance(at, list):
+            at = at[key] if -len(at) <= key < len(at) else None
+        elif isinstance(key, str) and isinstance(at, Mapping):
+            at = at.get(key)
+        else:
+            return None
+    return at
+
+
+class Extractor:
+    """What an effect says of its records; call it with one. Raises `Unreadable`."""
+
+    def __init__(self, effect: Effect) -> None:
+        self._id, self._value = effect.id_place, effect.value_place
+        self._at, self._zone = Place.parse(effect.at) if effect.at else None, effect.zone
+        self._named = effect.id or "id"
+
+    def __call__(self, record: Record) -> Found:
+        """Return the effect in a record."""
+        raw = next(iter(record.data.values()), None) if self._id is None else at_place(self._id, record)
+        found = canonical(raw)
+        if found is None:
+            raise Unreadable(self._missing(record, raw))
+        value = canonical(at_place(self._value, record)) if self._value else None
+        at_us = moment_us(at_place(self._at, record), self._zone) if self._at else None
+        return Found(found, value, at_us)
+
+    def _missing(self, record: Record, raw: Any) -> str:
+        if self._id is None:
+            return "the first column is empty"
+        if isinstance(raw, dict | list):
+            return f"{self._named} is no single value"
+        place = self._id
+        if place.kind == "name" and isinstance(record.data, Mapping) and place.keys[0] not in record.data:
+            return f"there is no {self._named} (there are {', '.join(map(str, list(record.data)[:8]))})"
+        if place.kind in ("path", "name") and not isinstance(record.data, Mapping | list):
+            return "it has no value" if record.data is None else "its value has no fields"
+        return f"nothing is at {self._named}"
+
+
+def decoder(form: Format) -> Callable[[bytes | None], Any]:
+    """Return the function from the bytes of a value to its content. It raises `Unreadable`, and passes None."""
+    if form == "json":
+        return _json
+    if isinstance(form, Avro):
+        return _avro(form)
+    if isinstance(form, Protobuf):
+        return _protobuf(form)
+    return _text(re.compile(form.text))
+
+
+def _json(raw: bytes | None) -> Any:
+    if raw is None:
+        return None
+    try:
+        return json.loads(raw, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        raise Unreadable(f"it is no JSON ({shown(raw)})") from None
+
+
+def _text(pattern: re.Pattern[str]) -> Callable[[bytes | None], Any]:
+    def read(raw: bytes | None) -> Any:
+        if raw is None:
+            return None
+        if not (match := pattern.search(raw.decode("utf-8", "replace"))):
+            raise Unreadable(f"it does not match {pattern.pattern!r} ({shown(raw)})")
+        return match.groupdict()
+
+    return read
+
+
+def shown(raw: bytes) -> str:
+    """Return the begin of a value for a message."""
+    text = raw[: _SHOWN + 1].decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def _avro(form: Avro) -> Callable[[bytes | None], Any]:
+    raise NotImplementedError
+
+
+def _protobuf(form: Protobuf) -> Callable[[bytes | None], Any]:
+    raise NotImplementedError

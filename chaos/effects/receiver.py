@@ -1,0 +1,131 @@
+"""The receiver of an effect: an HTTP server of the run that an application calls.
+
+A call that it accepts is an effect, even if the application is gone before the answer: it is recorded first.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from chaos.effects.payload import Extractor, Record, Unreadable, decoder
+from chaos.errors import MachineError
+from chaos.run.events import now_us
+from chaos.setup.effects import Effect
+
+Sight = dict[str, Any]
+"""A row of `effect_sights`."""
+MOST_BYTES = 64 << 20
+ADDRESS = "127.0.0.1"
+
+
+class Receiver:
+    """The receiver of one effect, inside its context. accept: records a call. rng: draws the refusals."""
+
+    def __init__(self, effect: Effect, accept: Callable[[Sight], None], rng: random.Random) -> None:
+        assert effect.http is not None
+        self._effect, self._http, self._accept, self._rng = effect, effect.http, accept, rng
+        self._extract, self._decode = Extractor(effect), decoder("json")
+        self._lock, self.calls, self.refused = threading.Lock(), 0, 0
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 60
+
+            def _answer(self) -> None:
+                status = receiver.take(self)
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_POST = do_PUT = do_PATCH = do_DELETE = _answer
+
+            def do_GET(self) -> None:
+                """Answer that the receiver is there: a look is no effect."""
+                self.send_response(200 if self.path == receiver._http.path else 404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Keep quiet."""
+
+        try:
+            self._server = ThreadingHTTPServer((ADDRESS, self._http.port or 0), Handler)
+        except OSError as e:
+            raise MachineError(
+                f"effect {effect.name}: port {self._http.port} of {ADDRESS} cannot be used ({e.strerror}); "
+                "choose another http.port, or leave it out"
+            ) from None
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        """The address that the application calls."""
+        return f"http://{ADDRESS}:{self._server.server_address[1]}{self._http.path}"
+
+    def __enter__(self) -> Receiver:
+        threading.Thread(target=self._server.serve_forever, daemon=True, name=f"effect {self._effect.name}").start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def take(self, call: BaseHTTPRequestHandler) -> int:
+        """Record a call, and return the status of the answer, after the time that it is to take."""
+        body = _body(call)
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+            refused = self._rng.random() < self._http.fail / 1_000_000
+            self.refused += refused
+        status = 404 if call.path.partition("?")[0] != self._http.path else self._http.status if refused else 200
+        if body is None:
+            status = 413
+        if status == 200:
+            self._accept(self._sight(call, body or b"", number))
+        time.sleep(self._http.slow)
+        return status
+
+    def _sight(self, call: BaseHTTPRequestHandler, body: bytes, number: int) -> Sight:
+        where, at_us = f"call {number:,}", now_us()
+        try:
+            found = self._extract(Record(self._decode(body or None), None, call.headers.items()))
+        except Unreadable as e:
+            return {"mark": where, "where": where, "at_us": at_us, "after_us": at_us, "problem": str(e)}
+        at_us = at_us if found.at_us is None else found.at_us
+        return {
+            **{"mark": where, "where": where, "id": found.id, "value": found.value},
+            **{"at_us": at_us, "after_us": at_us},
+        }
+
+
+def _body(call: BaseHTTPRequestHandler) -> bytes | None:
+    """Return the body of a call; None if it is too long."""
+    if "chunked" in call.headers.get("Transfer-Encoding", "").lower():
+        return _chunks(call)
+    text = call.headers.get("Content-Length", "0")
+    length = int(text) if text.isdigit() else 0
+    if length > MOST_BYTES:
+        call.close_connection = True
+        return None
+    return call.rfile.read(length)
+
+
+def _chunks(call: BaseHTTPRequestHandler) -> bytes | None:
+    parts, total = [], 0
+    while size := int(call.rfile.readline().partition(b";")[0].strip() or b"0", 16):
+        total += size
+        if total > MOST_BYTES:
+            call.close_connection = True
+            return None
+        parts.append(call.rfile.read(size))
+        call.rfile.readline()
+    while call.rfile.readline().strip():
+        pass  # trailers
+    return b"".join(parts)

@@ -1,0 +1,268 @@
+"""Sources that a run reads itself: databases, files and logs.
+
+A source yields one item for each row or line: its record, where it is, and a mark by which two readings of the source
+know the same one. The error of a source is a `SourceError` of one line, without a secret.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any
+
+from chaos.effects.payload import Record, Unreadable, shown
+from chaos.errors import AftershockError
+from chaos.kafka.security import read_secret
+from chaos.processes.scrub import Scrubber
+from chaos.setup.effects import Effect
+
+CONNECT_S = 10
+ROWS_PER_FETCH = 10_000
+MOST_COUNTED = 2_000_000
+"""Different ids of a query up to which a repeated one is told from the first."""
+_NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
+
+
+class SourceError(AftershockError):
+    """A source of an effect that cannot be read. The message names it, and says why.
+
+    absent: there is no such file or table, so there is no effect yet.
+    """
+
+    def __init__(self, message: str, absent: bool = False) -> None:
+        super().__init__(message)
+        self.absent = absent
+
+
+@dataclass(frozen=True)
+class Item:
+    """A row or line. record: None if it cannot be parsed, for the reason `problem`. mark: see the module."""
+
+    record: Record | None
+    where: str
+    mark: str
+    problem: str = ""
+
+
+# Databases.
+
+
+def database_url(effect: Effect) -> str:
+    """Return the URL of the database, with its secret. Raises `UsageError` if the reference leads nowhere."""
+    given = effect.sql or ""
+    return read_secret(given, f"effects: {effect.name}: sql") if given.startswith(("env:", "file:")) else given
+
+
+def scrubber(url: str) -> Scrubber:
+    """Return what replaces the URL and the password in it, in messages."""
+    passwords = _PASSWORD.findall(url)
+    return Scrubber([*([url] if passwords else []), *passwords])
+
+
+class Query:
+    """The rows of a query through SQLAlchemy. Each call of `items` is one reading, in one transaction."""
+
+    def __init__(self, effect: Effect) -> None:
+        self._effect, self._url = effect, database_url(effect)
+        self._scrub = scrubber(self._url)
+
+    def items(self) -> Iterator[Item]:
+        """Yield the rows. The mark of a row is its first value, or that of the id, with a number if it is repeated."""
+        from sqlalchemy import create_engine, make_url
+        from sqlalchemy.pool import NullPool
+
+        with self._errors():
+            url = make_url(self._url)
+            if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
+                raise self._error(f"there is no file {url.database}")
+            limit = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("postgresql", "mysql") else {}
+            engine = create_engine(url, poolclass=NullPool, connect_args=limit)
+            with engine.connect() as connection:
+                streamed = connection.execution_options(stream_results=True, max_row_buffer=ROWS_PER_FETCH)
+                result = streamed.exec_driver_sql(self._effect.query or "")
+                for number, row in enumerate(result.mappings(), 1):
+                    yield Item(Record(dict(row)), f"row {number:,} of the query", "")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+        try:
+            yield
+        except ArgumentError:  # the message has the whole URL
+            raise self._error("it is no URL of a database") from None
+        except ModuleNotFoundError as e:
+            raise self._error(f"it needs the Python package {e.name}: pip install it") from None
+        except DBAPIError as e:
+            raise self._error(e.orig) from None
+        except SQLAlchemyError as e:
+            raise self._error(e) from None
+
+    def _error(self, reason: object) -> SourceError:
+        lines = self._scrub.text(str(reason)).strip().splitlines() or ["no reason given"]
+        message = f"effect {self._effect.name} cannot be read: {lines[0]}"
+        return SourceError(message, bool(_NO_TABLE.search(lines[0])))
+
+
+class Repeated:
+    """Marks of the rows of one reading of a query: the id, and a number from the second one on."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def mark(self, found: str) -> str:
+        """Return the mark of the next row with an id."""
+        if len(self.counts) >= MOST_COUNTED and found not in self.counts:
+            return found
+        self.counts[found] += 1
+        return found if self.counts[found] == 1 else f"{found} #{self.counts[found]}"
+
+
+# Files and logs.
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A file of an effect. name: as messages show it."""
+
+    effect: Effect
+    path: str
+    name: str
+    size: int
+
+    @property
+    def appended(self) -> bool:
+        """Whether the file only grows, line by line, so that a look may begin where the last one ended."""
+        return not self.path.lower().endswith((".parquet", ".gz", ".bz2", ".xz", ".zst", ".csv"))
+
+
+def files_of(effect: Effect, logs: Path) -> list[FilePart]:
+    """Return the files of an effect, by name. logs: the folder of the logs of the run. Raises `SourceError`."""
+    if effect.log is not None:
+        found = sorted(logs.glob(f"{effect.log.app}-[0-9]*.log"))
+        if not found:
+            raise SourceError(
+                f"effect {effect.name} cannot be read: there is no log of {effect.log.app} in logs/", True
+            )
+        return [FilePart(effect, str(path), f"logs/{path.name}", path.stat().st_size) for path in found]
+    import fsspec
+
+    pattern = effect.files or ""
+    with _file_errors(effect, pattern):
+        fs, path = fsspec.core.url_to_fs(pattern)
+        if fs.isdir(path):
+            path = f"{path.rstrip('/')}/*"
+        paths = fs.glob(path) if "*" in path or "?" in path or "[" in path else [path]
+        infos = [fs.info(one) for one in sorted(paths) if not one.rsplit("/", 1)[-1].startswith(("_", "."))]
+        infos = [info for info in infos if info["type"] == "file"]
+    if not infos:
+        raise SourceError(f"effect {effect.name} cannot be read: no file is at {pattern}", True)
+    return [
+        FilePart(effect, fs.unstrip_protocol(i["name"]), i["name"].rsplit("/", 1)[-1], int(i["size"] or 0))
+        for i in infos
+    ]
+
+
+def read_file(part: FilePart, start: int | None = None) -> Iterator[tuple[Item, int]]:
+    """Yield the items of a file, each with the offset behind it. Raises `SourceError`.
+
+    start: the offset to begin at, of a file that only grows; None for all of a file that is complete. A last line
+    without a newline may go on, so only a complete file has it.
+    """
+    import fsspec
+
+    kind = re.sub(r"\.(gz|bz2|xz|zst)$", "", part.path.lower())
+    with _file_errors(part.effect, part.name), fsspec.open(part.path, "rb", compression="infer") as file:
+        if kind.endswith(".parquet"):
+            yield from ((item, 0) for item in _parquet(part, file))
+        elif kind.endswith(".csv"):
+            yield from ((item, 0) for item in _csv(part, file))
+        else:
+            if start:
+                file.seek(start)
+            yield from _lines(part, file, start)
+
+
+def read_whole(part: FilePart) -> Iterator[Item]:
+    """Yield all items of a file."""
+    for item, _ in read_file(part):
+        yield item
+
+
+def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple[Item, int]]:
+    parse = _log_line(part.effect) if part.effect.log else _json_line
+    at = start or 0
+    for line in file:
+        if start is not None and not line.endswith(b"\n"):
+            return
+        where, at = f"{part.name} at byte {at:,}", at + len(line)
+        if not line.strip():
+            continue
+        try:
+            data = parse(line)
+        except Unreadable as e:
+            yield Item(None, where, where, str(e)), at
+            continue
+        if data is not None:
+            yield Item(Record(data), where, where), at
+
+
+def _json_line(line: bytes) -> Any:
+    try:
+        return json.loads(line, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        raise Unreadable(f"the line is no JSON ({shown(line.strip())})") from None
+
+
+def _log_line(effect: Effect) -> Callable[[bytes], Any]:
+    assert effect.log is not None
+    pattern = re.compile(effect.log.pattern)
+
+    def parse(line: bytes) -> Any:
+        match = pattern.search(line.decode("utf-8", "replace").rstrip("\r\n"))
+        return match.groupdict() if match else None
+
+    return parse
+
+
+def _csv(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
+    rows = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""))
+    for number, row in enumerate(rows, 2):
+        where = f"{part.name} line {number:,}"
+        if None in row or any(value is None for value in row.values()):
+            yield Item(None, where, where, "the line has another number of columns than the first one")
+        else:
+            yield Item(Record(row), where, where)
+
+
+def _parquet(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
+    import pyarrow.parquet as pq
+
+    number = 0
+    for batch in pq.ParquetFile(file).iter_batches():
+        for row in batch.to_pylist():
+            number += 1
+            where = f"{part.name} row {number:,}"
+            yield Item(Record(row), where, where)
+
+
+@contextmanager
+def _file_errors(effect: Effect, name: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise SourceError(f"effect {effect.name} cannot be read: there is no file {name}", True) from None
+    except (OSError, ValueError, ImportError, csv.Error, pa.ArrowException) as e:
+        reason = (str(e).strip() or type(e).__name__).splitlines()[0][:200]
+        raise SourceError(f"effect {effect.name} cannot be read: {name}: {reason}") from None

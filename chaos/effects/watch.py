@@ -1,0 +1,232 @@
+"""The watch over effects during the drive.
+
+It looks at databases, files and logs at intervals, because only that shows when an effect appeared there; it has the
+receivers that applications call; and after the drain, it waits until no effect changes any more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from chaos.effects.payload import Extractor, Unreadable
+from chaos.effects.receiver import Receiver, Sight
+from chaos.effects.sources import (
+    MOST_COUNTED,
+    FilePart,
+    Item,
+    Query,
+    Repeated,
+    SourceError,
+    files_of,
+    read_file,
+)
+from chaos.run.directory import Run
+from chaos.run.events import UNSETTLED, EventLog, now_us
+from chaos.scenario.resolve import Resolved
+from chaos.setup.effects import Effect
+
+SIGHTS = "effect_sights"
+TICK_S = 0.05
+LONGEST_LOOK_S = 10.0
+"""Time of a look from which on the watch stops looking, because it would disturb the application."""
+PAUSE = 4
+"""Pause between looks, as a multiple of the time that one takes."""
+
+
+class Watch:
+    """The watch of one run, inside its context.
+
+    urls: the addresses of the receivers, by the name of the effect.
+    """
+
+    def __init__(self, run: Run, resolved: Resolved, events: EventLog) -> None:
+        self._run, self._events, self._stack = run, events, ExitStack()
+        self._effects = resolved.scenario.effects
+        self._stopping = threading.Event()
+        folder = run.ledger / SIGHTS
+        if self._effects:
+            folder.mkdir(exist_ok=True)
+        self._files = {e.name: _Lines(folder / f"{e.name}.jsonl") for e in self._effects if e.topic is None}
+        self._looks = [_Look(e, run.logs, self._files[e.name]) for e in self._effects if e.polled and not _by_spark(e)]
+        rng = resolved.rng("effects")
+        self._receivers = {
+            e.name: Receiver(e, self._files[e.name].write_one, rng) for e in self._effects if e.http is not None
+        }
+        self.urls = {name: receiver.url for name, receiver in self._receivers.items()}
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(look,), daemon=True, name=f"effect {look.effect.name}")
+            for look in self._looks
+        ]
+
+    def __enter__(self) -> Watch:
+        for name, receiver in self._receivers.items():
+            self._stack.enter_context(receiver)
+            self._events.note(f"effect {name} is received at {receiver.url}")
+        for look in self._looks:
+            self._note(look)  # what is there before the first input is no effect of it
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(LONGEST_LOOK_S)
+        for look in self._looks:
+            if not look.ended:
+                self._note(look)
+        self._stack.close()
+        for name, receiver in self._receivers.items():
+            if receiver.refused:
+                self._events.note(f"effect {name}: {receiver.refused:,} of {receiver.calls:,} calls were refused")
+        for file in self._files.values():
+            file.close()
+
+    def settle(self, ends: Callable[[Collection[str]], int], limit_s: float, during: Callable[[], None]) -> None:
+        """Wait until no effect has changed for its time to settle. An event names those that do after the limit.
+
+        ends: returns a number that rises with each record of some topics. during: see `wait_until`.
+        """
+        topics = {e.name: {e.topic} for e in self._effects if e.topic is not None}
+        latest = {name: (ends(names), time.monotonic()) for name, names in topics.items()}
+        deadline = time.monotonic() + limit_s
+        while True:
+            during()
+            for name, names in topics.items():
+                if (end := ends(names)) != latest[name][0]:
+                    latest[name] = end, time.monotonic()
+            changing = [e.name for e in self._effects if not self._is_settled(e, latest)]
+            if not changing:
+                return
+            if time.monotonic() > deadline:
+                self._events.emit(UNSETTLED, effects=changing, limit=f"{limit_s:g} s (limits.drain)")
+                self._events.note(f"effects still change after {limit_s:g} s: {', '.join(changing)}")
+                return
+            self._stopping.wait(4 * TICK_S)
+
+    def _is_settled(self, effect: Effect, latest: dict[str, tuple[int, float]]) -> bool:
+        """Return whether an effect has not changed for its time to settle. A look that failed shows nothing."""
+        now = time.monotonic()
+        if effect.topic is not None:
+            return now - latest[effect.name][1] >= effect.settle
+        if effect.http is not None:
+            return now - self._files[effect.name].changed_s >= effect.settle
+        look = next((look for look in self._looks if look.effect == effect), None)
+        if look is None or look.ended:
+            begun = latest.setdefault(effect.name, (0, now))
+            return now - begun[1] >= effect.settle
+        return look.looked_s - self._files[effect.name].changed_s >= effect.settle
+
+    def _repeat(self, look: _Look) -> None:
+        while not self._stopping.is_set() and not look.ended:
+            began = time.monotonic()
+            self._note(look)
+            took = time.monotonic() - began
+            self._stopping.wait(max(look.effect.every, PAUSE * took))
+
+    def _note(self, look: _Look) -> None:
+        if words := look.take():
+            self._events.note(words)
+
+
+class _Look:
+    """The looks at one source. looked_s: when the last one that succeeded began; ended: whether there are no more."""
+
+    def __init__(self, effect: Effect, logs: Path, file: _Lines) -> None:
+        self.effect, self.looked_s, self.ended = effect, 0.0, False
+        self._logs, self._file, self._extract = logs, file, Extractor(effect)
+        self._after_us: int | None = None
+        self._failed = False
+        self._seen: dict[str, int] = {}  # of a query: rows by id; of files: the offset or the size by path
+
+    def take(self) -> str:
+        """Look once, and return a note, mostly empty."""
+        began_s, began_us = time.monotonic(), now_us()
+        try:
+            found = list(self._of_query() if self.effect.sql else self._of_files())
+        except SourceError as e:
+            first, self._failed = not self._failed, True
+            if e.absent:
+                self._after_us, self.looked_s = began_us, began_s
+            return f"{e}; the run looks again" if first and not e.absent else ""
+        at_us = now_us()
+        rows = [{"mark": mark, "id": id_, "at_us": at_us, "after_us": self._after_us} for mark, id_ in found]
+        self._file.write(rows)
+        self._failed, self._after_us, self.looked_s = False, began_us, began_s
+        if time.monotonic() - began_s > LONGEST_LOOK_S or len(self._seen) > MOST_COUNTED:
+            self.ended = True
+            name = self.effect.name
+            return f"effect {name} is too large to look at during the drive: the times of later ones are unknown"
+        return ""
+
+    def _of_query(self) -> Iterator[tuple[str, str]]:
+        """Yield mark and id of each row that was not there before."""
+        marks = Repeated()
+        for item in Query(self.effect).items():
+            if (found := self._id(item)) is not None:
+                mark = marks.mark(found)
+                if marks.counts[found] > self._seen.get(found, 0):
+                    self._seen[found] = marks.counts[found]
+                    yield mark, found
+
+    def _of_files(self) -> Iterator[tuple[str, str]]:
+        for part in files_of(self.effect, self._logs):
+            yield from self._of_file(part)
+
+    def _of_file(self, part: FilePart) -> Iterator[tuple[str, str]]:
+        known = self._seen.get(part.path, 0)
+        if part.size == known:
+            return
+        number, reached = 0, known
+        rows = f"{part.path} rows"
+        for item, offset in read_file(part, known if part.appended and known <= part.size else None):
+            number += 1
+            reached = offset
+            if (part.appended or number > self._seen.get(rows, 0)) and (found := self._id(item)) is not None:
+                yield item.mark, found
+        if not part.appended:
+            reached, self._seen[rows] = part.size, max(number, self._seen.get(rows, 0))
+        self._seen[part.path] = reached
+
+    def _id(self, item: Item) -> str | None:
+        """Return the id of an item; None if it has none, which the reading at the end reports."""
+        try:
+            return self._extract(item.record).id if item.record is not None else None
+        except Unreadable:
+            return None
+
+
+class _Lines:
+    """A file of sights: one JSON object in each line, several in one write(2). changed_s: when one was written last."""
+
+    def __init__(self, path: Path) -> None:
+        self.changed_s, self._lock = time.monotonic(), threading.Lock()
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, rows: Iterable[Sight]) -> None:
+        """Append rows."""
+        data = memoryview("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+        with self._lock:
+            if data:
+                self.changed_s = time.monotonic()
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def write_one(self, row: Sight) -> None:
+        """Append a row."""
+        self.write([row])
+
+    def close(self) -> None:
+        """Close the file. There is no buffer to flush."""
+        os.close(self._fd)
+
+
+def _by_spark(effect: Effect) -> bool:
+    """Return whether only Spark reads a database, which the drive does not have."""
+    return (effect.sql or "").startswith("jdbc:")

@@ -1,0 +1,73 @@
+"""Rules about effects: each has inputs with ids, its bounds name it, and the topics and applications it names exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chaos.scenario.expect import ZERO, EffectBound, Expect
+from chaos.setup.clients import Producer
+from chaos.setup.effects import Effect
+from chaos.setup.model import Setup, unknown
+
+
+def has_ids(producer: Producer) -> bool:
+    """Return whether the records of a producer have ids, which effects lead back to."""
+    value = getattr(producer, "value", None)
+    return value is not None and bool(value.has_id)
+
+
+def producers_with_ids(setup: Setup) -> list[Producer]:
+    """Return the producers of inputs with ids."""
+    return [producer for producer in setup.producers if has_ids(producer)]
+
+
+def topics_with_ids(setup: Setup) -> list[str]:
+    """Return the topics with inputs that have ids, in the order of their producers."""
+    return list(dict.fromkeys(topic for p in producers_with_ids(setup) for topic in p.written))
+
+
+def input_topic(setup: Setup, effect: Effect) -> str:
+    """Return the topic of the inputs of an effect, in a scenario without problems."""
+    return effect.of or topics_with_ids(setup)[0]
+
+
+def effect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
+    """Yield every problem of the effects of a scenario and of their bounds."""
+    if setup.effects and not topics_with_ids(setup):
+        yield "effects: no producer writes inputs with ids; give value.id to the producer of the input topic"
+    names = [effect.name for effect in setup.effects]
+    for i, effect in enumerate(setup.effects):
+        yield from _problems(setup, f"effects[{i}]", effect)
+    for name, bound in expect.effects.items():
+        where = f"expect.effects.{name}"
+        yield from unknown(where, name, "effects", names)
+        for effect in (effect for effect in setup.effects if effect.name == name):
+            yield from _bound_problems(where, effect, bound)
+
+
+def _bound_problems(where: str, effect: Effect, bound: EffectBound) -> Iterator[str]:
+    if bound.wrong != ZERO and not effect.compares:
+        yield f"{where}.wrong: no value of {effect.name} is compared; give equals or aggregate in effects"
+    if effect.aggregate and bound.late:
+        yield f"{where}.late: {effect.name} is an aggregate, which no single input ends; leave late out"
+    if (effect.sql or "").startswith("jdbc:") and bound.late and effect.at is None:
+        yield f"{where}.late: the run does not look at a jdbc: database while it drives; give at in effects"
+
+
+def _problems(setup: Setup, where: str, effect: Effect) -> Iterator[str]:
+    topics = {topic.name for topic in setup.topics}
+    if effect.topic is not None:
+        yield from unknown(f"{where}.topic", effect.topic, "topics", topics)
+    if not (with_ids := topics_with_ids(setup)):
+        return
+    if effect.of is not None and effect.of not in topics:
+        yield from unknown(f"{where}.of", effect.of, "topics", topics)
+    elif effect.of is not None and effect.of not in with_ids:
+        yield f"{where}.of: no producer writes inputs with ids to {effect.of}; give value.id to its producer"
+    elif effect.of is None and len(with_ids) > 1:
+        yield f"{where}.of: name the topic of the inputs, because several have ids ({', '.join(with_ids)})"
+    elif effect.topic == (effect.of or with_ids[0]):
+        yield f"{where}.topic: {effect.topic} is the topic of the inputs too; an effect is something else"
+    apps = {app.name for app in getattr(setup, "apps", ())}
+    if effect.log is not None and hasattr(setup, "apps"):
+        yield from unknown(f"{where}.log.app", effect.log.app, "apps", apps)

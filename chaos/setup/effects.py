@@ -1,0 +1,362 @@
+"""Effects: what an application of the user has to do for each input, and where a run reads that it was done.
+
+An effect has one source, an id that leads back to the input, and rules: how many there are for an input, which value
+they have. A place says where something is in a record of the source: a JSONPath such as `$.order_id`, `key`,
+`header:NAME`, or the name of a column or of a group of a regular expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from chaos.setup.names import ClientName, TopicName
+from chaos.setup.triggers import Strict, check_one_of
+from chaos.units import Duration, Percent
+
+Kind = Literal["path", "key", "header", "name"]
+Source = Literal["topic", "sql", "files", "http", "log"]
+SOURCES: tuple[Source, ...] = ("topic", "sql", "files", "http", "log")
+TABULAR = (".csv", ".parquet")
+"""Ends of files with columns; all other files have a JSON object in each line."""
+_AGGREGATE = re.compile(r"\s*(sum|min|max|count)\(\s*(.*?)\s*\)\s*")
+_REFERENCE = ("env:", "file:")
+_SECRET = re.compile(r"pass|pwd|secret|token|credential|user", re.IGNORECASE)
+_JDBC_SECRET = re.compile(r"[?;&](?:password|pwd|user)[^=]*=", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is in a record. keys: those of a path or a name on the way to it; name: of a header."""
+
+    kind: Kind
+    keys: tuple[str | int, ...] = ()
+    name: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Return the place that a text names. Raises `ValueError` for anything else, and for a path to many places."""
+        if text == "key":
+            return cls("key")
+        if text.startswith("header:"):
+            if not (name := text.removeprefix("header:").strip()):
+                raise ValueError("header: has no name; write one such as header:order-id")
+            return cls("header", name=name)
+        if text.startswith("$"):
+            return cls("path", path_keys(text))
+        if not text.strip() or text != text.strip() or text.startswith((".", "@")):
+            raise ValueError(f"{text[:80]!r} names no place; write $.field, key, header:NAME or the name of a column")
+        return cls("name", (text,))
+
+
+def path_keys(text: str) -> tuple[str | int, ...]:
+    """Return the keys and numbers on the way of a JSONPath to its one place. Raises `ValueError` for any other."""
+    from jsonpath_ng import Child, Fields, Index, Root  # on use: most scenarios have no path
+    from jsonpath_ng.exceptions import JSONPathError
+    from jsonpath_ng.parser import parse
+
+    example = "write one such as $.order_id or $.lines[0].id"
+    try:
+        left: Any = parse(text)
+    except JSONPathError as e:
+        raise ValueError(f"{text[:80]!r} is no JSONPath ({str(e).splitlines()[0]}); {example}") from None
+    keys: list[str | int] = []
+    while isinstance(left, Child):
+        left, right = left.left, left.right
+        if isinstance(right, Fields) and len(right.fields) == 1 and right.fields[0] != "*":
+            keys.append(right.fields[0])
+        elif isinstance(right, Index) and len(right.indices) == 1 and right.indices[0] >= 0:
+            keys.append(right.indices[0])
+        else:
+            break
+    if not isinstance(left, Root) or not keys:
+        raise ValueError(f"{text[:80]!r} does not name one place; {example}")
+    return tuple(reversed(keys))
+
+
+def _checked_place(text: str) -> str:
+    Place.parse(text)
+    return text
+
+
+def _checked_path(text: str) -> str:
+    path_keys(text)
+    return text
+
+
+def _checked_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"{text[:80]!r} is no regular expression: {e}") from None
+    return text
+
+
+def _checked_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError):
+        raise ValueError(f"{name!r} is no time zone; write one such as UTC or Europe/Berlin") from None
+    return name
+
+
+def _checked_database(value: Any) -> Any:
+    """Refuse a URL with a login, without repeating it."""
+    if not isinstance(value, str) or value.startswith(_REFERENCE):
+        return value
+    if not re.match(r"(?:jdbc:)?[a-z][a-z0-9+.]*:", value):
+        raise ValueError("names no database; write its URL, or where the URL is: env:NAME (a variable) or file:PATH")
+    try:
+        parts = urlsplit(value.removeprefix("jdbc:"))
+        login = "@" in parts.netloc and bool(parts.password or value.startswith("jdbc:"))
+        login |= any(_SECRET.search(name) for name, _ in parse_qsl(parts.query))
+    except ValueError:
+        login = True
+    if login or _JDBC_SECRET.search(value):
+        raise ValueError("a login is not written here; name where the URL is: env:NAME (a variable) or file:PATH")
+    return value
+
+
+def _number_of(value: Any) -> Any:
+    return value if value != "input" else {"input": 1}
+
+
+PlaceText = Annotated[str, AfterValidator(_checked_place)]
+PathText = Annotated[str, AfterValidator(_checked_path)]
+Expression = Annotated[str, AfterValidator(_checked_expression)]
+Database = Annotated[str, BeforeValidator(_checked_database)]
+"""URL of a database without a login, or a reference to the URL: `env:NAME` or `file:PATH`."""
+
+
+class Receiver(Strict):
+    """An HTTP server of the run. The application calls it; each call that it accepts is an effect."""
+
+    path: str = Field(pattern=r"^/[^\s?#]*$", description="path of the calls, such as /invoices")
+    port: int | None = Field(None, ge=1, le=65535, description="a free one if left out")
+    slow: Duration = Field(0.0, description="time before each answer")
+    fail: Percent = Field(0, description="share of the calls that are refused, drawn from the seed; they do nothing")
+    status: int = Field(503, ge=400, le=599, description="status of a refusal")
+
+
+class LogLines(Strict):
+    """Lines in the output of an application, `logs/<app>-*.log`."""
+
+    app: ClientName
+    pattern: Expression = Field(
+        description="what a line with an effect contains; its groups are the columns, such as booked (?P<id>\\S+)"
+    )
+
+
+class PerInput(Strict):
+    """How many effects an input has."""
+
+    input: int = Field(1, ge=1, le=1000)
+
+
+class Avro(Strict):
+    """Avro, with or without the prefix of a schema registry."""
+
+    avro: str = Field(min_length=1, description="file with the schema (.avsc)")
+
+
+class Protobuf(Strict):
+    """Protobuf, with or without the prefix of a schema registry."""
+
+    protobuf: str = Field(min_length=1, description="file with the descriptors: protoc --descriptor_set_out")
+    message: str = Field(min_length=1, description="full name of the message, such as shop.Invoice")
+
+
+class TextFormat(Strict):
+    """Plain text; the groups of a regular expression are the columns."""
+
+    text: Expression
+
+
+Format = Literal["json"] | Avro | Protobuf | TextFormat
+
+
+class Effect(Strict):
+    """What an application has to do for each input of a topic: exactly one of topic, sql, files, http, log."""
+
+    name: ClientName
+    topic: TopicName | None = Field(None, description="a record of this topic, read as read_committed")
+    sql: Database | None = Field(
+        None,
+        description="a row of this database: a URL without a login, or env:NAME or file:PATH with it; SQLAlchemy reads "
+        "it, and Spark if it begins with jdbc:",
+    )
+    query: str | None = Field(None, min_length=1, description="sql: the query, with the id among its columns")
+    files: str | None = Field(
+        None,
+        min_length=1,
+        description="a line or row of these files: path or URL of fsspec, with * for several; .csv, .parquet, and JSON "
+        "lines for all others",
+    )
+    http: Receiver | None = Field(None, description="a call of this receiver")
+    log: LogLines | None = Field(None, description="a line in the application's output")
+    of: TopicName | None = Field(None, description="the topic of the inputs; the only one with ids if left out")
+    id: PlaceText | None = Field(
+        None,
+        description="where the id of the input is: a JSONPath, key, header:NAME, a column or group; the first column "
+        "of a query and the group `id` of a pattern if left out",
+    )
+    format: Format = Field(
+        "json", description="topic: json, or {avro: FILE}, {protobuf: FILE, message: NAME}, {text: …}"
+    )
+    per: Annotated[PerInput, BeforeValidator(_number_of, json_schema_input_type=PerInput | Literal["input"])] = Field(
+        PerInput(), description="input: one for each; {input: 3}: three for each"
+    )
+    aggregate: str | None = Field(
+        None,
+        description="one value for all inputs of a key: sum($.amount), min, max, or count(); `id` is then the key",
+    )
+    by: PlaceText = Field("key", description="aggregate: where the key is in the input: key, or a JSONPath")
+    equals: PathText | None = Field(None, description="where the input has the value that the effect must have, too")
+    value: PlaceText | None = Field(None, description="where the effect has its value; as in the input if left out")
+    at: PlaceText | None = Field(
+        None,
+        description="where the effect has its time: ISO 8601, or a number since 1970; if left out, the timestamp of "
+        "the record, or when the run first saw it",
+    )
+    zone: Annotated[str, AfterValidator(_checked_zone)] = Field("UTC", description="time zone of times without one")
+    every: Duration = Field(1.0, gt=0, description="sql, files, log: interval at which the run looks for new ones")
+    settle: Duration = Field(5.0, description="time without a change after which the effects are complete")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_one_of(self, *SOURCES)
+        problems = [*self._field_problems(), *self._place_problems()]
+        if problems:
+            raise ValueError(problems[0])
+        return self
+
+    def _field_problems(self) -> Iterator[str]:
+        if (self.sql is None) != (self.query is None):
+            yield "query: goes with sql, and sql needs a query"
+        if self.format != "json" and self.topic is None:
+            yield "format: is for a topic"
+        if self.aggregate is None:
+            yield from ["by: goes with aggregate"] if self.by != "key" else ()
+            if self.value is not None and self.equals is None:
+                yield "value: goes with equals or aggregate"
+            return
+        if not (match := _AGGREGATE.fullmatch(self.aggregate)) or bool(match[2]) == (match[1] == "count"):
+            yield f"aggregate: {self.aggregate!r} is not understood; write sum($.amount), min, max, or count()"
+        elif match[1] != "count":
+            path_keys(match[2])
+        elif self.value is None:
+            yield "aggregate: count() has no field; name where the effect has the number: value"
+        if self.equals is not None:
+            yield "equals: goes without aggregate, which compares the value"
+        if self.per.input != 1:
+            yield "per: goes without aggregate, which has one value for all inputs of a key"
+        if Place.parse(self.by).kind not in ("key", "path"):
+            yield f"by: {self.by!r} is no place in an input; write key, or a JSONPath such as $.customer"
+
+    def _place_problems(self) -> Iterator[str]:
+        """Yield the places that records of the source do not have."""
+        if self.id is None and not (self.sql or self.log):
+            yield "id: is required; it says where the id of the input is, such as $.order_id"
+        columns = self.columns
+        for key, text in (("id", self.id), ("value", self.value), ("at", self.at)):
+            place = Place.parse(text) if text else None
+            if place is None:
+                continue
+            if (place.kind == "key" and not self.topic) or (place.kind == "header" and not (self.topic or self.http)):
+                yield f"{key}: {text} is a place in a record of a topic, and this effect is read from {self.source}"
+            if place.kind == "name" and columns is None:
+                yield f"{key}: {text!r} is no place in JSON (did you mean $.{text}?)"
+            if place.kind == "path" and columns is not None:
+                yield f"{key}: {text!r} is a JSONPath, and this effect has columns (did you mean {place.keys[-1]}?)"
+            if place.kind == "name" and columns and text not in columns:
+                yield f"{key}: the pattern has no group {text!r} ({', '.join(sorted(columns))})"
+        if self.log and self.id is None and "id" not in (columns or ()):
+            yield "log.pattern: has no group `id`, and `id` names no other; write the id as (?P<id>\\S+)"
+
+    @property
+    def source(self) -> Source:
+        """The source that is given."""
+        return next(source for source in SOURCES if getattr(self, source) is not None)
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The columns of its records, as far as known (empty if not); None for records that are JSON or like it."""
+        if self.log is not None:
+            return frozenset(re.compile(self.log.pattern).groupindex)
+        if isinstance(self.format, TextFormat):
+            return frozenset(re.compile(self.format.text).groupindex)
+        tabular = self.sql is not None or (self.files or "").lower().endswith(TABULAR)
+        return frozenset() if tabular else None
+
+    @property
+    def function(self) -> tuple[str, str]:
+        """The aggregate as function and JSONPath, which `count` does not have; empty texts without one."""
+        match = _AGGREGATE.fullmatch(self.aggregate or "")
+        return (match[1], match[2]) if match else ("", "")
+
+    @property
+    def input_value(self) -> str:
+        """Where the input has the value that is compared or aggregated; empty if no value is."""
+        return self.equals or self.function[1]
+
+    @property
+    def compares(self) -> bool:
+        """Whether the values of the effects are compared."""
+        return self.equals is not None or self.aggregate is not None
+
+    @property
+    def value_place(self) -> Place | None:
+        """Where the effect has its value; None if values are not compared."""
+        if not self.compares:
+            return None
+        if self.value is not None:
+            return Place.parse(self.value)
+        keys = path_keys(self.input_value)
+        return Place("path", keys) if self.columns is None else Place("name", (str(keys[-1]),))
+
+    @property
+    def id_place(self) -> Place | None:
+        """Where the id is; None for the first column of a query."""
+        return Place.parse(self.id) if self.id else Place("name", ("id",)) if self.log else None
+
+    @property
+    def polled(self) -> bool:
+        """Whether the run looks for new ones at intervals."""
+        return self.source in ("sql", "files", "log")
+
+    def describe(self) -> str:
+        """Return the source as text, without a secret."""
+        if self.sql is not None:
+            return f"the query of {self.sql}"
+        if self.log is not None:
+            return f"logs/{self.log.app}-*.log"
+        if self.http is not None:
+            return f"the calls of {self.http.path}"
+        return f"topic {self.topic}" if self.topic else f"{self.files}"
+
+    def placed_in(self, folder: Path) -> Effect:
+        """Return the effect with absolute paths; relative ones are those in the folder of the scenario."""
+        changes: dict[str, Any] = {}
+        if self.files and "://" not in self.files:
+            changes["files"] = _absolute(self.files, folder)
+        if self.sql and self.sql.startswith("file:"):
+            changes["sql"] = f"file:{_absolute(self.sql.removeprefix('file:'), folder)}"
+        elif self.sql and (match := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:?][^?]*)(.*)", self.sql)):
+            changes["sql"] = f"{match[1]}{_absolute(match[2], folder)}{match[3]}"
+        if isinstance(self.format, Avro):
+            changes["format"] = Avro(avro=_absolute(self.format.avro, folder))
+        if isinstance(self.format, Protobuf):
+            file = _absolute(self.format.protobuf, folder)
+            changes["format"] = self.format.model_copy(update={"protobuf": file})
+        return self.model_copy(update=changes) if changes else self
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return str(folder.absolute() / Path(path).expanduser())

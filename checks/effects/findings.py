@@ -1,0 +1,76 @@
+"""Findings about effects as sentences: which input, where and when, and where its effects are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+KINDS = ("missing", "duplicate", "unexpected", "wrong", "late")
+SHOWN = 3
+"""Findings of a kind in a sentence."""
+
+
+def describe(kind: str, count: int, examined: int, effect: str, findings: Sequence[Row], began_us: int) -> str:
+    """Return the number of a kind with its first findings. began_us: when the run began."""
+    noun = "effects"
+    wholes = {
+        "missing": f"{count:,} of {examined:,} inputs lack effect {effect}",
+        "duplicate": f"{count:,} {noun} {effect} are one too many for their input",
+        "unexpected": f"{count:,} {noun} {effect} have no input that was written",
+        "wrong": f"{count:,} {noun} {effect} have a wrong value",
+    }
+    if not count:
+        nothing = {"missing": "no input lacks it", "wrong": "no value is wrong"}
+        return f"effect {effect}: {nothing.get(kind, f'none is {kind}')} among {examined:,}"
+    shown = [sentence(f, began_us) for f in findings if f["kind"] == kind][:SHOWN]
+    return "; ".join([wholes[kind], *shown])
+
+
+def undecided(kind: str, number: int, unreadable: str) -> str:
+    """Return why a number is a range. unreadable: what says that rows have no id, empty if all have one."""
+    if unreadable:
+        return unreadable
+    if kind == "unexpected":
+        return f"{number:,} effects may be of inputs that a killed producer did not record, or older than the run"
+    if kind == "wrong":
+        return f"the values of the inputs of {number:,} effects are not known"
+    return f"{number:,} more may be {kind}: the producer did not learn whether their inputs were written, and they are"
+
+
+def sentence(finding: Row, began_us: int) -> str:
+    """Return a finding as a sentence without its end."""
+    kind, effect, places = finding["kind"], finding["effect"], _places(finding, began_us)
+    subject = f"{finding['id']}{_where(finding, began_us)}"
+    reason = f": {finding['why']}" if finding["why"] else ""
+    if kind == "missing":
+        has = f"has only {len(finding['places'])} of {effect} ({places})" if places else f"has no {effect}"
+        return f"{subject} {has}{reason}"
+    if kind == "duplicate":
+        return f"{subject} has more than it should of {effect}: {places}{reason}"
+    if kind == "unexpected":
+        return f"{effect} {finding['id']} ({places}) has no input{reason}"
+    if kind == "wrong":
+        return f"{subject} has {finding['found']} in {effect} and not {finding['expected']} ({places}){reason}"
+    return f"{subject} has its {effect} late ({places})"
+
+
+def _where(finding: Row, began_us: int) -> str:
+    """Return the position of the input and the time of its acknowledgement, in brackets."""
+    parts = []
+    if finding["partition"] is not None:
+        at = f" offset {finding['offset']:,}" if finding["offset"] is not None else ""
+        parts.append(f"{finding['topic']}/{finding['partition']}{at}")
+    if finding["acked_us"] is not None:
+        parts.append(f"acknowledged at {seconds(finding['acked_us'], began_us)}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _places(finding: Row, began_us: int) -> str:
+    pairs = zip(finding["places"] or (), finding["times_us"] or (), strict=False)
+    return " and ".join(f"{where}{f' at {seconds(at, began_us)}' if at else ''}" for where, at in pairs)
+
+
+def seconds(at_us: int, began_us: int) -> str:
+    """Return a time as seconds since the begin of the run."""
+    return f"{(at_us - began_us) / 1e6:,.1f} s"

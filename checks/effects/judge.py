@@ -1,0 +1,438 @@
+"""Inputs x effects: what each input was to have and what it has, judged in Spark.
+
+All rows stay in Spark, whatever their number: the driver gets totals, times as a histogram in whole ms, and the first
+findings of each kind.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from chaos.effects.watch import SIGHTS
+from chaos.ledger.ids import Ids
+from chaos.ledger.schemas import EFFECT_READS
+from chaos.run.directory import Run
+from chaos.run.events import read_events
+from chaos.scenario.effect_rules import input_topic, producers_with_ids
+from chaos.scenario.resolve import Resolved
+from chaos.setup.effects import Effect
+from chaos.units import format_duration
+from checks.effects.inputs import FOREIGN, KEY, OTHER, OWN, id_column, identified, ids_of, inputs_of, kind_of
+from checks.effects.tables import FINDINGS, TOTALS, write_table
+from checks.evidence import ledger_rows
+from checks.spark.master import is_local
+from checks.spark.remote import Mirror
+from checks.spark.session import configured, tuned
+
+CAP = 200
+"""Most findings that are kept of an effect and a kind."""
+FEW = 500_000
+"""Rows up to which compiling the joins takes longer than the work."""
+LARGE = {"spark.sql.shuffle.partitions": "64"}
+EARLY_US = 1_000_000
+"""How far an effect may be before the send of its input: the clocks of two programs, and rounding."""
+STATISTICS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+MOST_PLACES = 5
+"""Most places of the effects of one finding."""
+_SIGHT = "mark string, id string, at_us long, after_us long"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run in Spark, and the facts that the judgement needs.
+
+    crashed: the clients that were killed, which may have sent more than their rows say. unreadable: rows without an id.
+    """
+
+    spark: SparkSession
+    run: Run
+    resolved: Resolved
+    ids: Ids
+    crashed: frozenset[str]
+    load_us: int
+    unreadable: dict[str, int]
+    starts: dict[tuple[str, int], int]
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table of the ledger."""
+        folder = "log" if name == "log" else f"{name}.parquet"
+        if isinstance(self.run, Mirror):
+            paths = self.run.parts(f"ledger/{folder}")
+        else:
+            paths = [f"file:{path}" for path in sorted((self.run.ledger / folder).glob("*.parquet"))]
+        return self.spark.read.parquet(*paths)
+
+    def effects(self, effect: Effect) -> DataFrame:
+        """Return the effects with an id, with origin, input and times.
+
+        before: it was there before the first input; unsure: that is not known.
+        """
+        rows = self.table("effects").where((F.col("effect") == effect.name) & F.col("id").isNotNull())
+        sights = self.run.ledger / SIGHTS / f"{effect.name}.jsonl"
+        if effect.polled and sights.exists():
+            seen = self.spark.read.schema(_SIGHT).json(f"file:{sights}").where("mark is not null")
+            seen = seen.groupBy("mark").agg(F.min(F.struct("at_us", "after_us")).alias("seen"))
+            rows = rows.join(seen, "mark", "left").withColumns(
+                {"at_us": F.coalesce("at_us", "seen.at_us"), "after_us": F.coalesce("after_us", "seen.after_us")}
+            )
+            first, early = F.col("seen.after_us").isNull(), F.col("seen.at_us") < self.load_us
+            flags = {"before": first & early, "unsure": F.col("seen").isNotNull() & first & ~early}
+        else:
+            flags = {"before": F.lit(False), "unsure": F.lit(effect.polled)}
+        flags = {name: F.coalesce(flag, F.lit(False)) for name, flag in flags.items()}
+        return identified(rows.withColumns(flags), self.ids)
+
+    def values(self, effect: Effect, topic: str) -> DataFrame:
+        """Return the values of the inputs of an effect that compares them, by producer and seq."""
+        values = self.table("effect_inputs").where(F.col("effect") == effect.name)
+        log = self.table("log").where((F.col("run") == self.ids.run_token) & (F.col("topic") == topic))
+        return log.select(*KEY, "partition", "offset").join(values, ["partition", "offset"])
+
+    def inputs(self, topic: str) -> DataFrame:
+        """Return the inputs of a topic."""
+        names = [p.name for p in producers_with_ids(self.resolved.scenario)]
+        sends, log, transactions = (self.table(name) for name in ("sends", "log", "transactions"))
+        return inputs_of(sends, log, transactions, names, topic, self.ids.run_token)
+
+
+def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
+    """Write `effect_totals` and `effect_findings` of the audit, and `effect_inputs` if Spark runs on this machine.
+
+    An effect that could not be read has no rows in them.
+    """
+    reads = {row["effect"]: row for row in ledger_rows(run, "effect_reads", EFFECT_READS.names)}
+    crashed = {r["client"] for r in ledger_rows(run, "lifecycle", ["client", "event"]) if r["event"] == "crashed"}
+    begins = [e["at_us"] for e in read_events(run) if e.get("stage") == "load" and e.get("state") == "begin"]
+    unreadable = {name: row["unreadable"] or 0 for name, row in reads.items()}
+    tables = Tables(
+        spark,
+        run,
+        resolved,
+        ids_of(resolved),
+        frozenset(crashed),
+        min(begins, default=resolved.created_us),
+        unreadable,
+        {
+            (r["topic"], r["partition"]): r["start"]
+            for r in ledger_rows(run, "log_range", ["topic", "partition", "start"])
+        },
+    )
+    totals: list[Row] = []
+    findings: list[Row] = []
+    shutil.rmtree(run.audit / "effect_inputs", ignore_errors=True)
+    with _sized(spark, run, sum(row["rows"] or 0 for row in reads.values())):
+        for effect in resolved.scenario.effects:
+            if effect.name in reads and not reads[effect.name]["error"]:
+                judged = _Aggregates(tables, effect) if effect.aggregate else _Singles(tables, effect)
+                totals += judged.totals()
+                findings += judged.findings()
+    write_table(run.audit / "effect_totals", totals, TOTALS)
+    write_table(run.audit / "effect_findings", findings, FINDINGS)
+
+
+def _sized(spark: SparkSession, run: Run, effects: int) -> AbstractContextManager[None]:
+    """Return the settings of Spark for the number of rows."""
+    if isinstance(run, Mirror):
+        return configured(spark, LARGE)
+    sends = sum(pq.read_metadata(path).num_rows for path in (run.ledger / "sends.parquet").glob("*.parquet"))
+    return tuned(spark) if sends + effects < FEW else configured(spark, LARGE)
+
+
+def same(one: str, other: str) -> Column:
+    """Return whether two texts are the same value; numbers with a fraction are compared to six digits of it."""
+    numbers = [F.expr(f"round(try_cast({name} as decimal(38, 10)), 6)") for name in (one, other)]
+    fraction = F.col(one).contains(".") | F.col(other).contains(".")
+    return F.col(one).eqNullSafe(F.col(other)) | F.coalesce(fraction & (numbers[0] == numbers[1]), F.lit(False))
+
+
+def _sum(value: Column, where: Column | None = None) -> Column:
+    """Return a sum that is 0 without rows."""
+    return F.coalesce(F.sum(value if where is None else F.when(where, value)), F.lit(0)).cast("long")
+
+
+class _Judged:
+    """The judgement of one effect. frame: a row per input, or per key of an aggregate."""
+
+    def __init__(self, tables: Tables, effect: Effect) -> None:
+        self.tables, self.effect = tables, effect
+        self.topic = input_topic(tables.resolved.scenario, effect)
+        self.rows = tables.effects(effect)
+        self.unreadable = tables.unreadable.get(effect.name, 0)
+        self.frame = self._kept(self._judged())
+
+    def _judged(self) -> DataFrame:
+        raise NotImplementedError
+
+    def _kept(self, frame: DataFrame) -> DataFrame:
+        """Return the rows from a table of the audit, or from Spark's memory if it runs on other machines."""
+        tables = self.tables
+        if not is_local(tables.spark.sparkContext.master) or isinstance(tables.run, Mirror):
+            return frame.persist()
+        folder = f"file:{tables.run.audit / 'effect_inputs' / f'effect={self.effect.name}'}"
+        frame.write.mode("overwrite").parquet(folder, compression="zstd")
+        return tables.spark.read.schema(frame.schema).parquet(folder)
+
+    def total(self, kind: str, count: int, undetermined: int, examined: int) -> Row:
+        """Return a row of the totals. A row without an id may be any effect."""
+        hidden = min(self.unreadable, count) if kind == "missing" else 0
+        more = hidden if kind == "missing" else self.unreadable
+        return {
+            **{"effect": self.effect.name, "kind": kind, "examined": examined},
+            **{"count": count - hidden, "undetermined": undetermined + more},
+        }
+
+    def found(self, kind: str, frame: DataFrame, *order: Column | str) -> list[Row]:
+        """Return the first findings of a kind, with where and when the first effects of each are."""
+        rows = [row.asDict() for row in frame.orderBy(*order).limit(CAP).collect()]
+        ids = [row["id"] for row in rows]
+        found = self.rows.where(F.col("id").isin(ids)).groupBy("id") if ids else None
+        each = F.slice(F.sort_array(F.collect_list(F.struct("at_us", "number", "where"))), 1, MOST_PLACES)
+        places = {r["id"]: r["each"] for r in found.agg(each.alias("each")).collect()} if found else {}
+        return [
+            {name: row.get(name) for name in FINDINGS.names}
+            | {
+                **{"effect": self.effect.name, "kind": kind, "topic": self.topic},
+                "places": [place["where"] for place in places.get(row["id"], ())],
+                "times_us": [place["at_us"] for place in places.get(row["id"], ())],
+                "why": self._why(row),
+            }
+            for row in rows
+        ]
+
+    def _why(self, row: Row) -> str:
+        """Return what the write path did to an input, if that explains a finding."""
+        state, copies = row.get("state"), row.get("copies")
+        if state == "fail":
+            failed = "its producer got an error, or its transaction was aborted"
+            return f"{failed}, and yet it is in the log" if copies else failed
+        if copies is not None and copies > 1:
+            return f"it is in the log {copies} times"
+        if copies == 0 and state == "ok":
+            start = self.tables.starts.get((self.topic, row["partition"])) or 0
+            if row.get("offset") is not None and row["offset"] < start:
+                return "it was deleted from the log before the end"
+            if self.topic in self.tables.resolved.scenario.compacted:
+                return "it is not in the compacted log at the end"
+            return "it is not in the log, so no application could read it (lost_write)"
+        return ""
+
+    def strangers(self) -> tuple[int, int, int]:
+        """Return the effects with ids that no input of any run has: certain ones, ones that may have been there before
+        the run, and all that were examined."""
+        foreign = (F.col("origin") == FOREIGN) & ~F.col("before")
+        certain, unsure, examined = self.rows.agg(
+            _sum(F.lit(1), foreign & ~F.col("unsure")),
+            _sum(F.lit(1), foreign & F.col("unsure")),
+            _sum(F.lit(1), (F.col("origin") != OTHER) & ~F.col("before")),
+        ).first()
+        return certain, unsure, examined
+
+
+class _Singles(_Judged):
+    """Effects of single inputs."""
+
+    def _judged(self) -> DataFrame:
+        """Return inputs and effects side by side; an effect of this run without an input has a row too."""
+        inputs, own, n = self._inputs(), self.rows.where(F.col("origin") == OWN), self.effect.per.input
+        wrong = F.lit(False)
+        if self.effect.equals:
+            own = own.join(inputs.select(*KEY, "expected"), KEY, "left")
+            wrong = F.col("expected").isNotNull() & ~same("value", "expected")
+        after = F.coalesce("after_us", F.lit(0))
+        last = [F.element_at(F.sort_array(F.collect_list(time)), n) for time in (F.col("at_us"), after)]
+        at_us, after_us = (F.min("at_us"), F.min(after)) if n == 1 else last
+        enough = F.count("at_us") >= n
+        effects = own.groupBy(*KEY).agg(
+            F.first("id").alias("found_id"),
+            F.count("*").alias("effects"),
+            F.count(F.when(wrong, 1)).alias("wrong"),
+            F.max(F.when(wrong, F.coalesce("value", F.lit("no value")))).alias("found"),
+            F.min("at_us").alias("first_at_us"),
+            F.when(enough, at_us).alias("at_us"),
+            F.when(enough, after_us).alias("after_us"),
+        )
+        ids = id_column(self.tables.ids, kind_of(self.tables.resolved.scenario))
+        return inputs.join(effects, KEY, "full_outer").select(
+            F.coalesce("found_id", ids).alias("id"),
+            *KEY,
+            *("partition", "offset", "copies", "invoked_us", "acked_us", "expected", "found"),
+            F.coalesce("state", F.lit("none")).alias("state"),
+            *(F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("effects", "wrong")),
+            *("first_at_us", "at_us", "after_us"),
+        )
+
+    def _inputs(self) -> DataFrame:
+        """Return the inputs with the value that their effects must have, null if it is not known."""
+        inputs = self.tables.inputs(self.topic)
+        if not self.effect.equals:
+            return inputs.withColumn("expected", F.lit(None).cast("string"))
+        values = self.tables.values(self.effect, self.topic).groupBy(*KEY)
+        return inputs.join(values.agg(F.first("value", True).alias("expected")), KEY, "left")
+
+    def totals(self) -> list[Row]:
+        """Return the rows of the totals."""
+        state, effects, n = F.col("state"), F.col("effects"), self.effect.per.input
+        due = (state == "ok") | ((state == "unknown") & (effects > 0))
+        maybe = (state == "unknown") & (effects == 0) & (F.col("copies") > 0)
+        known = state.isin("ok", "unknown")
+        crashed = F.col("producer").isin(sorted(self.tables.crashed))
+        row = self.frame.agg(
+            _sum(F.greatest(F.lit(0), n - effects), due).alias("missing"),
+            _sum(F.lit(n), maybe).alias("maybe_missing"),
+            _sum(F.lit(1), due).alias("due"),
+            _sum(F.greatest(F.lit(0), effects - n), known).alias("duplicate"),
+            _sum(effects, known).alias("of_inputs"),
+            _sum(effects, (state == "fail") | ((state == "none") & ~crashed)).alias("unexpected"),
+            _sum(effects, (state == "none") & crashed).alias("maybe_unexpected"),
+            _sum(F.col("wrong"), known).alias("wrong"),
+            _sum(effects, known & F.col("expected").isNull()).alias("maybe_wrong"),
+        ).first()
+        certain, unsure, examined = self.strangers()
+        found = [
+            self.total("missing", row.missing, row.maybe_missing, row.due),
+            self.total("duplicate", row.duplicate, 0, row.of_inputs),
+            self.total("unexpected", row.unexpected + certain, row.maybe_unexpected + unsure, examined),
+        ]
+        if self.effect.equals:
+            found.append(self.total("wrong", row.wrong, row.maybe_wrong, row.of_inputs))
+        return found + self._late()
+
+    def _done(self) -> DataFrame:
+        """Return the acknowledged inputs that have all their effects, with the time that these took, as a range."""
+        done = self.frame.where((F.col("state") == "ok") & (F.col("effects") >= self.effect.per.input))
+        spans = [F.greatest(F.lit(0), F.col(name) - F.col("acked_us")) for name in ("after_us", "at_us")]
+        return done.withColumns({"least_us": spans[0], "late_us": spans[1]})
+
+    def _late(self) -> list[Row]:
+        """Return the statistics of the times."""
+        done = self._done()
+        early = F.col("at_us") < F.col("invoked_us") - EARLY_US
+        row = done.agg(
+            _sum(F.lit(1), F.col("at_us").isNotNull()).alias("timed"),
+            _sum(F.lit(1), F.col("at_us").isNull()).alias("untimed"),
+            _sum(F.lit(1), early).alias("early"),
+            F.max(F.col("invoked_us") - F.col("at_us")).alias("by_us"),
+        ).first()
+        why = ""
+        if row.early:
+            by = format_duration(round(row.by_us / 1e6, 1))
+            why = (
+                f"{row.early:,} effects are before their inputs, by up to {by}: "
+                "give the time zone of their times (zone), or mend the clock"
+            )
+        elif row.untimed:
+            why = f"the run did not see when {row.untimed:,} effects appeared; give at, or look more often (every)"
+        elif not row.timed:
+            why = "no input has an effect"
+        base = {"effect": self.effect.name, "examined": row.timed, "why": why, "undetermined": 0}
+        if why:
+            return [base | {"kind": f"late {stat}", "count": None} for stat in STATISTICS]
+        least, most = (_percentiles(done, name) for name in ("least_us", "late_us"))
+        spans = ((stat, least[stat], most[stat]) for stat in STATISTICS)
+        return [base | {"kind": f"late {s}", "count": lo, "undetermined": max(0, hi - lo)} for s, lo, hi in spans]
+
+    def findings(self) -> list[Row]:
+        """Return the first findings of each kind."""
+        state, effects, n = F.col("state"), F.col("effects"), self.effect.per.input
+        known = state.isin("ok", "unknown")
+        due = (state == "ok") | ((state == "unknown") & (effects > 0))
+        order = F.coalesce("acked_us", "invoked_us")
+        found = self.found("missing", self.frame.where(due & (effects < n)), order, "seq")
+        found += self.found("duplicate", self.frame.where(known & (effects > n)), order, "seq")
+        unwanted = self.frame.where(~known & (effects > 0))
+        foreign = self.rows.where((F.col("origin") == FOREIGN) & ~F.col("before")).select("id", "at_us").distinct()
+        found += self.found("unexpected", unwanted, "first_at_us", "seq") + self.found("unexpected", foreign, "at_us")
+        found += self.found("wrong", self.frame.where(known & (F.col("wrong") > 0)), order, "seq")
+        slowest = self._done().where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
+        return found + self.found("late", slowest, F.desc("late_us"))
+
+
+def _percentiles(frame: DataFrame, column: str) -> dict[str, int]:
+    """Return the nearest-rank percentiles in us, rounded up to whole ms."""
+    ms = frame.where(F.col(column).isNotNull()).groupBy(F.ceil(F.col(column) / 1000).alias("ms")).count().toArrow()
+    ms = ms.sort_by("ms")
+    values, counts = ms["ms"].to_numpy(), np.cumsum(ms["count"].to_numpy())
+    ranks = {stat: max(1, int(np.ceil(share * counts[-1]))) for stat, share in STATISTICS.items()}
+    return {stat: 1000 * int(values[np.searchsorted(counts, rank)]) for stat, rank in ranks.items()}
+
+
+class _Aggregates(_Judged):
+    """Effects of all inputs of a key: the last one of a key counts."""
+
+    def _judged(self) -> DataFrame:
+        """Return a row per key. open: whether inputs of unknown outcome leave its value open."""
+        function = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}[self.effect.function[0]]
+        inputs = self.tables.inputs(self.topic)
+        values = self.tables.values(self.effect, self.topic).dropDuplicates(KEY)
+        number = F.expr("try_cast(amount as decimal(38, 10))")
+        sure, is_open = F.col("state") == "ok", F.col("state") != "ok"
+        expected = inputs.join(values.withColumnRenamed("value", "amount"), KEY).where("key is not null")
+        expected = expected.groupBy("key").agg(
+            function(F.when(sure, number)).cast("string").alias("expected"),
+            F.count(F.when(sure, 1)).alias("inputs"),
+            F.count(F.when(is_open, 1)).alias("open"),
+            F.min("acked_us").alias("acked_us"),
+            F.max("copies").alias("copies"),
+        )
+        row = F.struct("at_us", "number", "value")
+        effects = self.rows.groupBy(F.col("id").alias("key")).agg(
+            F.count("*").alias("effects"),
+            F.max(row)["value"].alias("found"),
+            F.max("at_us").alias("at_us"),
+            F.min(F.col("before")).alias("before"),
+            F.min(F.col("unsure")).alias("unsure"),
+        )
+        columns = ("expected", "found", "acked_us", "copies", "at_us", "before", "unsure")
+        counts = (F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("inputs", "open", "effects"))
+        return expected.join(effects, "key", "full_outer").select(F.col("key").alias("id"), *columns, *counts)
+
+    def _blind(self) -> int:
+        """Return the number of acknowledged inputs with an unknown value, because they are not in the log."""
+        inputs = self.tables.inputs(self.topic).where((F.col("state") == "ok") & (F.col("copies") == 0))
+        return int(inputs.count())
+
+    def totals(self) -> list[Row]:
+        """Return the rows of the totals. Only rows of a query can be duplicates: elsewhere, a later one takes over."""
+        has, wrong = F.col("effects") > 0, ~same("found", "expected")
+        due, stray = F.col("inputs") > 0, (F.col("inputs") + F.col("open")) == 0
+        new = stray & ~F.coalesce("before", F.lit(False))
+        row = self.frame.agg(
+            _sum(F.lit(1), due & ~has).alias("missing"),
+            _sum(F.lit(1), due).alias("due"),
+            _sum(F.greatest(F.lit(0), F.col("effects") - 1)).alias("duplicate"),
+            _sum(F.col("effects")).alias("effects"),
+            _sum(F.col("effects"), new & ~F.col("unsure")).alias("unexpected"),
+            _sum(F.col("effects"), new & F.col("unsure")).alias("unsure"),
+            _sum(F.lit(1), due & has & wrong & (F.col("open") == 0)).alias("wrong"),
+            _sum(F.lit(1), due & has & wrong & (F.col("open") > 0)).alias("maybe_wrong"),
+            _sum(F.lit(1), due & has).alias("compared"),
+        ).first()
+        blind = row.wrong if row.wrong and self._blind() else 0
+        found = [
+            self.total("missing", row.missing, 0, row.due),
+            self.total("unexpected", row.unexpected, row.unsure, row.effects),
+            self.total("wrong", row.wrong - blind, row.maybe_wrong + blind, row.compared),
+        ]
+        if self.effect.sql:
+            found.append(self.total("duplicate", row.duplicate, 0, row.effects))
+        return found
+
+    def findings(self) -> list[Row]:
+        """Return the first findings of each kind."""
+        has, due = F.col("effects") > 0, F.col("inputs") > 0
+        stray = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
+        found = self.found("missing", self.frame.where(due & ~has), "id")
+        found += self.found("unexpected", self.frame.where(stray), "id")
+        found += self.found("wrong", self.frame.where(due & has & ~same("found", "expected")), "id")
+        return found + (
+            self.found("duplicate", self.frame.where(F.col("effects") > 1), "id") if self.effect.sql else []
+        )

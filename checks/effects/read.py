@@ -1,0 +1,361 @@
+"""The stage `effects`: all effects of a run, from their sources into the ledger.
+
+Topics, files and logs are read in parts, by Spark tasks if they are large, else by threads. A source that cannot be
+read is a row of `effect_reads`, and never ends the read-back.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
+from chaos.effects.sources import (
+    FilePart,
+    Item,
+    Query,
+    Repeated,
+    SourceError,
+    database_url,
+    files_of,
+    read_whole,
+    scrubber,
+)
+from chaos.effects.watch import SIGHTS
+from chaos.errors import AftershockError
+from chaos.kafka.security import Security
+from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
+from chaos.ledger.seal import parquet_options, part_name
+from chaos.run.directory import Run
+from chaos.run.events import now_us
+from chaos.scenario.effect_rules import input_topic
+from chaos.scenario.resolve import Resolved
+from chaos.setup.effects import Effect, Place
+from checks.readback.source import ROWS_PER_BATCH, ROWS_PER_FILE, OffsetRange, PartReader
+from checks.readback.stage import SMALL, stable_offsets
+from checks.spark.master import is_here
+
+SMALL_BYTES = 64 << 20
+"""Bytes of files up to which threads finish before Spark would have started its workers."""
+Row = dict[str, Any]
+Ranges = dict[str, list[tuple[int, int, int]]]
+"""By topic, each partition with its start and end offset."""
+
+
+@dataclass(frozen=True)
+class TopicPart:
+    """A range of a topic: the effects in it, or, with `inputs`, the values of the inputs."""
+
+    effect: Effect
+    range: OffsetRange
+    inputs: bool = False
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each record, committed ones only if they are effects."""
+        make, isolation = (_input_rows, "read_uncommitted") if self.inputs else (_topic_rows, "read_committed")
+        topic, partition = self.range.topic, self.range.partition
+        row_of = make(self.effect)
+        with closing(PartReader(self.range, isolation)) as reader:
+            while reader.reached < self.range.end:
+                for message in reader.poll(ROWS_PER_BATCH):
+                    if message.offset() >= self.range.end:
+                        return
+                    yield row_of(message, f"{topic}/{partition} offset {message.offset():,}")
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """A file, or the whole of a database or of the calls of a receiver."""
+
+    effect: Effect
+    items: Callable[[], Iterator[Item]]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each item."""
+        extract, marks = Extractor(self.effect), Repeated()
+        for number, item in enumerate(self.items()):
+            row = {"effect": self.effect.name, "where": item.where, "number": number, "mark": item.mark}
+            try:
+                if item.record is None:
+                    raise Unreadable(item.problem)
+                found = extract(item.record)
+            except Unreadable as e:
+                yield row | {"problem": str(e)}
+                continue
+            mark = item.mark or marks.mark(found.id)
+            times = {} if found.at_us is None else {"at_us": found.at_us, "after_us": found.at_us}
+            yield row | {"id": found.id, "value": found.value, "mark": mark} | times
+
+
+@dataclass(frozen=True)
+class CallPart:
+    """The calls that a receiver accepted."""
+
+    effect: Effect
+    sights: Path
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each call."""
+        for number, sight in enumerate(read_sights(self.sights)):
+            yield {"effect": self.effect.name, "number": number} | sight
+
+
+Part = TopicPart | SourcePart | CallPart
+
+
+@dataclass
+class Outcome:
+    """What reading a part gave."""
+
+    effect: str
+    rows: int = 0
+    unreadable: int = 0
+    example: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class Plan:
+    """The parts of all effects. weight: records, or bytes in records' terms; errors: of sources that have no part."""
+
+    parts: list[Part] = field(default_factory=list)
+    weight: int = 0
+    errors: list[Outcome] = field(default_factory=list)
+
+
+def read_effects(
+    spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None = None
+) -> None:
+    """Write `ledger/effects.parquet/`, `effect_inputs.parquet/` and `effect_reads.parquet`, the last one last."""
+    effects, read_us = resolved.scenario.effects, now_us()
+    plan = _plan(spark, run, resolved, bootstrap, security)
+    half = Path(tempfile.mkdtemp(prefix=".effects.", dir=run.ledger))
+    try:
+        for name, schema in (("effects", EFFECTS), ("effect_inputs", EFFECT_INPUTS)):
+            (half / name).mkdir()
+            pq.write_table(schema.empty_table(), half / name / part_name(0))
+        outcomes = plan.errors + _read_parts(spark, plan, half)
+        for name in ("effects", "effect_inputs"):
+            shutil.rmtree(run.ledger / f"{name}.parquet", ignore_errors=True)
+            (half / name).rename(run.ledger / f"{name}.parquet")
+        _write_reads(run.ledger / "effect_reads.parquet", effects, outcomes, read_us)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+def read_sights(path: Path) -> Iterator[Row]:
+    """Yield the complete lines of a file of the watch."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> Plan:
+    """Return the parts to read."""
+    plan, ranges = Plan(), _ranges(run)
+    topics = sorted({e.topic for e in resolved.scenario.effects if e.topic in ranges})
+    stable = stable_offsets(bootstrap, topics, security) if topics else {}
+    for effect in resolved.scenario.effects:
+        try:
+            parts, weight = _parts_of(spark, run, effect)
+            if effect.topic is not None:
+                ends = {p: min(end, stable.get((effect.topic, p), end)) for p, _, end in _at(ranges, effect.topic)}
+                parts = _topic_parts(effect, effect.topic, ranges, ends, bootstrap, security)
+            plan.parts += parts
+            plan.weight += weight
+            if effect.compares:
+                topic = input_topic(resolved.scenario, effect)
+                ends = {p: end for p, _, end in _at(ranges, topic)}
+                plan.parts += _topic_parts(effect, topic, ranges, ends, bootstrap, security, inputs=True)
+        except AftershockError as e:
+            plan.errors.append(Outcome(effect.name, error=str(e)))
+    plan.weight += sum(p.range.end - p.range.start for p in plan.parts if isinstance(p, TopicPart))
+    return plan
+
+
+def _parts_of(spark: SparkSession, run: Run, effect: Effect) -> tuple[list[Part], int]:
+    """Return the parts of an effect that is no topic, and their weight."""
+    if effect.sql is not None:
+        jdbc = database_url(effect).startswith("jdbc:")
+        return [SourcePart(effect, (lambda: _jdbc(spark, effect)) if jdbc else Query(effect).items)], 0
+    if effect.http is not None:
+        return [CallPart(effect, run.ledger / SIGHTS / f"{effect.name}.jsonl")], 0
+    if effect.topic is not None:
+        return [], 0
+    files = files_of(effect, run.logs)
+    return [_file_part(effect, part) for part in files], sum(f.size for f in files) * SMALL // SMALL_BYTES
+
+
+def _file_part(effect: Effect, part: FilePart) -> SourcePart:
+    return SourcePart(effect, lambda: read_whole(part))
+
+
+def _ranges(run: Run) -> Ranges:
+    found: Ranges = {}
+    for row in pq.read_table(run.ledger / "log_range.parquet").to_pylist():
+        if row["records"] is None:
+            found.setdefault(row["topic"], []).append((row["partition"], row["start"], row["end"]))
+    return found
+
+
+def _at(ranges: Ranges, topic: str) -> list[tuple[int, int, int]]:
+    if topic not in ranges:
+        raise SourceError(f"topic {topic} cannot be read: it does not exist at the end")
+    return ranges[topic]
+
+
+def _topic_parts(
+    effect: Effect,
+    topic: str,
+    ranges: Ranges,
+    ends: dict[int, int],
+    bootstrap: str,
+    security: Security | None,
+    inputs: bool = False,
+) -> list[Part]:
+    """Return the ranges of a topic; several of a large partition."""
+    parts: list[Part] = []
+    for partition, start, _ in _at(ranges, topic):
+        for at in range(start, ends[partition], ROWS_PER_FILE):
+            end = min(at + ROWS_PER_FILE, ends[partition])
+            part = OffsetRange(bootstrap, topic, partition, at, end, Path(), 0, security, stable=ends[partition])
+            parts.append(TopicPart(effect, part if not inputs else replace(part, stable=None), inputs))
+    return parts
+
+
+def _read_parts(spark: SparkSession, plan: Plan, folder: Path) -> list[Outcome]:
+    """Read the parts, in Spark tasks if they have many rows. A query stays here: no secret passes through Spark."""
+    here = [(i, part) for i, part in enumerate(plan.parts, 1)]
+    done: list[Outcome] = []
+    if plan.weight > SMALL and is_here(spark.sparkContext.master):
+        large = [(i, part) for i, part in here if _is_sent(part)]
+        here = [(i, part) for i, part in here if not _is_sent(part)]
+        done = spark.sparkContext.parallelize(large, len(large)).map(partial(_read, folder)).collect()
+    with ThreadPoolExecutor() as pool:
+        return done + list(pool.map(partial(_read, folder), here))
+
+
+def _is_sent(part: Part) -> bool:
+    """Return whether a Spark task may read a part."""
+    return isinstance(part, TopicPart) or not part.effect.sql
+
+
+def _read(folder: Path, numbered: tuple[int, Part]) -> Outcome:
+    """Write the rows of a part to a file with its number."""
+    index, part = numbered
+    inputs = isinstance(part, TopicPart) and part.inputs
+    name, schema = ("effect_inputs", EFFECT_INPUTS) if inputs else ("effects", EFFECTS)
+    outcome = Outcome(part.effect.name)
+    try:
+        rows, writer = part.rows(), None
+        try:
+            while batch := list(islice(rows, ROWS_PER_BATCH)):
+                table = pa.Table.from_pylist(batch, schema)
+                writer = writer or pq.ParquetWriter(folder / name / part_name(index), schema, **parquet_options(schema))
+                writer.write_table(table)
+                if not inputs:
+                    _count(outcome, batch)
+        finally:
+            if writer is not None:
+                writer.close()
+    except AftershockError as e:
+        prefix = "" if str(e).startswith("effect ") else f"effect {part.effect.name} cannot be read: "
+        outcome.error = f"{prefix}{e}"
+    return outcome
+
+
+def _count(outcome: Outcome, rows: Sequence[Row]) -> None:
+    outcome.rows += len(rows)
+    bad = [row for row in rows if row.get("problem")]
+    outcome.unreadable += len(bad)
+    if bad and outcome.example is None:
+        outcome.example = f"{bad[0]['where']}: {bad[0]['problem']}"
+
+
+def _write_reads(path: Path, effects: Sequence[Effect], outcomes: Sequence[Outcome], read_us: int) -> None:
+    rows = []
+    for effect in effects:
+        of_effect = [outcome for outcome in outcomes if outcome.effect == effect.name]
+        rows.append(
+            {
+                "effect": effect.name,
+                "rows": sum(outcome.rows for outcome in of_effect),
+                "unreadable": sum(outcome.unreadable for outcome in of_effect),
+                "example": next((outcome.example for outcome in of_effect if outcome.example), None),
+                "error": next((outcome.error for outcome in of_effect if outcome.error), None),
+                "read_us": read_us,
+            }
+        )
+    half = path.with_name(f".{path.name}.half")
+    pq.write_table(pa.Table.from_pylist(rows, EFFECT_READS), half)
+    half.replace(path)
+
+
+def _topic_rows(effect: Effect) -> Callable[[Any, str], Row]:
+    extract, decode = Extractor(effect), decoder(effect.format)
+
+    def row(message: Any, where: str) -> Row:
+        made = {"effect": effect.name, "where": where, "number": message.offset()}
+        try:
+            found = extract(Record(decode(message.value()), message.key(), message.headers()))
+        except Unreadable as e:
+            return made | {"problem": str(e)}
+        # a timestamp is in whole ms, so the record was made within 1 ms from it on
+        at_us = message.timestamp()[1] * 1000
+        times = (at_us + 999, at_us) if found.at_us is None else (found.at_us, found.at_us)
+        return made | {"id": found.id, "value": found.value, "at_us": times[0], "after_us": times[1]}
+
+    return row
+
+
+def _input_rows(effect: Effect) -> Callable[[Any, str], Row]:
+    path = effect.input_value
+    value_place, by = (Place.parse(path) if path else None), Place.parse(effect.by)
+
+    def row(message: Any, where: str) -> Row:
+        try:
+            record = Record(decoder("json")(message.value()), message.key(), message.headers())
+        except Unreadable:
+            record = Record(None, message.key(), message.headers())
+        return {
+            "effect": effect.name,
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "key": canonical(at_place(by, record)),
+            "value": canonical(at_place(value_place, record)) if value_place else "1",
+        }
+
+    return row
+
+
+def _jdbc(spark: SparkSession, effect: Effect) -> Iterator[Item]:
+    """Yield the rows of a query through Spark's JDBC source."""
+    url = database_url(effect)
+    try:
+        options = {"url": url, "query": effect.query or "", "fetchsize": "10000"}
+        rows = spark.read.format("jdbc").options(**options).load().toLocalIterator()
+        for number, row in enumerate(rows, 1):
+            yield Item(Record(row.asDict()), f"row {number:,} of the query", "")
+    except Exception as e:  # noqa: BLE001 - every error in the JVM arrives as the same type
+        from checks.spark.remote import reason_of
+
+        reason = scrubber(url).text(reason_of(e))
+        if "No suitable driver" in reason or "ClassNotFound" in reason:
+            reason += "; name the jar of the driver in AFTERSHOCK_SPARK_JARS"
+        raise SourceError(f"effect {effect.name} cannot be read: {reason}") from None

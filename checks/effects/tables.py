@@ -1,0 +1,34 @@
+"""The small tables of the judgement in `audit/`, and their reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_str, _i32, _i64 = pa.string(), pa.int32(), pa.int64()
+
+TOTALS = pa.schema(
+    [("effect", _str), ("kind", _str), ("count", _i64), ("undetermined", _i64), ("examined", _i64), ("why", _str)]
+)
+"""One row per effect and kind: missing, duplicate, unexpected, wrong, and `late p50`, p95, p99 and max, in us.
+The number is from `count` to `count` + `undetermined`. `examined`: the inputs or effects that were compared. `why`: why
+the number is a range, or why there is none (`count` is null then)."""
+FINDINGS = pa.schema(
+    [
+        *(("effect", _str), ("kind", _str), ("id", _str), ("producer", _str), ("seq", _i64)),
+        *(("topic", _str), ("partition", _i32), ("offset", _i64), ("acked_us", _i64), ("at_us", _i64)),
+        *(("places", pa.list_(_str)), ("times_us", pa.list_(_i64)), ("expected", _str), ("found", _str), ("why", _str)),
+    ]
+)
+"""The first findings of each effect and kind, with the input and with where and when the effects are. `why`: what the
+write path did, such as a record that is lost."""
+
+
+def write_table(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
+    """Write rows as a table of the audit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows), schema), folder / "part-0.parquet", compression="zstd")
