@@ -87,14 +87,14 @@ def moment_us(value: Any, zone: str) -> int | None:
             except ValueError:
                 return None
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is None:
-            value = value.replace(tzinfo=ZoneInfo(zone))
-        return round(value.timestamp() * 1_000_000)
+        aware = value if value.tzinfo else value.replace(tzinfo=ZoneInfo(zone))
+        return round(aware.timestamp() * 1_000_000)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value <= 0:
         return None
     scales: tuple[tuple[float, int], ...] = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
     factor = next((factor for limit, factor in scales if value < limit), 0)
-    return int(value * factor) if factor else int(value) // 1000
+    found: int = int(value * factor) if factor else int(value) // 1000
+    return found
 
 
 def at_place(place: Place, record: Record) -> Any:

@@ -20,7 +20,7 @@ from chaos.report.text import Clock, count
 from chaos.report.timeline import Picture, draw, storyline
 from chaos.run.directory import Run, write_atomically
 from chaos.run.events import list_stages, now_us, read_events
-from chaos.run.result import Expectation, Result, applicable, count_held
+from chaos.run.result import EFFECT_KINDS, EFFECT_READ, EFFECTS, Expectation, Result, applicable, count_held
 from chaos.scenario.resolve import Resolved
 
 
@@ -58,6 +58,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         counted=count_held(result.expectations),
         times=_times(result),
         stage_texts={s.name: s.text for s in list_stages(read_events(run), now_us())},
+        effect_kinds=EFFECT_KINDS,
         link=lambda e: _evidence_link(e, result, groups, picture),
         undecided=[e for e in undecided if e.why not in following],
         following=following,
@@ -89,6 +90,8 @@ def _evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], 
                 return f"#{group.key}", "rows"
         examined = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
         return "#counted", f"{count(sum(examined), 'row')} examined" if examined else "counts"
+    if e.check in (EFFECTS, EFFECT_READ):
+        return "#effects", "effects"
     if e.check == "fault_proof":
         fault = next((i for i, f in enumerate(result.faults) if f.name in (e.scope, e.name)), None)
         return ("#faults", "faults") if fault is None else (f"#fault-{fault}", "proof")

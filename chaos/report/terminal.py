@@ -12,7 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.report.text import duration
-from chaos.run.result import NOT_APPLICABLE, Counts, Expectation, FaultOutcome, Result, Verdict, applicable, count_held
+from chaos.run.result import (
+    EFFECT_KINDS,
+    NOT_APPLICABLE,
+    Counts,
+    EffectCount,
+    Expectation,
+    FaultOutcome,
+    Result,
+    Verdict,
+    applicable,
+    count_held,
+)
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
@@ -30,6 +41,9 @@ def render(result: Result, console: Console) -> None:
         page.line(Text())
         console.print(_expectations(page, result.expectations))
         page.line(page.text(count_held(result.expectations), "dim"))
+    if result.effects:
+        page.line(Text())
+        console.print(_effects(page, result.effects))
     if result.faults:
         page.line(Text())
         console.print(_faults(page, result.faults))
@@ -104,6 +118,17 @@ def _expectations(page: Page, expectations: list[Expectation]) -> Table:
         rows.add_row(page.verdict("inconclusive"), what, "", "not decided")
     if quiet:
         rows.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
+    return rows
+
+
+def _effects(page: Page, effects: list[EffectCount]) -> Table:
+    """Return the numbers of each effect."""
+    rows = table("effect", "inputs", "effects", "missing", "duplicate", "unexpected", "wrong", "late (p50, p99, max)")
+    for e in effects:
+        name = page.text(e.name).append_text(page.text(f"\n{e.error or e.source}", "dim"))
+        counts = map(e.number, EFFECT_KINDS)
+        times = ", ".join(duration(e.late_us[stat]) for stat in ("p50", "p99", "max") if stat in e.late_us)
+        rows.add_row(name, *map(page.text, (f"{e.inputs:,}", f"{e.effects:,}", *counts, times)))
     return rows
 
 

@@ -20,6 +20,9 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
 NOT_APPLICABLE: Final = "not applicable"
 """In place of a verdict: an expectation about what the scenario does not contain. It counts nowhere."""
+EFFECTS, EFFECT_READ = "effects", "effect_read"
+"""Checks of effects: numbers of a kind, and whether an effect was read."""
+EFFECT_KINDS = ("missing", "duplicate", "unexpected", "wrong")
 FOLLOWS = "follows from "
 """How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
 EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
@@ -210,6 +213,31 @@ class Finding(BaseModel):
     mechanism: str = "not determined"
 
 
+class EffectCount(BaseModel):
+    """What an application did, by kind: missing, duplicate, unexpected, wrong. error: why it could not be read.
+
+    undetermined: how many more of a kind there may be. late_us: the longest possible time of each statistic. findings:
+    the first ones of each kind, as sentences.
+    """
+
+    name: str
+    source: str
+    inputs: int = 0
+    effects: int = 0
+    counts: dict[str, int] = {}
+    undetermined: dict[str, int] = {}
+    late_us: dict[str, int] = {}
+    findings: dict[str, list[str]] = {}
+    error: str = ""
+
+    def number(self, kind: str) -> str:
+        """Return the number of a kind as text, as a range if some are undecided; empty if it was not counted."""
+        if kind not in self.counts:
+            return ""
+        least, more = self.counts[kind], self.undetermined.get(kind, 0)
+        return f"{least:,} to {least + more:,}" if more else f"{least:,}"
+
+
 class ReaderCount(BaseModel):
     """Delivered rows and distinct records of one reader: a consumer group or an assign-mode consumer."""
 
@@ -345,6 +373,7 @@ class Result(Judged):
     faults: list[FaultOutcome] = []
     totals: list[Count] = []
     findings: list[Finding] = []
+    effects: list[EffectCount] = []
     metrics: list[Metric] = []
     load: Load = Load()
     tolerated: list[str] = []

@@ -5,10 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chaos.ledger.schemas import EFFECT_READS
+from chaos.run.directory import Run
+from chaos.run.result import EFFECT_KINDS, EffectCount
+from chaos.scenario.resolve import Resolved
+from checks.evidence import audit_rows, ledger_rows
+
 Row = dict[str, Any]
-KINDS = ("missing", "duplicate", "unexpected", "wrong", "late")
+KINDS = (*EFFECT_KINDS, "late")
+LISTED = 20
+"""Findings of a kind in the report."""
 SHOWN = 3
 """Findings of a kind in a sentence."""
+
+
+def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCount]:
+    """Return the numbers of each effect with its first findings."""
+    reads = {row["effect"]: row for row in ledger_rows(run, "effect_reads", EFFECT_READS.names)}
+    totals, findings = audit_rows(run, "effect_totals"), audit_rows(run, "effect_findings")
+    found = []
+    for effect in resolved.scenario.effects:
+        read = reads.get(effect.name)
+        of_effect = {row["kind"]: row for row in totals if row["effect"] == effect.name}
+        counts = {kind: row for kind, row in of_effect.items() if kind in KINDS}
+        first = {
+            kind: [sentence(f, began_us) for f in findings if (f["effect"], f["kind"]) == (effect.name, kind)][:LISTED]
+            for kind in KINDS
+        }
+        found.append(
+            EffectCount(
+                name=effect.name,
+                source=effect.describe(),
+                inputs=of_effect["missing"]["examined"] if "missing" in of_effect else 0,
+                effects=(read and read["rows"]) or 0,
+                counts={kind: row["count"] for kind, row in counts.items()},
+                undetermined={kind: row["undetermined"] for kind, row in counts.items() if row["undetermined"]},
+                late_us={
+                    kind.removeprefix("late "): row["count"] + row["undetermined"]
+                    for kind, row in of_effect.items()
+                    if kind.startswith("late ") and row["count"] is not None
+                },
+                findings={kind: sentences for kind, sentences in first.items() if sentences},
+                error=(read["error"] or "") if read else "it was not read",
+            )
+        )
+    return found
 
 
 def describe(kind: str, count: int, examined: int, effect: str, findings: Sequence[Row], began_us: int) -> str:

@@ -133,8 +133,9 @@ def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
         for effect in resolved.scenario.effects:
             if effect.name in reads and not reads[effect.name]["error"]:
                 judged = _Aggregates(tables, effect) if effect.aggregate else _Singles(tables, effect)
-                totals += judged.totals()
-                findings += judged.findings()
+                counted = judged.totals()
+                totals += counted
+                findings += judged.findings({row["kind"] for row in counted if row["count"]})
     write_table(run.audit / "effect_totals", totals, TOTALS)
     write_table(run.audit / "effect_findings", findings, FINDINGS)
 
@@ -340,18 +341,26 @@ class _Singles(_Judged):
         spans = ((stat, least[stat], most[stat]) for stat in STATISTICS)
         return [base | {"kind": f"late {s}", "count": lo, "undetermined": max(0, hi - lo)} for s, lo, hi in spans]
 
-    def findings(self) -> list[Row]:
-        """Return the first findings of each kind."""
+    def findings(self, kinds: set[str]) -> list[Row]:
+        """Return the first findings of these kinds, and the latest effects."""
         state, effects, n = F.col("state"), F.col("effects"), self.effect.per.input
         known = state.isin("ok", "unknown")
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
         order = F.coalesce("acked_us", "invoked_us")
-        found = self.found("missing", self.frame.where(due & (effects < n)), order, "seq")
-        found += self.found("duplicate", self.frame.where(known & (effects > n)), order, "seq")
-        unwanted = self.frame.where(~known & (effects > 0))
-        foreign = self.rows.where((F.col("origin") == FOREIGN) & ~F.col("before")).select("id", "at_us").distinct()
-        found += self.found("unexpected", unwanted, "first_at_us", "seq") + self.found("unexpected", foreign, "at_us")
-        found += self.found("wrong", self.frame.where(known & (F.col("wrong") > 0)), order, "seq")
+        where = {
+            "missing": due & (effects < n),
+            "duplicate": known & (effects > n),
+            "unexpected": ~known & (effects > 0),
+            "wrong": known & (F.col("wrong") > 0),
+        }
+        found = []
+        for kind in (kind for kind in where if kind in kinds):
+            found += self.found(kind, self.frame.where(where[kind]), order, "first_at_us", "seq")
+        if "unexpected" in kinds:
+            foreign = (F.col("origin") == FOREIGN) & ~F.col("before")
+            found += self.found("unexpected", self.rows.where(foreign).select("id", "at_us").distinct(), "at_us")
+        if not kinds & {"late max"}:
+            return found
         slowest = self._done().where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
         return found + self.found("late", slowest, F.desc("late_us"))
 
@@ -426,13 +435,15 @@ class _Aggregates(_Judged):
             found.append(self.total("duplicate", row.duplicate, 0, row.effects))
         return found
 
-    def findings(self) -> list[Row]:
-        """Return the first findings of each kind."""
+    def findings(self, kinds: set[str]) -> list[Row]:
+        """Return the first findings of these kinds."""
         has, due = F.col("effects") > 0, F.col("inputs") > 0
         stray = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
-        found = self.found("missing", self.frame.where(due & ~has), "id")
-        found += self.found("unexpected", self.frame.where(stray), "id")
-        found += self.found("wrong", self.frame.where(due & has & ~same("found", "expected")), "id")
-        return found + (
-            self.found("duplicate", self.frame.where(F.col("effects") > 1), "id") if self.effect.sql else []
-        )
+        where = {
+            "missing": due & ~has,
+            "duplicate": F.col("effects") > 1,
+            "unexpected": stray,
+            "wrong": due & has & ~same("found", "expected"),
+        }
+        wanted = (kind for kind in where if kind in kinds)
+        return [row for kind in wanted for row in self.found(kind, self.frame.where(where[kind]), "id")]

@@ -12,6 +12,7 @@ from chaos.ledger.schemas import EFFECT_READS
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, UNDRAINED, UNSETTLED, Event, notes, read_events, stages_broken_off
+from chaos.run.result import EFFECT_READ
 from chaos.scenario.clock_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
@@ -22,7 +23,7 @@ from checks.evidence import (
     last_send_error,
     ledger_rows,
 )
-from checks.expectations.contract import EFFECT_READ, Term, partition_count, planned_sends, readers
+from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import NOTHING_ACKED, Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")

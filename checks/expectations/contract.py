@@ -16,6 +16,7 @@ from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from chaos.faults.producers import ProducerLeaveSpec
 from chaos.faults.raw import RECORDS
 from chaos.guarantees.contract import contract, unpromised
+from chaos.run.result import EFFECT_READ, EFFECTS
 from chaos.scenario.expect import ANY, Bound, EffectBound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -24,7 +25,6 @@ from chaos.units import format_percent
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
 
-EFFECTS, EFFECT_READ = "effects", "effect_read"
 Table = Literal["summary", "metrics", "effects", "observations"]
 Key = tuple[str, str, str]
 """The check, split and scope of a term: no two terms have the same."""

@@ -11,6 +11,7 @@ from collections import Counter
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
+from chaos.run.result import EFFECTS
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
@@ -21,7 +22,7 @@ from checks.audit.undecided import COMMITS
 from checks.effects.findings import describe, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
-from checks.expectations.contract import EFFECTS, Term, duration
+from checks.expectations.contract import Term, duration
 from checks.expectations.judge import SAW_NOTHING, Observation, listed
 
 CLIENT_FAULTS = "consumer."

@@ -39,6 +39,7 @@ from chaos.setup.clients import Entry, Processor, Producer
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.rules.cleanup import behind_by
 from checks.audit.undecided import COMMITS
+from checks.effects.findings import effect_counts
 from checks.evidence import audit_rows, fault_outcomes, ledger_rows
 from checks.expectations.conditions import REPORTED
 from checks.expectations.contract import readers
@@ -124,6 +125,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         if r["value_us"] is not None
     ]
     outages = _outages(run, faults, metrics)
+    began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     decision = decide(expectations, faults, totals, findings, problems, counts, unpromised(resolved.scenario), outages)
     return Result(
         run_id=resolved.run_id,
@@ -135,7 +137,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         seed=resolved.seed,
         command=resolved.command(),
         versions=resolved.versions,
-        began_us=min((e["at_us"] for e in events), default=resolved.created_us),
+        began_us=began_us,
         ended_us=max((e["at_us"] for e in events), default=resolved.created_us),
         stages_s=stage_times(events),
         counts=counts,
@@ -143,6 +145,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         faults=faults,
         totals=totals,
         findings=findings,
+        effects=effect_counts(run, resolved, began_us),
         metrics=metrics,
         load=measure_load(run, resolved, counts),
         tolerated=tolerated(resolved.scenario, totals, counts),

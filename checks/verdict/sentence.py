@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from chaos.anomalies import PHRASES, STOPPED_US, UNAVAILABILITY
 from chaos.guarantees.contract import contract
-from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
+from chaos.run.result import EFFECTS, Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
 from chaos.scenario.model import Scenario
 from checks.expectations.contract import duration
 
@@ -169,6 +169,8 @@ def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
 
 def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[Finding]) -> str:
     """Return a failed expectation as a sentence."""
+    if e.check == EFFECTS and not e.split.startswith("late"):
+        return f"{e.why[0].upper()}{e.why[1:]}." if e.expected == "0" else f"{e.why}; expected {e.expected}."
     if (e.check, e.split) not in PHRASES:
         return f"{e.name}: {e.seen}, expected {e.expected}."
     count = sums.get((e.check, e.split), 0)

@@ -1,0 +1,301 @@
+"""Inputs x effects: a violation, a clean run and a near miss of each kind."""
+
+import pytest
+
+from checks.effects.findings import sentence
+from tests.checks.effects.story import TOPIC, Story
+from tests.support.fake_runs import T0
+
+CLEAN = {"missing": 0, "duplicate": 0, "unexpected": 0}
+
+
+@pytest.fixture
+def story(tmp_path):
+    def make(effect=TOPIC, inputs=3, **more):
+        made = Story(tmp_path / "story", effect, **more)
+        for seq in range(inputs):
+            made.input(seq)
+        return made
+
+    return make
+
+
+def words(story, kind):
+    return [sentence(f, T0) for f in story.findings if f["kind"] == kind]
+
+
+def test_each_input_with_its_effect_is_clean(spark, story):
+    s = story()
+    for seq in range(3):
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN
+    assert {kind: row["examined"] for kind, row in s.totals.items()} == dict.fromkeys(s.totals, 3)
+    assert s.late() == 0.4
+
+
+def test_an_acknowledged_input_without_an_effect_is_missing(spark, story):
+    s = story()
+    s.effect(0)
+    s.effect(2)
+    assert s.judge(spark) == CLEAN | {"missing": 1}
+    assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
+
+
+def test_no_effect_at_all_is_missing_for_each_input(spark, story):
+    assert story().judge(spark) == CLEAN | {"missing": 3}
+
+
+def test_an_input_of_unknown_outcome_may_have_an_effect_or_none(spark, story):
+    s = story(inputs=0)
+    s.input(0)
+    s.input(1, "unknown", copies=0)
+    s.input(2, "unknown", copies=0)
+    s.effect(0)
+    s.effect(2)
+    assert s.judge(spark) == CLEAN
+
+
+def test_an_input_of_unknown_outcome_in_the_log_without_an_effect_is_undecided(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.input(1, "unknown", copies=1)
+    assert s.judge(spark) == CLEAN | {"missing": (0, 1)}
+
+
+def test_an_input_whose_row_was_lost_with_its_producer_counts_by_the_log(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.logged(1)
+    s.effect(1)
+    assert s.judge(spark) == CLEAN
+
+
+def test_an_input_that_is_lost_on_the_write_path_says_so(spark, story):
+    s = story(inputs=0)
+    s.input(0, copies=0)
+    s.input(1)
+    s.effect(1)
+    assert s.judge(spark) == CLEAN | {"missing": 1}
+    assert "it is not in the log, so no application could read it (lost_write)" in words(s, "missing")[0]
+
+
+def test_an_input_that_retention_deleted_is_not_called_lost(spark, story):
+    s = story(inputs=0)
+    s.fake.log_range[0]["start"] = 5
+    s.input(0, copies=0)
+    s.judge(spark)
+    assert words(s, "missing")[0].endswith("has no invoices: it was deleted from the log before the end")
+
+
+def test_a_second_effect_is_a_duplicate_with_both_places(spark, story):
+    s = story()
+    for seq in (0, 1, 1, 1, 2):
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"duplicate": 2}
+    assert words(s, "duplicate") == [
+        f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has more than it should of invoices: "
+        "invoices/0 offset 1 at 1.5 s and invoices/0 offset 2 at 1.5 s and invoices/0 offset 3 at 1.5 s"
+    ]
+
+
+def test_a_duplicate_of_an_input_that_is_in_the_log_twice_says_so(spark, story):
+    s = story(inputs=0)
+    s.input(0, copies=2)
+    s.effect(0)
+    s.effect(0)
+    assert s.judge(spark) == CLEAN | {"duplicate": 1}
+    assert words(s, "duplicate")[0].endswith(": it is in the log 2 times")
+
+
+def test_a_resend_of_one_input_is_one_input(spark, story):
+    s = story(inputs=0)
+    s.input(0, "unknown", copies=0)
+    s.input(0, "ok", incarnation=2)
+    s.effect(0)
+    assert s.judge(spark) == CLEAN
+    assert s.totals["missing"]["examined"] == 1
+
+
+def test_an_effect_of_a_failed_input_is_unexpected(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.input(1, "fail")
+    s.effect(1)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    s = story(inputs=1)
+    s.effect(0)
+    s.input(1, "fail")
+    assert s.judge(spark) == CLEAN
+
+
+def test_an_effect_without_an_input_is_unexpected_but_not_one_of_another_run(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.effect("no-id-of-ours", at=3)
+    s.effect("0badf00d-shop-1-7", at=3)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    assert words(s, "unexpected") == ["invoices no-id-of-ours (invoices/0 offset 1 at 3.0 s) has no input"]
+
+
+def test_an_effect_of_a_seq_that_was_never_sent_is_unexpected_unless_its_producer_was_killed(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.effect(7)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    s.crash("shop/1")
+    assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}
+
+
+def test_what_was_in_a_database_before_the_run_is_no_effect_of_it(spark, story):
+    s = story("sql: 'env:DB', query: select 1", inputs=1)
+    s.effect(0)
+    s.seen(0.4, 0.2)
+    s.effect("older")
+    s.seen(-5, None)
+    assert s.judge(spark) == CLEAN
+    s.effect("newer")
+    s.seen(0.6, 0.4)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+
+
+def test_a_database_that_could_not_be_looked_at_before_the_run_leaves_strangers_open(spark, story):
+    s = story("sql: 'env:DB', query: select 1", inputs=1)
+    s.effect(0)
+    s.seen(0.4, None)
+    s.effect("whose")
+    s.seen(0.4, None)
+    assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}
+
+
+def test_numbers_and_texts_are_ids_alike(spark, story):
+    s = story()
+    s.effect(str(s.id(0, kind="number")), at=0.5)
+    s.effect(s.id(1), at=1.5)
+    s.effect(str(s.id(2, kind="number")), at=2.5)
+    s.input(0, client="shop/2")
+    s.effect(str(s.id(0, client="shop/2", kind="number")), at=1)
+    assert s.judge(spark) == CLEAN
+
+
+def test_several_effects_for_each_input(spark, story):
+    s = story(f"{TOPIC}, per: {{input: 3}}")
+    for seq, number in ((0, 3), (1, 2), (2, 4)):
+        for line in range(number):
+            s.effect(seq, at=seq + line)
+    assert s.judge(spark) == CLEAN | {"missing": 1, "duplicate": 1}
+    assert s.late() == 1.9, "an input is done with its third effect"
+
+
+def test_a_wrong_value(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount", inputs=0)
+    for seq, (given, made) in enumerate(
+        [("12.5", "12.5"), ("12.5", "12.51"), ("7", "007"), ("0.3", "0.30000000000000004")]
+    ):
+        s.input(seq, value=given)
+        s.effect(seq, value=made)
+    assert s.judge(spark) == CLEAN | {"wrong": 2}
+    assert words(s, "wrong")[0].startswith(
+        f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has 12.51 in invoices and not 12.5 ("
+    )
+
+
+def test_a_value_of_an_input_that_is_gone_is_undecided(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount", inputs=0)
+    s.input(0, copies=0)
+    s.effect(0, value="1")
+    assert s.judge(spark) == CLEAN | {"wrong": (0, 1)}
+
+
+def test_a_value_that_is_missing_is_wrong(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount", inputs=0)
+    s.input(0, value="1")
+    s.effect(0)
+    assert s.judge(spark) == CLEAN | {"wrong": 1}
+
+
+def test_times_are_ranges_where_the_run_looked_at_intervals(spark, story):
+    s = story("sql: 'env:DB', query: select 1", inputs=2)
+    for seq, (at, after) in enumerate([(0.4, 0.3), (4.1, 2.1)]):
+        s.effect(seq)
+        s.seen(at, after)
+    assert s.judge(spark) == CLEAN
+    assert (s.late("p50"), s.late("max")) == ((0.2, 0.3), (1, 3))
+
+
+def test_an_effect_before_its_input_says_that_a_clock_or_zone_is_wrong(spark, story):
+    s = story(inputs=1)
+    s.effect(0, at=-3600)
+    s.judge(spark)
+    assert s.late().startswith("1 effects are before their inputs, by up to 3600s: give the time zone")
+    s = story(inputs=1)
+    s.effect(0, at=0.05)
+    s.judge(spark)
+    assert s.late() == 0, "an application may be faster than the acknowledgement"
+
+
+def test_an_effect_that_the_run_did_not_see_come_has_no_time(spark, story):
+    s = story("sql: 'env:DB', query: select 1", inputs=1)
+    s.effect(0, at_us=None)
+    s.effects[-1] |= {"at_us": None}
+    s.judge(spark)
+    assert s.late() == "the run did not see when 1 effects appeared; give at, or look more often (every)"
+
+
+def test_rows_without_an_id_may_be_any_effect(spark, story):
+    s = story(inputs=3)
+    s.effect(0)
+    s.reads |= {"unreadable": 1}
+    assert s.judge(spark) == {"missing": (1, 2), "duplicate": (0, 1), "unexpected": (0, 1)}
+
+
+def test_aborted_inputs_must_have_no_effect(spark, story):
+    s = story(inputs=0)
+    for seq, outcome in enumerate(("committed", "aborted", "unknown")):
+        s.input(seq, txn=seq)
+        s.log[-1]["committed"] = outcome != "aborted"
+        row = {"producer": "shop/1", "incarnation": 1, "txn": seq, "outcome": outcome, "began_us": T0, "ended_us": T0}
+        s.fake.ledger.setdefault("transactions", []).append(row)
+    s.effect(0)
+    assert s.judge(spark) == CLEAN | {"missing": (0, 1)}
+    s.effect(1)
+    s.effect(2)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+
+
+SUM = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ({"anna": "3", "bob": "10"}, {}),
+        ({"anna": "3.00", "bob": "10"}, {}),
+        ({"anna": "2", "bob": "10"}, {"wrong": 1}),
+        ({"anna": "3"}, {"missing": 1}),
+        ({"anna": "3", "bob": "10", "eve": "1"}, {"unexpected": 1}),
+    ],
+)
+def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last, expected):
+    s = story(SUM, inputs=0)
+    for seq, (customer, amount) in enumerate([("anna", "1"), ("anna", "2"), ("bob", "10")]):
+        s.input(seq, value=(amount, customer))
+    s.effect("anna", at=1, value="1")
+    for customer, amount in last.items():
+        s.effect(customer, at=9, value=amount)
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
+
+
+def test_an_aggregate_over_an_input_of_unknown_outcome_is_undecided(spark, story):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.input(1, "unknown", copies=1, value=("2", "anna"))
+    s.effect("anna", at=9, value="3")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
+
+
+def test_an_aggregate_with_a_lost_input_is_undecided(spark, story):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.input(1, copies=0)
+    s.effect("anna", at=9, value="3")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
