@@ -21,6 +21,8 @@ from chaos.setup.effects import Avro, Effect, Format, Place, Protobuf
 Headers = Sequence[tuple[str, str | bytes | None]] | None
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
 _SHOWN = 60
+FRAME_BYTES = 5
+"""The zero byte and the id of the schema before a payload; see `chaos.values.model.Registry`."""
 
 
 class Unreadable(ValueError):
@@ -150,9 +152,9 @@ def decoder(form: Format) -> Callable[[bytes | None], Any]:
     if form == "json":
         return _json
     if isinstance(form, Avro):
-        return _avro(form)
+        return _schema(_avro(form))
     if isinstance(form, Protobuf):
-        return _protobuf(form)
+        return _schema(_protobuf(form))
     return _text(re.compile(form.text))
 
 
@@ -160,7 +162,7 @@ def _json(raw: bytes | None) -> Any:
     if raw is None:
         return None
     try:
-        return json.loads(raw, parse_float=Decimal)
+        return json.loads(raw[FRAME_BYTES:] if raw[:1] == b"\0" else raw, parse_float=Decimal)
     except (ValueError, RecursionError):
         raise Unreadable(f"it is no JSON ({shown(raw)})") from None
 
@@ -182,9 +184,44 @@ def shown(raw: bytes) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
-def _avro(form: Avro) -> Callable[[bytes | None], Any]:
-    raise NotImplementedError
+def _schema(read: Callable[[bytes], Any]) -> Callable[[bytes | None], Any]:
+    """Return a decoder that passes None, and names what does not fit."""
+
+    def decode(raw: bytes | None) -> Any:
+        if raw is None:
+            return None
+        try:
+            return read(raw)
+        except ValueError as e:
+            raise Unreadable(f"it {e}") from None
+
+    return decode
 
 
-def _protobuf(form: Protobuf) -> Callable[[bytes | None], Any]:
-    raise NotImplementedError
+def _avro(form: Avro) -> Callable[[bytes], Any]:
+    from chaos.values.schemas import Avro as Codec
+
+    codec = Codec(form.avro)
+
+    def read(raw: bytes) -> Any:
+        if form.registry and (raw[:1] != b"\0" or len(raw) < FRAME_BYTES):
+            raise ValueError("does not have the wire format of a schema registry")
+        return codec.decode(raw[FRAME_BYTES:] if form.registry else raw)
+
+    return read
+
+
+def _protobuf(form: Protobuf) -> Callable[[bytes], Any]:
+    from google.protobuf.json_format import MessageToDict
+
+    from chaos.values.schemas import Protobuf as Codec
+
+    codec = Codec(form.protobuf, form.message)
+
+    def read(raw: bytes) -> Any:
+        if raw[:1] == b"\0":  # no message begins like that: it is the wire format of a schema registry
+            raw = raw[FRAME_BYTES + len(codec.frame()) :]
+        message = codec.decode(raw)
+        return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+    return read

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
 
+from chaos.errors import ScenarioError
+from chaos.faults.base import Experiment
 from chaos.scenario.expect import ZERO, EffectBound, Expect
+from chaos.scenario.mistakes import Source
 from chaos.setup.clients import Producer
-from chaos.setup.effects import Effect
+from chaos.setup.effects import Avro, Effect, Format, Protobuf
 from chaos.setup.model import Setup, unknown
+
+S = TypeVar("S", bound=Experiment)
 
 
 def has_ids(producer: Producer) -> bool:
     """Return whether the records of a producer have ids, which effects lead back to."""
-    value = getattr(producer, "value", None)
-    return value is not None and bool(value.has_id)
+    return producer.value is not None and producer.value.has_id
 
 
 def producers_with_ids(setup: Setup) -> list[Producer]:
@@ -29,6 +35,44 @@ def topics_with_ids(setup: Setup) -> list[str]:
 def input_topic(setup: Setup, effect: Effect) -> str:
     """Return the topic of the inputs of an effect, in a scenario without problems."""
     return effect.of or topics_with_ids(setup)[0]
+
+
+def input_format(setup: Setup, effect: Effect) -> Format:
+    """Return the format of the inputs of an effect, as its first producer writes them."""
+    topic = input_topic(setup, effect)
+    value = next(p.value for p in producers_with_ids(setup) if topic in p.written)
+    if value is not None and value.avro:
+        return Avro(avro=value.avro, registry=value.registry is not None)
+    return Protobuf(protobuf=value.protobuf, message=value.message) if value and value.protobuf else "json"
+
+
+def with_effect_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
+    """Return the scenario with the absolute paths of its effects.
+
+    folder: what relative paths begin at. Raises `ScenarioError` with one line for each schema that cannot be read.
+    """
+    if not scenario.effects:
+        return scenario
+    effects, found = [effect.placed_in(folder) for effect in scenario.effects], []
+    for i, effect in enumerate(effects):
+        try:
+            _check_schema(effect.format)
+        except (OSError, ValueError, LookupError) as e:
+            reason = getattr(e, "strerror", None) or str(e)
+            found.append(f"{source.origin(('effects', i, 'format'))}: effects[{i}].format: {reason}")
+    if found:
+        raise ScenarioError("\n  ".join([f"{headline}:", *found]))
+    return scenario.model_copy(update={"effects": effects})
+
+
+def _check_schema(form: Format) -> None:
+    """Raise an error if the schema of a format cannot be read."""
+    from chaos.values import schemas
+
+    if isinstance(form, Avro):
+        schemas.Avro(form.avro)
+    if isinstance(form, Protobuf):
+        schemas.Protobuf(form.protobuf, form.message)
 
 
 def effect_problems(setup: Setup, expect: Expect) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.faults import SPECS
+from chaos.scenario.effect_rules import with_effect_files
 from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
@@ -164,7 +165,9 @@ def _side(raw: dict[str, Any], source: Source, name: str, side: Variant) -> tupl
 
 def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
     headline = f"{where} is not a valid scenario"
-    return with_files(validated(Scenario, raw, source, headline), Path(source.where).parent, source, headline)
+    folder = Path(source.where).parent
+    scenario = with_files(validated(Scenario, raw, source, headline), folder, source, headline)
+    return with_effect_files(scenario, folder, source, headline)
 
 
 def validated(model: type[M], raw: dict[str, Any], source: Source, headline: str) -> M:

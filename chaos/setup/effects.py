@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from chaos.setup.names import ClientName, TopicName
 from chaos.setup.triggers import Strict, check_one_of
 from chaos.units import Duration, Percent
+from chaos.values.places import parse_path
 
 Kind = Literal["path", "key", "header", "name"]
 Source = Literal["topic", "sql", "files", "http", "log"]
@@ -50,35 +51,10 @@ class Place:
                 raise ValueError("header: has no name; write one such as header:order-id")
             return cls("header", name=name)
         if text.startswith("$"):
-            return cls("path", path_keys(text))
+            return cls("path", parse_path(text))
         if not text.strip() or text != text.strip() or text.startswith((".", "@")):
             raise ValueError(f"{text[:80]!r} names no place; write $.field, key, header:NAME or the name of a column")
         return cls("name", (text,))
-
-
-def path_keys(text: str) -> tuple[str | int, ...]:
-    """Return the keys and numbers on the way of a JSONPath to its one place. Raises `ValueError` for any other."""
-    from jsonpath_ng import Child, Fields, Index, Root  # on use: most scenarios have no path
-    from jsonpath_ng.exceptions import JSONPathError
-    from jsonpath_ng.parser import parse
-
-    example = "write one such as $.order_id or $.lines[0].id"
-    try:
-        left: Any = parse(text)
-    except JSONPathError as e:
-        raise ValueError(f"{text[:80]!r} is no JSONPath ({str(e).splitlines()[0]}); {example}") from None
-    keys: list[str | int] = []
-    while isinstance(left, Child):
-        left, right = left.left, left.right
-        if isinstance(right, Fields) and len(right.fields) == 1 and right.fields[0] != "*":
-            keys.append(right.fields[0])
-        elif isinstance(right, Index) and len(right.indices) == 1 and right.indices[0] >= 0:
-            keys.append(right.indices[0])
-        else:
-            break
-    if not isinstance(left, Root) or not keys:
-        raise ValueError(f"{text[:80]!r} does not name one place; {example}")
-    return tuple(reversed(keys))
 
 
 def _checked_place(text: str) -> str:
@@ -87,7 +63,7 @@ def _checked_place(text: str) -> str:
 
 
 def _checked_path(text: str) -> str:
-    path_keys(text)
+    parse_path(text)
     return text
 
 
@@ -161,16 +137,17 @@ class PerInput(Strict):
 
 
 class Avro(Strict):
-    """Avro, with or without the prefix of a schema registry."""
+    """Avro, as binary without a header."""
 
     avro: str = Field(min_length=1, description="file with the schema (.avsc)")
+    registry: bool = Field(False, description="whether the wire format of a schema registry is before it")
 
 
 class Protobuf(Strict):
     """Protobuf, with or without the prefix of a schema registry."""
 
-    protobuf: str = Field(min_length=1, description="file with the descriptors: protoc --descriptor_set_out")
-    message: str = Field(min_length=1, description="full name of the message, such as shop.Invoice")
+    protobuf: str = Field(min_length=1, description="a .proto file")
+    message: str | None = Field(None, description="name of the message, the first one of the file if left out")
 
 
 class TextFormat(Strict):
@@ -250,7 +227,7 @@ class Effect(Strict):
         if not (match := _AGGREGATE.fullmatch(self.aggregate)) or bool(match[2]) == (match[1] == "count"):
             yield f"aggregate: {self.aggregate!r} is not understood; write sum($.amount), min, max, or count()"
         elif match[1] != "count":
-            path_keys(match[2])
+            parse_path(match[2])
         elif self.value is None:
             yield "aggregate: count() has no field; name where the effect has the number: value"
         if self.equals is not None:
@@ -318,7 +295,7 @@ class Effect(Strict):
             return None
         if self.value is not None:
             return Place.parse(self.value)
-        keys = path_keys(self.input_value)
+        keys = parse_path(self.input_value)
         return Place("path", keys) if self.columns is None else Place("name", (str(keys[-1]),))
 
     @property
@@ -351,7 +328,7 @@ class Effect(Strict):
         elif self.sql and (match := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:?][^?]*)(.*)", self.sql)):
             changes["sql"] = f"{match[1]}{_absolute(match[2], folder)}{match[3]}"
         if isinstance(self.format, Avro):
-            changes["format"] = Avro(avro=_absolute(self.format.avro, folder))
+            changes["format"] = self.format.model_copy(update={"avro": _absolute(self.format.avro, folder)})
         if isinstance(self.format, Protobuf):
             file = _absolute(self.format.protobuf, folder)
             changes["format"] = self.format.model_copy(update={"protobuf": file})

@@ -8,31 +8,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chaos.ledger.ids import NUMBER_BITS, Ids, number_id
-from chaos.ledger.record import run_token
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.model import Scenario
-from chaos.scenario.resolve import Resolved
 
 OWN, OTHER, FOREIGN = "own", "other", "foreign"
 """Whether an id is of this run, of another run, or of neither."""
 KEY = ["producer", "seq"]
 
 
-def ids_of(resolved: Resolved) -> Ids:
-    """Return the ids of the inputs of a run."""
-    first, at = dict[str, int](), 0
-    for producer in producers_with_ids(resolved.scenario):
-        for number in range(1, producer.count + 1):
-            first[f"{producer.name}/{number}"] = at
-            at += producer.records
-    return Ids(run_token(resolved.run_id), resolved.created_us, first, at)
-
-
 def kind_of(scenario: Scenario) -> dict[str, str]:
     """Return the type of the ids of each producer by its name: text or number."""
-    found = {}
+    found: dict[str, str] = {}
     for producer in producers_with_ids(scenario):
-        found[producer.name] = getattr(getattr(producer, "value", None), "id_type", None) or "text"
+        found[producer.name] = (producer.value and producer.value.id_type) or "text"
     return found
 
 

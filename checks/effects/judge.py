@@ -25,7 +25,7 @@ from chaos.scenario.effect_rules import input_topic, producers_with_ids
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 from chaos.units import format_duration
-from checks.effects.inputs import FOREIGN, KEY, OTHER, OWN, id_column, identified, ids_of, inputs_of, kind_of
+from checks.effects.inputs import FOREIGN, KEY, OTHER, OWN, id_column, identified, inputs_of, kind_of
 from checks.effects.tables import FINDINGS, TOTALS, write_table
 from checks.evidence import ledger_rows
 from checks.spark.master import is_local
@@ -117,7 +117,7 @@ def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
         spark,
         run,
         resolved,
-        ids_of(resolved),
+        resolved.ids,
         frozenset(crashed),
         min(begins, default=resolved.created_us),
         unreadable,

@@ -41,9 +41,9 @@ from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
 from chaos.ledger.seal import parquet_options, part_name
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.effect_rules import input_topic
+from chaos.scenario.effect_rules import input_format, input_topic
 from chaos.scenario.resolve import Resolved
-from chaos.setup.effects import Effect, Place
+from chaos.setup.effects import Effect, Format, Place
 from checks.readback.source import ROWS_PER_BATCH, ROWS_PER_FILE, OffsetRange, PartReader
 from checks.readback.stage import SMALL, stable_offsets
 from checks.spark.master import is_here
@@ -57,17 +57,17 @@ Ranges = dict[str, list[tuple[int, int, int]]]
 
 @dataclass(frozen=True)
 class TopicPart:
-    """A range of a topic: the effects in it, or, with `inputs`, the values of the inputs."""
+    """A range of a topic: the effects in it, or the values of the inputs. inputs: their format."""
 
     effect: Effect
     range: OffsetRange
-    inputs: bool = False
+    inputs: Format | None = None
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each record, committed ones only if they are effects."""
-        make, isolation = (_input_rows, "read_uncommitted") if self.inputs else (_topic_rows, "read_committed")
+        isolation = "read_uncommitted" if self.inputs else "read_committed"
         topic, partition = self.range.topic, self.range.partition
-        row_of = make(self.effect)
+        row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect)
         with closing(PartReader(self.range, isolation)) as reader:
             while reader.reached < self.range.end:
                 for message in reader.poll(ROWS_PER_BATCH):
@@ -182,7 +182,9 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
             if effect.compares:
                 topic = input_topic(resolved.scenario, effect)
                 ends = {p: end for p, _, end in _at(ranges, topic)}
-                plan.parts += _topic_parts(effect, topic, ranges, ends, bootstrap, security, inputs=True)
+                plan.parts += _topic_parts(
+                    effect, topic, ranges, ends, bootstrap, security, input_format(resolved.scenario, effect)
+                )
         except AftershockError as e:
             plan.errors.append(Outcome(effect.name, error=str(e)))
     plan.weight += sum(p.range.end - p.range.start for p in plan.parts if isinstance(p, TopicPart))
@@ -227,7 +229,7 @@ def _topic_parts(
     ends: dict[int, int],
     bootstrap: str,
     security: Security | None,
-    inputs: bool = False,
+    inputs: Format | None = None,
 ) -> list[Part]:
     """Return the ranges of a topic; several of a large partition."""
     parts: list[Part] = []
@@ -324,13 +326,14 @@ def _topic_rows(effect: Effect) -> Callable[[Any, str], Row]:
     return row
 
 
-def _input_rows(effect: Effect) -> Callable[[Any, str], Row]:
+def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
     path = effect.input_value
+    decode = decoder(form)
     value_place, by = (Place.parse(path) if path else None), Place.parse(effect.by)
 
     def row(message: Any, where: str) -> Row:
         try:
-            record = Record(decoder("json")(message.value()), message.key(), message.headers())
+            record = Record(decode(message.value()), message.key(), message.headers())
         except Unreadable:
             record = Record(None, message.key(), message.headers())
         return {

@@ -15,7 +15,6 @@ from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG
 from chaos.ledger.seal import part_name
 from chaos.run.events import EventLog
-from checks.effects.inputs import ids_of
 from checks.effects.judge import judge_effects
 from checks.evidence import audit_rows
 from tests.support.fake_runs import SECOND, T0, FakeRun, life
@@ -23,7 +22,7 @@ from tests.support.fake_runs import SECOND, T0, FakeRun, life
 SCENARIO = """
 title: Billing
 topics: [{{name: orders, partitions: 2}}, {{name: invoices}}]
-producers: [{{name: shop, topic: orders, records: 1000, count: 2}}]
+producers: [{{name: shop, topic: orders, records: 1000, count: 2, value: {{template: 'order {{id}}'}}}}]
 effects: [{{name: invoices, {effect}}}]
 expect: {{effects: {{invoices: {bounds}}}}}
 """
@@ -38,7 +37,7 @@ class Story:
         folder.mkdir(parents=True)
         self.fake = FakeRun(folder, scenario.format(effect=effect, bounds=bounds))
         self.run, self.resolved = self.fake.run, self.fake.resolved
-        self.ids: Ids = ids_of(self.resolved)
+        self.ids: Ids = self.resolved.ids
         self.sends: list[dict[str, Any]] = []
         self.log: list[dict[str, Any]] = []
         self.effects: list[dict[str, Any]] = []
