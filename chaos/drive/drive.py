@@ -32,6 +32,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
+from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -165,7 +166,8 @@ class Drive:
             if watch:
                 with self._events.stage("settle"):
                     ends = partial(_records, kafka, observer)
-                    watch.settle(ends, self._limits.drain, lambda: self._check_infrastructure(fleet))
+                    inputs = partial(self._inputs, fleet)
+                    watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
             with self._events.stage("stop"):
                 self._note_fetches(observer)
                 for client in fleet.stop_all(self._limits.clients):
@@ -186,6 +188,10 @@ class Drive:
             failure = str(e)
         if failure:
             self._events.problem(f"the capture of the wire is not complete: {failure}")
+
+    def _inputs(self, fleet: Fleet, topic: str) -> int:
+        """Return the acknowledged records of the producers with ids that write to a topic, and to no other."""
+        return sum(fleet.acked(p.name) for p in producers_with_ids(self._scenario) if p.written == [topic])
 
     def _connect(self) -> Kafka:
         # an attached cluster may have thousands of topics of other users

@@ -28,11 +28,16 @@ from chaos.effects.sources import (
 )
 from chaos.run.directory import Run
 from chaos.run.events import UNSETTLED, EventLog, now_us
+from chaos.scenario.effect_rules import input_topic
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 
 SIGHTS = "effect_sights"
-TICK_S = 0.05
+TICK_S = 0.2
+SETTLED_S, PATIENCE_S = 5.0, 50.0
+"""Time without a change after which effects are complete, and that time while some are missing: longer than the session
+time-out of a group (45 s in Kafka's clients), after which another instance takes the partitions of one that was killed.
+"""
 LONGEST_LOOK_S = 10.0
 """Time of a look from which on the watch stops looking, because it would disturb the application."""
 PAUSE = 4
@@ -47,7 +52,8 @@ class Watch:
 
     def __init__(self, run: Run, resolved: Resolved, events: EventLog) -> None:
         self._run, self._events, self._stack = run, events, ExitStack()
-        self._effects = resolved.scenario.effects
+        self._scenario, self._effects = resolved.scenario, resolved.scenario.effects
+        self._before: dict[str, int] = {}
         self._stopping = threading.Event()
         folder = run.ledger / SIGHTS
         if self._effects:
@@ -70,6 +76,7 @@ class Watch:
             self._events.note(f"effect {name} is received at {receiver.url}")
         for look in self._looks:
             self._note(look)  # what is there before the first input is no effect of it
+            self._before[look.effect.name] = self._files[look.effect.name].rows
         for thread in self._threads:
             thread.start()
         return self
@@ -88,40 +95,55 @@ class Watch:
         for file in self._files.values():
             file.close()
 
-    def settle(self, ends: Callable[[Collection[str]], int], limit_s: float, during: Callable[[], None]) -> None:
+    def settle(
+        self,
+        ends: Callable[[Collection[str]], int],
+        inputs: Callable[[str], int],
+        limit_s: float,
+        during: Callable[[], None],
+    ) -> None:
         """Wait until no effect has changed for its time to settle. An event names those that do after the limit.
 
-        ends: returns a number that rises with each record of some topics. during: see `wait_until`.
+        ends: returns the sum of the end offsets of some topics. inputs: returns the acknowledged inputs in a topic.
+        during: called before each look; it may raise to end the wait.
         """
         topics = {e.name: {e.topic} for e in self._effects if e.topic is not None}
-        latest = {name: (ends(names), time.monotonic()) for name, names in topics.items()}
-        deadline = time.monotonic() + limit_s
+        began, latest = time.monotonic(), {name: (ends(names), time.monotonic()) for name, names in topics.items()}
+        deadline = began + limit_s
         while True:
             during()
             for name, names in topics.items():
                 if (end := ends(names)) != latest[name][0]:
                     latest[name] = end, time.monotonic()
-            changing = [e.name for e in self._effects if not self._is_settled(e, latest)]
+            changing = []
+            for effect in self._effects:
+                number, quiet_s = self._quiet(effect, latest.get(effect.name), began)
+                topic = input_topic(self._scenario, effect)
+                short = not effect.aggregate and number < inputs(topic) * effect.per.input
+                usual_s = PATIENCE_S if short else SETTLED_S
+                if quiet_s < (usual_s if effect.settle is None else effect.settle):
+                    changing.append(effect.name)
             if not changing:
                 return
             if time.monotonic() > deadline:
                 self._events.emit(UNSETTLED, effects=changing, limit=f"{limit_s:g} s (limits.drain)")
                 self._events.note(f"effects still change after {limit_s:g} s: {', '.join(changing)}")
                 return
-            self._stopping.wait(4 * TICK_S)
+            self._stopping.wait(TICK_S)
 
-    def _is_settled(self, effect: Effect, latest: dict[str, tuple[int, float]]) -> bool:
-        """Return whether an effect has not changed for its time to settle. A look that failed shows nothing."""
+    def _quiet(self, effect: Effect, topic: tuple[int, float] | None, began: float) -> tuple[int, float]:
+        """Return about how many effects there are, and for how many seconds they have not changed.
+
+        A look that failed shows nothing. topic: the records of its topic, and when there were fewer.
+        """
         now = time.monotonic()
-        if effect.topic is not None:
-            return now - latest[effect.name][1] >= effect.settle
-        if effect.http is not None:
-            return now - self._files[effect.name].changed_s >= effect.settle
+        if topic is not None:
+            return topic[0], now - topic[1]
+        file = self._files[effect.name]
         look = next((look for look in self._looks if look.effect == effect), None)
-        if look is None or look.ended:
-            begun = latest.setdefault(effect.name, (0, now))
-            return now - begun[1] >= effect.settle
-        return look.looked_s - self._files[effect.name].changed_s >= effect.settle
+        if effect.http is None and (look is None or look.ended):  # nobody looks
+            return MOST_COUNTED, now - began
+        return file.rows - self._before.get(effect.name, 0), (look.looked_s if look else now) - file.changed_s
 
     def _repeat(self, look: _Look) -> None:
         while not self._stopping.is_set() and not look.ended:
@@ -206,13 +228,15 @@ class _Lines:
     """A file of sights: one JSON object in each line, several in one write(2). changed_s: when one was written last."""
 
     def __init__(self, path: Path) -> None:
-        self.changed_s, self._lock = time.monotonic(), threading.Lock()
+        self.changed_s, self.rows, self._lock = time.monotonic(), 0, threading.Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, rows: Iterable[Sight]) -> None:
         """Append rows."""
-        data = memoryview("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+        lines = [f"{json.dumps(row)}\n" for row in rows]
+        data = memoryview("".join(lines).encode())
         with self._lock:
+            self.rows += len(lines)
             if data:
                 self.changed_s = time.monotonic()
             while data:

@@ -125,7 +125,7 @@ def _effects(page: Page, effects: list[EffectCount]) -> Table:
     """Return the numbers of each effect."""
     rows = table("effect", "inputs", "effects", "missing", "duplicate", "unexpected", "wrong", "late (p50, p99, max)")
     for e in effects:
-        name = page.text(e.name).append_text(page.text(f"\n{e.error or e.source}", "dim"))
+        name = page.text(e.name)
         counts = map(e.number, EFFECT_KINDS)
         times = ", ".join(duration(e.late_us[stat]) for stat in ("p50", "p99", "max") if stat in e.late_us)
         rows.add_row(name, *map(page.text, (f"{e.inputs:,}", f"{e.effects:,}", *counts, times)))

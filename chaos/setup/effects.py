@@ -204,7 +204,11 @@ class Effect(Strict):
     )
     zone: Annotated[str, AfterValidator(_checked_zone)] = Field("UTC", description="time zone of times without one")
     every: Duration = Field(1.0, gt=0, description="sql, files, log: interval at which the run looks for new ones")
-    settle: Duration = Field(5.0, description="time without a change after which the effects are complete")
+    settle: Duration | None = Field(
+        None,
+        description="time without a change after which the effects are complete; if left out, 5 s, and 50 s as long as "
+        "there are fewer than the acknowledged inputs must have, within limits.drain",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -12,6 +12,7 @@ from chaos.anomalies import PHRASES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
 from chaos.run.result import EFFECTS
+from chaos.scenario.expect import EffectBound
 from chaos.scenario.resolve import Resolved
 from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
@@ -104,6 +105,16 @@ class Measure:
             return Observation.nothing("a later value of an aggregate replaces an earlier one")
         if row is None:
             return Observation.missing("not counted", "the audit did not count it; audit the run again")
+        missing = next((r for r in rows if (r["effect"], r["kind"]) == (term.scope, "missing")), None)
+        bound = self._scenario.expect.effects.get(term.scope, EffectBound()).missing
+        if (
+            kind != "missing"
+            and not read.value
+            and read.text == "0 rows"
+            and missing
+            and not bound.holds(missing["count"])
+        ):
+            return Observation.nothing(f"there is no effect {term.scope}, and so all are missing")
         if kind.startswith("late"):
             return self._effect_time(term, row)
         findings = [f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope]
