@@ -29,6 +29,7 @@ ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
 """Different ids of a query up to which a repeated one is told from the first."""
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
+_PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
 
@@ -77,7 +78,7 @@ class Query:
 
     def items(self) -> Iterator[Item]:
         """Yield the rows. The mark of a row is its first value, or that of the id, with a number if it is repeated."""
-        from sqlalchemy import create_engine, make_url
+        from sqlalchemy import create_engine, make_url, text
         from sqlalchemy.pool import NullPool
 
         with self._errors():
@@ -88,7 +89,8 @@ class Query:
             engine = create_engine(url, poolclass=NullPool, connect_args=limit)
             with engine.connect() as connection:
                 streamed = connection.execution_options(stream_results=True, max_row_buffer=ROWS_PER_FETCH)
-                result = streamed.exec_driver_sql(self._effect.query or "")
+                # a query has no parameters: a colon, as in a text or a time, is itself
+                result = streamed.execute(text(_PARAMETER.sub(r"\:", self._effect.query or "")))
                 for number, row in enumerate(result.mappings(), 1):
                     yield Item(Record(dict(row)), f"row {number:,} of the query", "")
 

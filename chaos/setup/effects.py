@@ -25,8 +25,6 @@ from chaos.values.places import parse_path
 Kind = Literal["path", "key", "header", "name"]
 Source = Literal["topic", "sql", "files", "http", "log"]
 SOURCES: tuple[Source, ...] = ("topic", "sql", "files", "http", "log")
-TABULAR = (".csv", ".parquet")
-"""Ends of files with columns; all other files have a JSON object in each line."""
 _AGGREGATE = re.compile(r"\s*(sum|min|max|count)\(\s*(.*?)\s*\)\s*")
 _REFERENCE = ("env:", "file:")
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|user", re.IGNORECASE)
@@ -78,7 +76,7 @@ def _checked_expression(text: str) -> str:
 def _checked_zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (ValueError, OSError, LookupError):
         raise ValueError(f"{name!r} is no time zone; write one such as UTC or Europe/Berlin") from None
     return name
 
@@ -252,7 +250,7 @@ class Effect(Strict):
                 continue
             if (place.kind == "key" and not self.topic) or (place.kind == "header" and not (self.topic or self.http)):
                 yield f"{key}: {text} is a place in a record of a topic, and this effect is read from {self.source}"
-            if place.kind == "name" and columns is None:
+            if place.kind == "name" and columns is None and not self.files:
                 yield f"{key}: {text!r} is no place in JSON (did you mean $.{text}?)"
             if place.kind == "path" and columns is not None:
                 yield f"{key}: {text!r} is a JSONPath, and this effect has columns (did you mean {place.keys[-1]}?)"
@@ -268,13 +266,13 @@ class Effect(Strict):
 
     @property
     def columns(self) -> frozenset[str] | None:
-        """The columns of its records, as far as known (empty if not); None for records that are JSON or like it."""
+        """The columns of its records, as far as known (empty if not); None for what is JSON or like it. A column of a
+        file is a field of its rows."""
         if self.log is not None:
             return frozenset(re.compile(self.log.pattern).groupindex)
         if isinstance(self.format, TextFormat):
             return frozenset(re.compile(self.format.text).groupindex)
-        tabular = self.sql is not None or (self.files or "").lower().endswith(TABULAR)
-        return frozenset() if tabular else None
+        return frozenset() if self.sql is not None else None
 
     @property
     def function(self) -> tuple[str, str]:

@@ -1,0 +1,113 @@
+"""Databases, files and logs: what is read, and one line without a secret for what cannot be."""
+
+import gzip
+import sqlite3
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.effects.sources import Query, SourceError, files_of, read_file, read_whole
+from chaos.setup.effects import Effect
+from tests.support.postgres import postgres_server
+
+
+def of_files(tmp_path, pattern, **more):
+    made = Effect(name="out", files=str(tmp_path / pattern), id="$.id", **more)
+    return [item for part in files_of(made, tmp_path) for item in read_whole(part)]
+
+
+def ids(items):
+    return [str(item.record.data["id"]) if item.record else item.problem for item in items]
+
+
+def test_files_of_each_kind(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n\n{"id": 2}\nno json\n')
+    (tmp_path / "b.csv").write_text("id,amount\n1,2\n2\n")
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "c.parquet")
+    (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(b'{"id": 9}\n'))
+    assert ids(of_files(tmp_path, "a.jsonl")) == ["1", "2", "the line is no JSON ('no json')"]
+    assert ids(of_files(tmp_path, "b.csv")) == ["1", "the line has another number of columns than the first one"]
+    assert ids(of_files(tmp_path, "c.parquet")) == ["1", "2"]
+    assert ids(of_files(tmp_path, "d.jsonl.gz")) == ["9"]
+    assert ids(of_files(tmp_path, "*.jsonl*")) == ["1", "2", "the line is no JSON ('no json')", "9"]
+    assert [item.where for item in of_files(tmp_path, "c.parquet")] == ["c.parquet row 1", "c.parquet row 2"]
+
+
+def test_a_missing_file_is_one_line_and_an_empty_one_has_no_effect(tmp_path):
+    with pytest.raises(SourceError, match=r"^effect out cannot be read: there is no file .*/none\.jsonl$") as e:
+        of_files(tmp_path, "none.jsonl")
+    assert e.value.absent
+    with pytest.raises(SourceError, match="no file is at"):
+        of_files(tmp_path, "none-*.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    assert of_files(tmp_path, "empty.jsonl") == []
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SourceError, match="effect out cannot be read: broken.parquet: "):
+        of_files(tmp_path, "broken.parquet")
+
+
+def test_a_look_at_a_file_that_grows_leaves_a_line_without_its_end(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2')
+    (part,) = files_of(Effect(name="out", files=str(tmp_path / "a.jsonl"), id="$.id"), tmp_path)
+    seen = list(read_file(part, 0))
+    assert ids(item for item, _ in seen) == ["1"]
+    assert ids(item for item, _ in read_file(part, seen[-1][1])) == []
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    assert ids(item for item, _ in read_file(part, seen[-1][1])) == ["2"]
+
+
+def test_the_lines_of_the_logs_of_one_application(tmp_path):
+    (tmp_path / "billing-1.log").write_text("start\nbooked a7\n")
+    (tmp_path / "billing-2.1.log").write_text("booked a8\n")
+    (tmp_path / "billing-eu-1.log").write_text("booked other\n")
+    made = Effect(name="out", log={"app": "billing", "pattern": r"booked (?P<id>\S+)"})
+    assert ids(item for part in files_of(made, tmp_path) for item in read_whole(part)) == ["a7", "a8"]
+
+
+def sql(url, query="select id from invoice"):
+    return Effect(name="db", sql=url, query=query)
+
+
+def test_a_query_of_sqlite(tmp_path, monkeypatch):
+    with pytest.raises(SourceError, match="effect db cannot be read: there is no file") as e:
+        list(Query(sql(f"sqlite:///{tmp_path}/b.db")).items())
+    assert e.value.absent and not (tmp_path / "b.db").exists()
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("create table other (id)")
+    with pytest.raises(SourceError, match="effect db cannot be read: no such table: invoice") as e:
+        list(Query(sql(f"sqlite:///{tmp_path}/b.db")).items())
+    assert e.value.absent
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("create table invoice (id)")
+        db.execute("insert into invoice values ('a7'), (8), (null)")
+    monkeypatch.setenv("BILLING_DB", f"sqlite:///{tmp_path}/b.db")
+    made = sql("env:BILLING_DB", "select id from invoice where id like '%7%' or id <> ':x'")
+    assert ids(Query(made).items()) == ["a7", "8"]
+
+
+def test_a_real_postgres_that_goes_away(monkeypatch):
+    from sqlalchemy import create_engine, text
+
+    with postgres_server() as server:
+        monkeypatch.setenv("DB", server.url("postgres"))
+        with create_engine(server.url("postgres")).begin() as db:
+            db.execute(text("create table invoice (id char(8), amount numeric(10, 2), at timestamptz)"))
+            db.execute(text("insert into invoice values ('a7', 12.50, now()), ('a8', 7, now())"))
+        query = Query(sql("env:DB", "select id, amount::text, at from invoice where id like 'a%' order by id"))
+        assert [item.record.data["id"].strip() for item in query.items()] == ["a7", "a8"]
+        server.stop()
+        with pytest.raises(SourceError, match="^effect db cannot be read: ") as e:
+            list(query.items())
+        assert not e.value.absent and "\n" not in str(e.value)
+
+
+def test_no_message_has_a_password(monkeypatch):
+    monkeypatch.setenv("DB", "postgresql+psycopg2://me:hunter22@127.0.0.1:1/x?password=other99")
+    with pytest.raises(SourceError) as e:
+        list(Query(sql("env:DB")).items())
+    assert "hunter22" not in str(e.value) and "other99" not in str(e.value)
+    monkeypatch.setenv("DB", "no url hunter22")
+    with pytest.raises(SourceError, match="it is no URL of a database") as e:
+        list(Query(sql("env:DB")).items())
+    assert "hunter22" not in str(e.value)

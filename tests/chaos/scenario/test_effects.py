@@ -1,0 +1,75 @@
+"""Effects in a scenario: each mistake is one line with its key and line."""
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.scenario.load import load, parse
+
+TEXT = """title: t
+topics: [{name: orders}, {name: invoices}]
+producers: [{name: shop, topic: orders, value: {template: 'order {id}'}}]
+effects:
+  - %s
+expect: {effects: {%s}}
+"""
+GOOD = "{name: e, topic: invoices, id: $.id}"
+
+
+def refused(effect=GOOD, bounds="", text=TEXT):
+    with pytest.raises(ScenarioError) as e:
+        parse(text % (effect, bounds), "m.yaml")
+    return str(e.value).splitlines()[1:]
+
+
+def test_an_effect_is_read_with_its_defaults():
+    effect = parse(TEXT % (GOOD, "e: {missing: 0, duplicate: {max: 50}, late: {p99: 5s}}"), "m.yaml").effects[0]
+    assert (effect.source, effect.per.input, effect.settle) == ("topic", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("effect", "message"),
+    [
+        ("{name: e, topic: invoices}", "id: is required"),
+        ("{name: e, topic: invoices, files: x, id: $.a}", "give exactly one of topic, sql, files, http, log"),
+        ("{name: e, id: $.a}", "give exactly one of topic, sql, files, http, log (found none)"),
+        ("{name: e, topic: invoices, id: order_id}", "did you mean $.order_id?"),
+        ("{name: e, topic: invoices, id: $..a}", "does not name one place"),
+        ("{name: e, topic: invoces, id: $.a}", "'invoces' is not one of the topics"),
+        ("{name: e, topic: orders, id: $.a}", "orders is the topic of the inputs too"),
+        ("{name: e, topic: invoices, id: $.a, of: invoices}", "no producer writes inputs with ids to invoices"),
+        ("{name: e, sql: 'env:DB', id: a}", "query: goes with sql"),
+        ("{name: e, sql: 'env:DB', query: q, id: $.a}", "did you mean a?"),
+        ("{name: e, sql: 'postgresql://u:hunter22@h/d', query: q}", "a login is not written here"),
+        ("{name: e, sql: 'jdbc:postgresql://h/d?user=u&password=hunter22', query: q}", "a login is not written here"),
+        ("{name: e, log: {app: a, pattern: 'x(?P<y>.)'}}", "has no group `id`"),
+        ("{name: e, log: {app: a, pattern: '('}}", "is no regular expression"),
+        ("{name: e, topic: invoices, id: key, aggregate: avg($.a)}", "is not understood"),
+        ("{name: e, topic: invoices, id: key, aggregate: count()}", "count() has no field"),
+        ("{name: e, topic: invoices, id: $.a, per: {input: 0}}", "must be at least 1"),
+        ("{name: e, topic: invoices, id: $.a, zone: Mars/Base}", "is no time zone"),
+        ("{name: e, topic: invoices, id: $.a, format: {avro: none.avsc}}", "No such file"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(effect, message):
+    lines = refused(effect)
+    assert len(lines) == 1 and lines[0].strip().startswith("m.yaml:5: ") and message in lines[0]
+    assert "hunter22" not in lines[0]
+
+
+def test_inputs_need_ids():
+    text = TEXT.replace(", value: {template: 'order {id}'}", "")
+    assert refused(text=text) == [
+        "  m.yaml:4: effects: no producer writes inputs with ids; give value.id to the producer of the input topic"
+    ]
+
+
+def test_bounds_name_an_effect_and_what_it_has():
+    assert "'f' is not one of the effects (e)" in refused(bounds="f: {missing: 0}")[0]
+    assert "no value of e is compared" in refused(bounds="e: {wrong: 1}")[0]
+
+
+def test_paths_begin_at_the_folder_of_the_scenario(tmp_path):
+    effects = "{name: e, files: out/*.jsonl, id: $.a}\n  - {name: d, sql: 'sqlite:///b.db', query: q}"
+    (tmp_path / "m.yaml").write_text(TEXT % (effects, ""))
+    found = load(tmp_path / "m.yaml").effects
+    assert found[0].files == f"{tmp_path}/out/*.jsonl" and found[1].sql == f"sqlite:///{tmp_path}/b.db"
