@@ -43,7 +43,7 @@ def test_a_missing_file_is_one_line_and_an_empty_one_has_no_effect(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     assert of_files(tmp_path, "empty.jsonl") == []
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    with pytest.raises(SourceError, match="effect out cannot be read: broken.parquet: "):
+    with pytest.raises(SourceError, match=r"effect out cannot be read: broken\.parquet: "):
         of_files(tmp_path, "broken.parquet")
 
 
@@ -97,7 +97,7 @@ def test_a_real_postgres_that_goes_away(monkeypatch):
         query = Query(sql("env:DB", "select id, amount::text, at from invoice where id like 'a%' order by id"))
         assert [item.record.data["id"].strip() for item in query.items()] == ["a7", "a8"]
         server.stop()
-        with pytest.raises(SourceError, match="^effect db cannot be read: ") as e:
+        with pytest.raises(SourceError, match=r"^effect db cannot be read: ") as e:
             list(query.items())
         assert not e.value.absent and "\n" not in str(e.value)
 

@@ -1,0 +1,107 @@
+"""The watch over effects during the drive: what it saw when, calls of a receiver, and when effects are complete."""
+
+import json
+import sqlite3
+import urllib.error
+import urllib.request
+
+import pytest
+
+from chaos.effects import watch as watching
+from chaos.effects.watch import SIGHTS, Watch
+from chaos.run.events import EventLog, read_events
+from chaos.wait import wait_until
+from tests.support.fake_runs import FakeRun
+
+SCENARIO = """
+title: Billing
+topics: [{name: orders}, {name: invoices}]
+producers: [{name: shop, topic: orders, value: {template: 'order {id}'}}]
+effects:
+"""
+
+
+@pytest.fixture
+def watch(tmp_path):
+    def make(effects, **urls):
+        run = FakeRun(tmp_path, SCENARIO + effects)
+        return Watch(run.run, run.resolved, EventLog(run.run)), run.run
+
+    return make
+
+
+def sights(run, name):
+    return [json.loads(line) for line in (run.ledger / SIGHTS / f"{name}.jsonl").read_text().splitlines()]
+
+
+def post(url, body, method="POST"):
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, body, method=method)).status
+    except urllib.error.HTTPError as e:
+        return e.code
+
+
+def test_a_row_is_seen_after_the_look_that_did_not_have_it(watch, tmp_path):
+    with sqlite3.connect(tmp_path / "b.db") as db:
+        db.execute("create table invoice (id)")
+        db.execute("insert into invoice values ('old')")
+    made, run = watch(f"  - {{name: db, sql: 'sqlite:///{tmp_path}/b.db', query: select id from invoice, every: 50ms}}")
+    with made:
+        with sqlite3.connect(tmp_path / "b.db") as db:
+            db.execute("insert into invoice values ('a'), ('a'), (null)")
+        wait_until(lambda: len(sights(run, "db")) == 3, 20, "it is not seen")
+    old, first, second = sights(run, "db")
+    assert (old["mark"], old["after_us"]) == ("old", None)
+    assert (first["mark"], second["mark"]) == ("a", "a #2")
+    assert first["after_us"] < first["at_us"]
+
+
+def test_a_database_that_is_away_for_some_looks_is_looked_at_again(watch, tmp_path):
+    made, run = watch(f"  - {{name: db, sql: 'sqlite:///{tmp_path}/b.db', query: select id from invoice, every: 50ms}}")
+    with made:
+        with sqlite3.connect(tmp_path / "b.db") as db:
+            db.execute("create table invoice (id)")
+            db.execute("insert into invoice values ('a')")
+        wait_until(lambda: sights(run, "db"), 20, "it is not seen")
+    assert sights(run, "db")[0]["after_us"], "there was no table before, so nothing was in it"
+
+
+def test_lines_of_files_are_seen_once_each(watch, tmp_path):
+    made, run = watch(f"  - {{name: out, files: '{tmp_path}/*.jsonl', id: $.id, every: 50ms}}")
+    with made:
+        for name, number in (("a", 1), ("b", 2), ("a", 3)):
+            with (tmp_path / f"{name}.jsonl").open("a") as file:
+                file.write(f'{{"id": {number}}}\n')
+            wait_until(lambda n=number: len(sights(run, "out")) == n, 20, "it is not seen")
+    assert [row["id"] for row in sights(run, "out")] == ["1", "2", "3"]
+
+
+def test_calls_of_a_receiver_are_effects_unless_they_are_refused(watch):
+    made, run = watch("  - {name: hook, http: {path: /invoices}, id: $.id}")
+    with made:
+        url = made.urls["hook"]
+        assert [post(url, b'{"id": 7}'), post(url, b'{"id": 7}', "PUT"), post(url, b"no json")] == [200] * 3
+        assert post(url, None, "GET") == 200 and post(f"{url}s", b'{"id": 8}') == 404
+    rows = sights(run, "hook")
+    assert [(row.get("id"), row.get("problem")) for row in rows] == [
+        ("7", None),
+        ("7", None),
+        (None, "it is no JSON ('no json')"),
+    ]
+    assert f"effect hook is received at {url}" in [e.get("words") for e in read_events(run)]
+
+
+def test_a_receiver_refuses_a_share_of_the_calls(watch):
+    made, run = watch("  - {name: hook, http: {path: /invoices, fail: 50 %, status: 429}, id: $.id}")
+    with made:
+        answers = [post(made.urls["hook"], b'{"id": %d}' % i) for i in range(40)]
+    assert set(answers) == {200, 429} and len(sights(run, "hook")) == answers.count(200)
+
+
+@pytest.mark.parametrize(("records", "inputs", "settled"), [(3, 3, True), (2, 3, False)])
+def test_effects_that_are_fewer_than_inputs_are_awaited_for_longer(watch, monkeypatch, records, inputs, settled):
+    monkeypatch.setattr(watching, "SETTLED_S", 0.0)
+    made, run = watch("  - {name: invoices, topic: invoices, id: $.id}")
+    with made:
+        made.settle(lambda topics: records, lambda topic: inputs, 0.0, lambda: None)
+    assert [e["effects"] for e in read_events(run) if e["kind"] == "unsettled"] == ([] if settled else [["invoices"]])
