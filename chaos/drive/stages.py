@@ -20,6 +20,7 @@ from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive.drive import Drive, placement_problems
+from chaos.effects.sources import database_url
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
 from chaos.guarantees.from_cluster import DIFFER, add_cluster
@@ -79,6 +80,9 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
         known = ", ".join(loaded.variants)
         raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")
     check_owner(loaded, request.i_own_this_cluster)
+    for effect in loaded.effects:
+        if effect.sql is not None:
+            database_url(effect)  # a secret that is missing ends the run before it begins
     run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)

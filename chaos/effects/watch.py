@@ -251,6 +251,16 @@ class _Lines:
         os.close(self._fd)
 
 
+def read_sights(path: Path) -> Iterator[Sight]:
+    """Yield the complete lines of a file of the watch."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
 def _by_spark(effect: Effect) -> bool:
     """Return whether only Spark reads a database, which the drive does not have."""
     return (effect.sql or "").startswith("jdbc:")

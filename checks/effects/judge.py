@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from chaos.effects.watch import SIGHTS
+from chaos.effects.watch import SIGHTS, read_sights
 from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_READS
 from chaos.run.directory import Run
@@ -42,6 +42,7 @@ EARLY_US = 1_000_000
 STATISTICS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 MOST_PLACES = 5
 """Most places of the effects of one finding."""
+_SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
 _SIGHT = "mark string, id string, at_us long, after_us long"
 Row = dict[str, Any]
 
@@ -79,7 +80,12 @@ class Tables:
         rows = self.table("effects").where((F.col("effect") == effect.name) & F.col("id").isNotNull())
         sights = self.run.ledger / SIGHTS / f"{effect.name}.jsonl"
         if effect.polled and sights.exists():
-            seen = self.spark.read.schema(_SIGHT).json(f"file:{sights}").where("mark is not null")
+            if is_local(self.spark.sparkContext.master):
+                seen = self.spark.read.schema(_SIGHT).json(f"file:{sights}")
+            else:
+                rows_seen = [tuple(map(row.get, _SIGHT_NAMES)) for row in read_sights(sights)]
+                seen = self.spark.createDataFrame(rows_seen, _SIGHT)
+            seen = seen.where("mark is not null")
             seen = seen.groupBy("mark").agg(F.min(F.struct("at_us", "after_us")).alias("seen"))
             rows = rows.join(seen, "mark", "left").withColumns(
                 {"at_us": F.coalesce("at_us", "seen.at_us"), "after_us": F.coalesce("after_us", "seen.after_us")}

@@ -6,7 +6,6 @@ read is a row of `effect_reads`, and never ends the read-back.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,7 @@ from chaos.effects.sources import (
     read_whole,
     scrubber,
 )
-from chaos.effects.watch import SIGHTS
+from chaos.effects.watch import SIGHTS, read_sights
 from chaos.errors import AftershockError
 from chaos.kafka.security import Security
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
@@ -154,16 +153,6 @@ def read_effects(
         _write_reads(run.ledger / "effect_reads.parquet", effects, outcomes, read_us)
     finally:
         shutil.rmtree(half, ignore_errors=True)
-
-
-def read_sights(path: Path) -> Iterator[Row]:
-    """Yield the complete lines of a file of the watch."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
 
 
 def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> Plan:

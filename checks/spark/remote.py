@@ -27,6 +27,7 @@ INPUTS = (
     *("scenario.yaml", "resolved.json", "cluster.json", "events.jsonl"),
     *("ledger/seal.json", "ledger/log_range.parquet"),
     *("ledger/commit_log.parquet", "ledger/commit_log_range.parquet"),
+    *("ledger/effect_reads.parquet", "ledger/effect_sights"),
     *(f"ledger/{table}.parquet" for table in TABLES if table not in LARGE),
 )
 RESULTS = ("audit", "gx", "validation.json", "events.jsonl", "report.html", "junit.xml", "result.json")
