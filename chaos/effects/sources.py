@@ -206,16 +206,16 @@ def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple
     for line in file:
         if start is not None and not line.endswith(b"\n"):
             return
-        where, at = f"{part.name} at byte {at:,}", at + len(line)
+        where, mark, at = f"{part.name} at byte {at:,}", f"{part.path} {at}", at + len(line)
         if not line.strip():
             continue
         try:
             data = parse(line)
         except Unreadable as e:
-            yield Item(None, where, where, str(e)), at
+            yield Item(None, where, mark, str(e)), at
             continue
         if data is not None:
-            yield Item(Record(data), where, where), at
+            yield Item(Record(data), where, mark), at
 
 
 def _json_line(line: bytes) -> Any:
@@ -239,11 +239,11 @@ def _log_line(effect: Effect) -> Callable[[bytes], Any]:
 def _csv(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
     rows = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""))
     for number, row in enumerate(rows, 2):
-        where = f"{part.name} line {number:,}"
+        where, mark = f"{part.name} line {number:,}", f"{part.path} {number}"
         if None in row or any(value is None for value in row.values()):
-            yield Item(None, where, where, "the line has another number of columns than the first one")
+            yield Item(None, where, mark, "the line has another number of columns than the first one")
         else:
-            yield Item(Record(row), where, where)
+            yield Item(Record(row), where, mark)
 
 
 def _parquet(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
@@ -253,8 +253,8 @@ def _parquet(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
     for batch in pq.ParquetFile(file).iter_batches():
         for row in batch.to_pylist():
             number += 1
-            where = f"{part.name} row {number:,}"
-            yield Item(Record(row), where, where)
+            where, mark = f"{part.name} row {number:,}", f"{part.path} {number}"
+            yield Item(Record(row), where, mark)
 
 
 @contextmanager
