@@ -57,9 +57,9 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         from checks.readback.stage import read_back
 
         with EventLog(run, listener).stage("commit_log"):
-            read_commit_log(run, resolved, bootstrap, security)
+            read_commit_log(run, resolved.of_clients(), bootstrap, security)
         started = spark or _session(run, master, listener)
-        ranges = read_back(started, run, resolved, bootstrap, security)
+        ranges = read_back(started, run, resolved.of_clients(), bootstrap, security)
         _capture_log(run, resolved, bootstrap, security, ranges, listener)
         if resolved.scenario.effects:
             from checks.effects.read import read_effects
@@ -79,7 +79,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         _decode_wire(run, spark, listener)
         with reported(spark, "audit", listener):
             resolved = read_resolved(run)
-            auditing.audit(spark, run, resolved)
+            auditing.audit(spark, run, resolved.of_clients())
             if resolved.scenario.effects:
                 from checks.effects.judge import judge_effects
 
@@ -124,7 +124,7 @@ def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]
         _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(run, read_resolved(run))
+        expectations = validating.validate(run, read_resolved(run).of_clients())
         write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 

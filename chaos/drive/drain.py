@@ -119,7 +119,8 @@ class Progress:
 class Drain:
     """The drain of one run.
 
-    during: called with the fleet at every check; it may raise to end the wait.
+    during: called with the fleet at every check; it may raise to end the wait. group_of: returns the group of an
+    application, None without one.
     """
 
     scenario: Scenario
@@ -128,6 +129,7 @@ class Drain:
     fleet: Fleet
     events: EventLog
     during: Callable[[Fleet], None]
+    group_of: Callable[[str], str | None] = lambda app: None
     _highest: dict[TopicPartition, int] = field(default_factory=dict)
     """The end offset of each partition, the records of open transactions included."""
     _progress: dict[tuple[str, TopicPartition], Progress] = field(default_factory=dict)
@@ -139,12 +141,15 @@ class Drain:
         If all that are behind still make progress then, an event `undrained` names them: they are slow, not stalled.
         Processors first: their output is complete only when they are at the ends of their input, one after another.
         """
-        readers, shares = self.scenario.readers, self.scenario.shares
-        if not readers and not shares:
+        readers, shares, apps = self.scenario.readers, self.scenario.shares, self.scenario.apps
+        if not readers and not shares and not apps:
             return False
         deadline = time.monotonic() + self.scenario.limits.drain
         processors = [entry for entry in readers if entry.name in {p.name for p in self.scenario.processors}]
         ends = self._ends(partitions, deadline)
+        while apps and self._wait_while(partial(self._unprocessed, ends), deadline):
+            if ends == (ends := self._ends(partitions, deadline)):
+                break
         while processors and self._wait(processors, ends, deadline):
             if ends == (ends := self._ends(partitions, deadline)):
                 break
@@ -196,6 +201,23 @@ class Drain:
                     text = f"{group} has {left} to finish in {partition}"
                     unfinished.append(Behind(group, partition, done, text))
         return unfinished
+
+    def _unprocessed(self, all_ends: Ends) -> list[Behind]:
+        """Return each partition in which the group of an application has not committed up to the end.
+
+        The end is that of committed records, because a group never commits beyond an open transaction.
+        """
+        found = []
+        for app in self.scenario.apps:
+            if (group := self.group_of(app.name)) is None:
+                continue
+            ends = {p: end for p, end in all_ends["read_committed"].items() if p.topic in app.reads}
+            committed = self.kafka.committed(group, ends) or {}
+            for partition, end in ends.items():
+                if (at := committed.get(partition, 0)) < end:
+                    text = f"{app.name} (group {group}) has committed {at} of {end} in {partition}"
+                    found.append(Behind(app.name, partition, at, text))
+        return found
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
@@ -26,6 +27,7 @@ from chaos.fleet.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
@@ -147,11 +149,13 @@ class Drive:
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
             kafka = self._connect()
-            faults = self._faults(stack, writer, fleet, observer)
+            apps = self._applications(stack, observer)
+            faults = self._faults(stack, writer, fleet, observer, apps)
             with self._events.stage("clients"):
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
                 wait_formed(self._scenario, observer, self._limits.clients, lambda: self._check_infrastructure(fleet))
+                apps.start()
                 self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()
@@ -160,7 +164,9 @@ class Drive:
             with self._events.stage("heal"):
                 self._heal(kafka, fleet, faults, observer)
             with self._events.stage("drain"):
-                drain = Drain(self._scenario, self._cluster, kafka, fleet, self._events, self._during_drain)
+                drain = Drain(
+                    self._scenario, self._cluster, kafka, fleet, self._events, self._during_drain, apps.group_of
+                )
                 if drain.run(observer.partitions()):
                     self._report(self._progress(fleet, {}), force=True)
             if watch:
@@ -170,6 +176,8 @@ class Drive:
                     watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
             with self._events.stage("stop"):
                 self._note_fetches(observer)
+                for instance in apps.stop_all():
+                    self._events.note(f"{instance} did not end within its grace when it was asked to, and was killed")
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
                 for died in fleet.deaths():
@@ -179,6 +187,10 @@ class Drive:
     def _front(self) -> Callable[[str], str] | None:
         """What returns the addresses for a client, if each has its own."""
         return self._proxy.front if self._proxy and self._scenario.capture else None
+
+    def _address(self, instance: str) -> str:
+        """Return the bootstrap servers of an instance of an application: its front, unless TLS hides what it says."""
+        return self._proxy.front(instance) if self._proxy else self._cluster.bootstrap
 
     def _end_capture(self, proxy: Proxy) -> None:
         """Seal the capture, when no client is left."""
@@ -204,10 +216,19 @@ class Drive:
         topics = self._scenario.topics
         partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
         shares = {entry.group: entry.topics for entry in self._scenario.shares}
-        groups = sorted(set(self._scenario.groups) - shares.keys())
+        groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())
         return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
 
-    def _faults(self, stack: ExitStack, writer: TableWriter, fleet: Fleet, observer: Observer) -> dict[str, FaultRun]:
+    def _applications(self, stack: ExitStack, observer: Observer) -> Applications:
+        """Return the applications; each instance has a front of the proxy. Leaving `stack` ends them."""
+        access, kafka = Access.of(self._cluster.state.client_security), self._connect()
+        stack.callback(kafka.close)
+        apps = Applications(self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions)
+        return stack.enter_context(apps)
+
+    def _faults(
+        self, stack: ExitStack, writer: TableWriter, fleet: Fleet, observer: Observer, apps: Applications
+    ) -> dict[str, FaultRun]:
         """Return the faults by name. Leaving `stack` heals them."""
         access, rng = self._cluster.state.access(), self._resolved.rng("faults")
         faults = {}
@@ -215,7 +236,7 @@ class Drive:
             connection = self._connect()  # faults run at the same time, so each has a connection
             stack.callback(connection.close)
             world = World(
-                self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy, self._run
+                self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy, self._run, apps
             )
             faults[spec.name] = FaultRun(FAULTS[spec.kind](spec), world, writer, self._events, self._limits.proof)
         for fault in faults.values():

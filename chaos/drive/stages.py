@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.apps import supervisor as applications
 from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
@@ -41,7 +42,7 @@ from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
-from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
+from chaos.scenario.resolve import Resolved, check_owner, check_programs, read, resolve, save
 from chaos.scenario.setting_rules import limit_problems
 from chaos.scenario.shipped import SHIPPED
 from chaos.setup.model import PARTITION_TARGETS, Topic
@@ -80,6 +81,7 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
         known = ", ".join(loaded.variants)
         raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")
     check_owner(loaded, request.i_own_this_cluster)
+    check_programs(loaded, path)
     for effect in loaded.effects:
         if effect.sql is not None:
             database_url(effect)  # a secret that is missing ends the run before it begins
@@ -114,6 +116,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
         with events.stage("install", "installing the client libraries" if scenario.attached else ""):
             for client in scenario.client_libraries:
                 prepare_client(client, events.note)
+            applications.prepare(scenario.apps, events.note)
             if lender is None:
                 driver.install(cluster_spec(resolved), events.note)
         if lender is None:
@@ -136,7 +139,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             grant_rights(cluster, scenario)
             if scenario.cluster.racks:
                 _check_placement(Kafka(cluster.bootstrap, access=access), scenario)
-            if groups := list(scenario.groups):
+            if groups := [*scenario.groups, *scenario.app_groups]:
                 # the first request creates __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
             if scenario.shares:
@@ -326,7 +329,7 @@ def rights_of(scenario: Scenario) -> list[Right]:
     needed += rights("transactional_id", users.ANY_NAME, "write", "describe")
     for topic in scenario.topics:
         needed += rights("topic", topic.name, "read", "write", "create", "describe", "describe_configs")
-    for group in scenario.groups:
+    for group in {*scenario.groups, *scenario.app_groups}:
         needed += rights("group", group, "read", "describe", "delete")
     for processor in scenario.processors:
         if processor.state:  # Kafka Streams names its internal topics after the group

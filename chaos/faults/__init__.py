@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from chaos.faults import (
+    apps,
     brokers,
     clients,
     clocks,
@@ -65,6 +66,7 @@ FAULTS: dict[str, type[Fault[Any]]] = {
     **groups.FAULTS,
     **replicas.FAULTS,
     **security.FAULTS,
+    **apps.FAULTS,
 }
 """Every fault by its kind. Messages, the JSON Schema and the reference list the kinds in this order."""
 SPECS: dict[str, type[FaultSpec]] = {kind: fault.specification for kind, fault in FAULTS.items()}

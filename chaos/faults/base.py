@@ -16,6 +16,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access
 from chaos.preload.libraries import Skew
 from chaos.run.directory import Run
+from chaos.setup.apps import App
 from chaos.setup.model import PARTITION_TARGETS, Limits, Setup
 from chaos.setup.names import Spelled
 from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigger, check_one_of
@@ -31,7 +32,14 @@ Name = Annotated[
 
 ONE_BROKER = frozenset(
     {
-        *("leader_of", "follower_of", "coordinator_of", "share_coordinator_of", "transaction_coordinator_of"),
+        *(
+            "leader_of",
+            "follower_of",
+            "coordinator_of",
+            "coordinator_of_app",
+            "share_coordinator_of",
+            "transaction_coordinator_of",
+        ),
         *("controller", "broker", "random_broker"),
     }
 )
@@ -144,6 +152,16 @@ class FaultSpec(Strict, defer_build=True):
         return self.breaks_brokers and bool(
             self.needed or self.target.selector[0] in BROKER_TARGETS | CONTROLLER_TARGETS
         )
+
+    @property
+    def breaks(self) -> frozenset[Effect]:
+        """What this fault may do to what Kafka promises to the clients of the scenario."""
+        return self.effects
+
+    @property
+    def unpromised(self) -> str:
+        """Why no rule says what settings promise under this fault; empty if rules do."""
+        return self.no_promise
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
@@ -272,6 +290,67 @@ class Session(Protocol):
         """Wait until all task managers are listed."""
 
 
+class Instance(Protocol):
+    """One instance of an application, as faults observe it (`chaos.apps.instance.Instance`)."""
+
+    app: App
+    incarnation: int
+    paused: bool
+    wanted: bool
+
+    @property
+    def name(self) -> str:
+        """Its name, such as billing/1."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID of its current incarnation."""
+
+    def suspended(self) -> bool:
+        """Return whether the system shows its process as stopped."""
+
+
+class Apps(Protocol):
+    """The applications of a run (`chaos.apps.supervisor.Applications`). Raises `ClientError`.
+
+    hold: keep the supervisor from starting the instance again, until `up`.
+    """
+
+    def group_of(self, app: str) -> str | None:
+        """Return the group of an application: the given one, or the one that was found; None if there is none."""
+
+    def of(self, app: str) -> Sequence[Instance]:
+        """Return the instances of an application, by number."""
+
+    def instance(self, name: str) -> Instance:
+        """Return an instance by its name."""
+
+    def kill(self, name: str, hold: bool) -> None:
+        """Kill an instance with SIGKILL, and wait for its end."""
+
+    def stop(self, name: str, hold: bool) -> bool:
+        """Ask an instance to end, and kill it after its grace; return whether it ended in time."""
+
+    def up(self, name: str, timeout_s: float) -> bool:
+        """Let an instance run again, and wait for its process; return whether it was down."""
+
+    def pause(self, name: str) -> None:
+        """Suspend an instance."""
+
+    def resume(self, name: str) -> None:
+        """Let a suspended instance go on."""
+
+    def add(self, app: str) -> Instance:
+        """Start one more instance of an application."""
+
+    def wait_ready(self, app: str) -> None:
+        """Wait until an application is ready."""
+
+
 class Fleet(Protocol):
     """The clients of a run, as faults act on them (`chaos.fleet.fleet.Fleet`). Raises `ClientError`."""
 
@@ -335,6 +414,7 @@ class World:
     access: Access | None = None
     proxy: Proxy | None = None
     run: Run | None = None
+    apps: Apps | None = None
 
 
 class Fault(ABC, Generic[S]):

@@ -174,7 +174,7 @@ class CoordinatorKillSpec(FaultSpec):
     """SIGKILL the broker that coordinates a group, or keeps the state of a share group; healed by a start."""
 
     effects = frozenset({"outage", "crash", "connections"})
-    targets = frozenset({"coordinator_of", "share_coordinator_of"})
+    targets = frozenset({"coordinator_of", "coordinator_of_app", "share_coordinator_of"})
     needs = frozenset({"kill", "start"})
     kind: Literal["coordinator.kill"]
 
@@ -184,14 +184,20 @@ class CoordinatorKill(BrokerKill, spec=CoordinatorKillSpec):
 
     _refused = False
 
+    _group: str = ""
+
+    def _aim(self, world: World) -> None:
+        super()._aim(world)
+        self._group = targets.group_of(self.spec.target, world)
+
     def _describe_role(self) -> str:
-        selector, group = self.spec.target.selector
-        return f"the {'share coordinator' if selector == 'share_coordinator_of' else 'coordinator'} of group {group}"
+        shared = self.spec.target.selector[0] == "share_coordinator_of"
+        return f"the {'share coordinator' if shared else 'coordinator'} of group {self._group}"
 
     def _effect(self, world: World) -> str | None:
         """Ask for the coordinator, as a client would."""
-        selector, group = self.spec.target.selector
-        shared = selector == "share_coordinator_of"
+        group = self._group
+        shared = self.spec.target.selector[0] == "share_coordinator_of"
         coordinator = targets.share_coordinator_of(group, world) if shared else world.kafka.coordinator(group)
         if coordinator is None:
             self._refused = True

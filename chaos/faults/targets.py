@@ -44,6 +44,9 @@ def brokers(target: Target, world: World) -> list[int]:
         return [world.rng.choice(world.cluster.broker_ids)]
     if selector == "coordinator_of":
         return [answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
+    if selector == "coordinator_of_app":
+        group = group_of(target, world)
+        return [answer(lambda: world.kafka.coordinator(group), f"no broker names a coordinator of {group}")]
     if selector == "share_coordinator_of":
         why = f"no broker names a share coordinator of {value}"
         return [answer(lambda: share_coordinator_of(value, world), why)]
@@ -65,6 +68,17 @@ def brokers(target: Target, world: World) -> list[int]:
     if not followers:
         raise FaultError(f"{value} has no follower")
     return followers if selector == "followers_of" else [world.rng.choice(followers)]
+
+
+def group_of(target: Target, world: World) -> str:
+    """Return the group of a target that is a coordinator. Raises `FaultError` if an application has none."""
+    selector, value = target.selector
+    if selector != "coordinator_of_app":
+        return str(value)
+    group = world.apps and world.apps.group_of(value)
+    if not group:
+        raise FaultError(f"{value} has no consumer group, so no broker is its coordinator")
+    return group
 
 
 def share_coordinator_of(group: str, world: World) -> int | None:

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from chaos.errors import FaultError
-from chaos.faults.base import BROKER_TARGETS, Fault, FaultSpec, World
+from chaos.faults.base import BROKER_TARGETS, Effect, Fault, FaultSpec, World
 from chaos.faults.targets import BrokerFault
 from chaos.kafka.partition import TopicPartition
 from chaos.setup.clients import settings_of
-from chaos.setup.model import Setup
+from chaos.setup.model import Setup, unknown
 from chaos.setup.names import TopicName, nearest
-from chaos.setup.triggers import Partition, Strict
+from chaos.setup.triggers import Partition, Strict, split_member
 from chaos.units import Duration, Size
 
 if TYPE_CHECKING:
@@ -134,6 +135,17 @@ PROBE_NAME, MAX_NAMES = "x" * 240, 4000
 PROBE_TIMEOUT_S = 15.0
 
 
+def as_share(value: Any) -> Any:
+    """Return a share that is given in percent, such as `5 %`, as a number. Raises `ValueError`."""
+    if not isinstance(value, str):
+        return value
+    number = value.strip().removesuffix("%")
+    try:
+        return float(number) / (100 if number != value.strip() else 1)
+    except ValueError:
+        raise ValueError(f"{value!r} is no share, such as 5 % or 0.05") from None
+
+
 def allowed(api: str, side: str) -> tuple[str, ...]:
     """Return the error codes for this side of a kind of request; none if it is never answered with one."""
     return OPEN[api] if side == "response" and api in OPEN else ERRORS.get(api, ())
@@ -151,6 +163,9 @@ class FrameSet(Strict):
 
     api: Api | None = Field(None, description="the kind of request by its Kafka name; any if left out")
     client: ClientPattern = Field("*", description="client ids, such as billing/1 or shop/*")
+    app: str | None = Field(
+        None, description="only the connections of this application, such as billing, or of one instance, billing/1"
+    )
     side: Side = Field("request", description="the request, or its response")
     topic: TopicName | None = Field(None, description="only requests that name this topic, and their responses")
     partition: Partition | None = Field(None, description="only requests that name this partition, such as orders/0")
@@ -165,6 +180,8 @@ class FrameSet(Strict):
 
     def name_problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check the topic or partition, and that the proxy reads such requests for it."""
+        if self.app is not None:
+            yield from app_problems(setup, f"{where}.app", self.app)
         if self.topic is not None and self.partition is not None:
             yield f"{where}: give topic or partition, not both: orders/0 names its topic, too"
         if self.topic is not None:
@@ -184,11 +201,24 @@ class FrameFaultSpec(WireFaultSpec, FrameSet):
     targets = BROKER_TARGETS
 
     count: int | None = Field(None, ge=1, description="only the first ones, this many; all if left out")
+    share: Annotated[float, BeforeValidator(as_share), Field(gt=0, le=1)] = Field(
+        1.0, description="only this share of them, such as 5 %, drawn by the seed"
+    )
 
     @property
     def sets(self) -> list[FrameSet]:
         """All sets of frames that the fault is about."""
         return [self]
+
+    @property
+    def breaks(self) -> frozenset[Effect]:
+        """Nothing that clients of the scenario see, if all frames are those of an application."""
+        return frozenset() if self.app is not None else self.effects
+
+    @property
+    def unpromised(self) -> str:
+        """The reason of the kind, unless all frames are those of an application."""
+        return "" if self.app is not None else self.no_promise
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check the topic or partition."""
@@ -238,8 +268,12 @@ class FrameFault(RuleFault[F]):
 
     def _inject(self, world: World) -> str:
         frames = _frames(self.spec, tuple(self.brokers))
-        self._add_rule(self._rule_for(frames), world)
+        rule = self._rule_for(frames)
+        if self.spec.share < 1:
+            rule = replace(rule, share=self.spec.share, seed=world.rng.randrange(2**31))
+        self._add_rule(rule, world)
         first = f"the first {self.spec.count} " if self.spec.count else ""
+        first += f"{self.spec.share:.3g} of the " if self.spec.share < 1 else ""
         return f"from now on {first}{self._describe()} are {self._result()}"
 
     def _rule_for(self, frames: Frames) -> Rule:
@@ -402,11 +436,9 @@ class WireError(FrameFault[WireErrorSpec], spec=WireErrorSpec):
         return f"answered with {self.spec.error} and not passed on"
 
 
-class WireSlowSpec(WireFaultSpec):
-    """Slow the connections of all clients to a broker down; healed by full speed."""
+class LinkSpeed(Strict):
+    """How slow a link is."""
 
-    effects = frozenset({"late", "wire", "connections"})
-    kind: Literal["wire.slow"]
     latency: Duration = Field(0.0, description="added to each round trip")
     bandwidth: Size | None = Field(None, gt=0, description="bytes per second in each direction; no limit if left out")
 
@@ -415,6 +447,19 @@ class WireSlowSpec(WireFaultSpec):
         if not self.latency and self.bandwidth is None:
             raise ValueError("give latency, bandwidth or both")
         return self
+
+    def describe_speed(self) -> str:
+        """Return the speed as text, such as `50 ms more for a round trip, 1,024 bytes/s at most`."""
+        latency = [f"{self.latency * 1000:g} ms more for a round trip"] if self.latency else []
+        bandwidth = [f"{self.bandwidth:,} bytes/s at most"] if self.bandwidth else []
+        return ", ".join(latency + bandwidth)
+
+
+class WireSlowSpec(WireFaultSpec, LinkSpeed):
+    """Slow the connections of all clients to a broker down; healed by full speed."""
+
+    effects = frozenset({"late", "wire", "connections"})
+    kind: Literal["wire.slow"]
 
 
 class WireSlow(RuleFault[WireSlowSpec], spec=WireSlowSpec):
@@ -441,9 +486,7 @@ class WireSlow(RuleFault[WireSlowSpec], spec=WireSlowSpec):
         self._add_rule(
             Rule("slow", Frames((self.broker,)), latency_s=self.spec.latency, bandwidth=self.spec.bandwidth), world
         )
-        latency = [f"{self.spec.latency * 1000:g} ms more for a round trip"] if self.spec.latency else []
-        bandwidth = [f"{self.spec.bandwidth:,} bytes/s at most"] if self.spec.bandwidth else []
-        return f"slowed the link between clients and {self.resolved}: {', '.join(latency + bandwidth)}"
+        return f"slowed the link between clients and {self.resolved}: {self.spec.describe_speed()}"
 
     def _effect(self, world: World) -> str | None:
         transfer_s = 2 * len(self._names) * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
@@ -475,6 +518,20 @@ class WireSlow(RuleFault[WireSlowSpec], spec=WireSlowSpec):
             link.close()
 
 
+def front_of(app: str) -> str:
+    """Return the pattern for the fronts of an application, or the front of an instance."""
+    return app if "/" in app else f"{app}/*"
+
+
+def app_problems(setup: Setup, where: str, app: str) -> Iterator[str]:
+    """Check that the scenario has an application, or an instance of one."""
+    instances = {found.name: found.instances for found in setup.apps}
+    name = app.partition("/")[0]
+    yield from unknown(where, name, "apps", set(instances))
+    if "/" in app and name in instances and split_member(app)[1] > instances[name]:
+        yield f"{where}: {name} has instances 1 to {instances[name]}, not {app.partition('/')[2]}"
+
+
 def proxy_of(world: World) -> Proxy:
     """Return the wire proxy of the run. Raises `FaultError` if it has none."""
     if world.proxy is None:
@@ -486,13 +543,14 @@ def _frames(spec: FrameSet, brokers: tuple[int, ...] | None) -> Frames:
     from chaos.relay.rules import Frames
 
     topic, partition = spec.names
-    return Frames(brokers, spec.api, spec.client, spec.side, topic, partition)
+    return Frames(brokers, spec.api, spec.client, spec.side, topic, partition, spec.app and front_of(spec.app))
 
 
 def _describe(spec: FrameSet) -> str:
     """Return a set of frames as text, such as `Produce requests of shop/* for orders/0`."""
     frames = f"{spec.api} {spec.side}s" if spec.api else f"{spec.side}s"
     clients = "" if spec.client == "*" else f" of {spec.client}"
+    clients += f" of {spec.app}" if spec.app else ""
     name = spec.partition or spec.topic
     return f"{frames}{clients}" + (f" for {name}" if name else "")
 

@@ -38,7 +38,7 @@ def fact(name: str, faults: Iterable[FaultSpec]) -> Facts:
 
 def having(faults: Iterable[FaultSpec], *effects: Effect) -> list[FaultSpec]:
     """Return the faults that have one of these effects."""
-    return [fault for fault in faults if not fault.effects.isdisjoint(effects)]
+    return [fault for fault in faults if not fault.breaks.isdisjoint(effects)]
 
 
 def of_data(scenario: Scenario) -> list[FaultSpec]:
@@ -91,7 +91,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
     """Return whether a fault may change leaders of a topic: elections and moves change one topic only."""
-    return "outage" in fault.effects or topic_of(fault) == topic
+    return "outage" in fault.breaks or topic_of(fault) == topic
 
 
 def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
@@ -102,7 +102,7 @@ def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
     selector, _ = fault.target.selector
     if fault.target.controllers is not None:  # of brokers that are controllers too
         return replicas
-    if "one_by_one" in fault.effects:
+    if "one_by_one" in fault.breaks:
         return 1
     several = {"followers_of": max(replicas - 1, 1), "isr_of": replicas, "all_brokers": replicas}
     return several.get(selector, math.ceil(replicas / max(1, racks)) if selector == "rack" else 1)

@@ -152,6 +152,10 @@ TABLES: dict[str, pa.Schema] = {
     # resumed. `role` is producer or consumer. `detail` is a JSON object. The fleet also writes `usage` at the end of
     # each process: CPU time (`start_us`: until it had started), memory, and the records of its last progress.
     "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
+    # One row per event of an instance of an application: started, stopped (by order, or with exit code 0), crashed.
+    # `detail` is a JSON object: pid, exit_code, asked (why somebody ended it; left out if nobody did), last (its last
+    # words).
+    "apps": _table(app=_str, instance=_i32, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
     # One row per step of a fault: injecting, injected, proven, healing, healed, failed. `evidence` is a JSON object.
     "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),
     # One row per observed change. `entity` is `orders/0` (keys leader, isr, leader_epoch, end_offset,

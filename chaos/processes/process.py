@@ -288,7 +288,7 @@ def pause(process: ProcessId, group: bool = False) -> bool:
     """
     if not (process.signal_group(signal.SIGSTOP) if group else process.signal(signal.SIGSTOP)):
         return False
-    wait_until(lambda: _is_paused(process) or not process.alive(), 10, f"process {process.pid} does not stop", 0.005)
+    wait_until(lambda: is_paused(process) or not process.alive(), 10, f"process {process.pid} does not stop", 0.005)
     return process.alive()
 
 
@@ -320,7 +320,8 @@ def limit_files(process: ProcessId, max_bytes: int | None) -> bool:
     return True
 
 
-def _is_paused(process: ProcessId) -> bool:
+def is_paused(process: ProcessId) -> bool:
+    """Return whether the system shows a process as stopped by a signal."""
     stat = _state_and_start(process.pid)
     # only Linux distinguishes a paused process from a sleeping one
     return stat is not None and (stat[0] in "Tt" or sys.platform != "linux")

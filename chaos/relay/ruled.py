@@ -113,7 +113,7 @@ class _Filter:
 
     def __init__(self, connection: RuledConnection, pipe: Pipe, head_of: Callable[[bytes, int], Head | None]) -> None:
         self._connection, self._pipe, self._book = connection, pipe, connection.book
-        self._broker, self._side = connection.port.broker, pipe.side
+        self._broker, self._side, self._front = connection.port.broker, pipe.side, connection.port.front
         self._splitter = Splitter(head_of)
         self.within_frame = False
         self._seen_us = 0
@@ -243,7 +243,7 @@ class _Filter:
         if self._asked is None or refused or self._act == "drop":
             return None
         head = self._asked.head
-        waiting = self._book.awaits(self._broker, self._side, head.api, head.client, self._asked.names)
+        waiting = self._book.awaits(self._broker, self._side, head.api, head.client, self._asked.names, self._front)
         passed = lambda: self._book.passed(waiting, asyncio.get_running_loop().time())  # noqa: E731
         return (lambda: self._pipe.after(passed)) if waiting else None
 
@@ -264,7 +264,7 @@ class _Filter:
         if self._book.active:
             now = asyncio.get_running_loop().time()
             delayed = release > now
-            release, slowed_by = self._book.transit(self._broker, self._side, len(data), max(release, now))
+            release, slowed_by = self._book.transit(self._broker, self._side, len(data), max(release, now), self._front)
             rule = rule if delayed else slowed_by or rule
         self._pipe.send(data, release, rule)
 
@@ -277,10 +277,10 @@ class _RequestFilter(_Filter):
         self._asked = Asked(head, number=self._connection.requested)
         if head.api == FETCH:
             self._connection.port.fetches[head.client] += 1
-        if self._book.reads(self._broker, head.api, head.client):
+        if self._book.reads(self._broker, head.api, head.client, self._front):
             self._whole = True
         else:
-            self._hit = self._book.hit(self._broker, "request", head.api, head.client)
+            self._hit = self._book.hit(self._broker, "request", head.api, head.client, front=self._front)
             self._remember()
 
     def _remember(self) -> None:
@@ -293,7 +293,7 @@ class _RequestFilter(_Filter):
         head = self._asked.head
         names = self._connection.contents.names(head, frame) if head.api in TOPIC_APIS else None
         self._asked = replace(self._asked, names=names)
-        self._hit = self._book.hit(self._broker, "request", head.api, head.client, names)
+        self._hit = self._book.hit(self._broker, "request", head.api, head.client, names, self._front)
         if self._act == "error" and self._refused(frame):
             return True
         self._remember()
@@ -343,7 +343,7 @@ class _ResponseFilter(_Filter):
     def _begin(self, head: Head) -> None:
         asked = self._asked = self._request_of(head.correlation)
         api, client, names = (asked.head.api, asked.head.client, asked.names) if asked else (-1, "", None)
-        self._hit = self._book.hit(self._broker, "response", api, client, names)
+        self._hit = self._book.hit(self._broker, "response", api, client, names, self._front)
         if asked and (self._act == "error" or holds_addresses(api, asked.head.version)):
             self._whole = True
 

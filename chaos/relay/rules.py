@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
@@ -32,6 +33,8 @@ class Frames:
     """A topic that the request names."""
     partition: int | None = None
     """A partition of the topic that the request names."""
+    front: str | None = None
+    """Shell pattern for the front at which the client speaks, such as `billing/*`; None: the proxy's own ports, too."""
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in APIS:
@@ -41,11 +44,17 @@ class Frames:
         if self.partition is not None and self.topic is None:
             raise ValueError("a partition without a topic")
 
-    def may_match(self, broker: int, api: int, client: str) -> bool:
+    def may_match(self, broker: int, api: int, client: str, front: str = "") -> bool:
         """Return whether frames of a request match, apart from their side, and from the topics that it names."""
-        if self.brokers is not None and broker not in self.brokers:
+        if not self.on_link(broker, front):
             return False
         return (self.api is None or APIS[self.api] == api) and fnmatchcase(client, self.client)
+
+    def on_link(self, broker: int, front: str) -> bool:
+        """Return whether a connection to a broker, at a front, is one of those that the set is about."""
+        if self.brokers is not None and broker not in self.brokers:
+            return False
+        return self.front is None or fnmatchcase(front, self.front)
 
     def named(self, names: Names | None) -> bool:
         """Return whether a request that names these partitions (None: unknown) names those of the set."""
@@ -53,9 +62,9 @@ class Frames:
             return True
         return any(t == self.topic and self.partition in (None, number) for t, number in names or ())
 
-    def match(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> bool:
+    def match(self, broker: int, side: Side, api: int, client: str, names: Names | None, front: str = "") -> bool:
         """Return whether a frame is in the set. `names`: the partitions that its request names, None if unknown."""
-        return side == self.side and self.may_match(broker, api, client) and self.named(names)
+        return side == self.side and self.may_match(broker, api, client, front) and self.named(names)
 
 
 @dataclass(frozen=True)
@@ -76,10 +85,15 @@ class Rule:
     """The frames for which those of a `hold` wait."""
     error: int = 0
     """The error code in answers."""
+    share: float = 1.0
+    """Share of the frames that match to which the act is done, drawn by `seed`."""
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if min(self.delay_s, self.latency_s) < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
             raise ValueError("a delay or latency is negative, or a bandwidth is not positive")
+        if not 0 < self.share <= 1:
+            raise ValueError("a share is above 0, and 1 at most")
         if (self.act == "hold") != (self.until is not None):
             raise ValueError("a hold needs `until`, and no other act takes it")
         if (self.act == "error") != (self.error != 0):
@@ -93,12 +107,12 @@ class Rule:
         until = item.get("until")
         return cls(**{**item, "frames": _frames(item["frames"]), "until": _frames(until) if until else None})
 
-    def reads(self, broker: int, api: int, client: str) -> bool:
+    def reads(self, broker: int, api: int, client: str, front: str = "") -> bool:
         """Return whether the rule needs the contents of such a request."""
-        if self.act == "error" and self.frames.side == "request" and self.frames.may_match(broker, api, client):
+        if self.act == "error" and self.frames.side == "request" and self.frames.may_match(broker, api, client, front):
             return True
         sets = (self.frames, self.until) if self.until else (self.frames,)
-        return any(frames.topic is not None and frames.may_match(broker, api, client) for frames in sets)
+        return any(frames.topic is not None and frames.may_match(broker, api, client, front) for frames in sets)
 
 
 def _frames(item: dict[str, Any]) -> Frames:
@@ -122,27 +136,38 @@ class RuleBook(Book[Rule]):
 
     sessions: bool = False
     """Whether to read all Fetch requests, so that the partitions of each session are known from its begin on."""
+    _draws: dict[int, random.Random] = field(default_factory=dict)
+    """The random choices of the rules for a share of their frames, by id."""
     _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
     """Time at which the last byte leaves a link with limited bandwidth, by rule and direction."""
     _waiting: dict[int, list[Waiting]] = field(default_factory=dict)
     """The held frames, by the id of their rule."""
 
-    def reads(self, broker: int, api: int, client: str) -> bool:
+    def reads(self, broker: int, api: int, client: str, front: str = "") -> bool:
         """Return whether a rule needs the contents of such a request."""
         return (self.sessions and api == ApiKey.Fetch) or any(
-            active.item.reads(broker, api, client) for active in self.active.values()
+            active.item.reads(broker, api, client, front) for active in self.active.values()
         )
 
-    def hit(self, broker: int, side: Side, api: int, client: str, names: Names | None = None) -> Active[Rule] | None:
+    def hit(
+        self, broker: int, side: Side, api: int, client: str, names: Names | None = None, front: str = ""
+    ) -> Active[Rule] | None:
         """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
         for active in self.active.values():
             rule = active.item
             if rule.act == "slow" or (rule.count is not None and active.hits >= rule.count):
                 continue
-            if rule.frames.match(broker, side, api, client, names):
+            if rule.frames.match(broker, side, api, client, names, front) and self._drawn(active):
                 active.hits += 1
                 return active
         return None
+
+    def _drawn(self, active: Active[Rule]) -> bool:
+        """Return whether a frame that matches is one of the share of the rule."""
+        if active.item.share == 1:
+            return True
+        draws = self._draws.setdefault(active.id, random.Random(active.item.seed))
+        return draws.random() < active.item.share
 
     def remove(self, number: int) -> bool:
         """Take a rule out of force. Returns whether it was in force."""
@@ -153,15 +178,12 @@ class RuleBook(Book[Rule]):
         """Keep a frame that a rule holds."""
         self._waiting.setdefault(active.id, []).append(waiting)
 
-    def awaits(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> list[Active[Rule]]:
+    def awaits(
+        self, broker: int, side: Side, api: int, client: str, names: Names | None, front: str = ""
+    ) -> list[Active[Rule]]:
         """Return the rules that hold frames until such a one has passed."""
-        return list(self._awaiting(broker, side, api, client, names))
-
-    def _awaiting(self, broker: int, side: Side, api: int, client: str, names: Names | None) -> Iterator[Active[Rule]]:
-        for number in self._waiting:
-            active = self.active.get(number)
-            if active and active.item.until and active.item.until.match(broker, side, api, client, names):
-                yield active
+        waiting = [active for number in self._waiting if (active := self.active.get(number))]
+        return [a for a in waiting if a.item.until and a.item.until.match(broker, side, api, client, names, front)]
 
     def passed(self, awaiting: list[Active[Rule]], now: float) -> None:
         """Let the frames pass that these rules hold, since what they wait for has passed, and count them."""
@@ -170,15 +192,15 @@ class RuleBook(Book[Rule]):
             there = {release for release in {waiting.release for waiting in held} if release(active.id)}
             active.released += sum(waiting.release in there for waiting in held)
 
-    def transit(self, broker: int, side: Side, size: int, begin: float) -> tuple[float, int]:
-        """Send `size` bytes over the link to a broker at time `begin`, and count the hit of each `slow` rule.
+    def transit(self, broker: int, side: Side, size: int, begin: float, front: str = "") -> tuple[float, int]:
+        """Send `size` bytes over the link of a front to a broker at time `begin`; count the hit of each `slow` rule.
 
         Returns the time at which they leave the link, and the id of the last rule that slows it down (0: none).
         """
         slowed_by = 0
         for active in self.active.values():
             rule = active.item
-            if rule.act != "slow" or broker not in (rule.frames.brokers or ()):
+            if rule.act != "slow" or not rule.frames.on_link(broker, front):
                 continue
             active.hits += 1
             slowed_by = active.id

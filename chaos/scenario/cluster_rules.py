@@ -20,6 +20,7 @@ from chaos.cluster.settings import (
     ZOOKEEPER_BEFORE,
     line_of,
 )
+from chaos.faults.apps import AppWireSpec
 from chaos.faults.base import FaultSpec
 from chaos.faults.upgrades import ClusterDowngradeSpec, ClusterFinalizeSpec, ClusterUpgradeSpec, ReleaseChangeSpec
 from chaos.faults.wire import WireFaultSpec
@@ -185,7 +186,7 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
     """Yield what is wrong with `cluster.security`."""
     security = setup.cluster.security
     yield from _given(setup) if setup.attached else _made(setup)
-    users = [f.kind for f in faults if isinstance(f, WireFaultSpec)]
+    users = [f.kind for f in faults if isinstance(f, WireFaultSpec | AppWireSpec)]
     users += ["capture"] * (setup.capture is not None) + ["cluster.proxy"] * setup.cluster.proxy
     if users and security.tls:
         yield (

@@ -165,8 +165,9 @@ def _side(raw: dict[str, Any], source: Source, name: str, side: Variant) -> tupl
 
 def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
     headline = f"{where} is not a valid scenario"
-    folder = Path(source.where).parent
-    scenario = with_files(validated(Scenario, raw, source, headline), folder, source, headline)
+    scenario, folder = validated(Scenario, raw, source, headline), Path(source.where).parent
+    apps = [app.placed_in(folder.absolute()) for app in scenario.apps]
+    scenario = with_files(scenario.model_copy(update={"apps": apps}), folder, source, headline)
     return with_effect_files(scenario, folder, source, headline)
 
 

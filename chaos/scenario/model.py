@@ -138,9 +138,9 @@ class Scenario(Experiment):
     def _promise_problems(self) -> Iterator[str]:
         """Yield the faults under which no rule can derive the contract."""
         for i, fault in enumerate(self.faults):
-            if self.expect.promised and fault.no_promise:
+            if self.expect.promised and fault.unpromised:
                 yield (
-                    f"faults[{i}]: {fault.no_promise}, and no rule says what settings promise then; "
+                    f"faults[{i}]: {fault.unpromised}, and no rule says what settings promise then; "
                     "give expect with bounds"
                 )
 
@@ -198,9 +198,10 @@ class Scenario(Experiment):
 
     @property
     def proxied(self) -> bool:
-        """Whether clients reach the brokers only through the wire proxy."""
+        """Whether clients reach the brokers only through the wire proxy; so do applications, at fronts."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
         forced = self.cluster.proxy or self.capture is not None
+        forced |= bool(self.apps) and not self.cluster.security.tls  # which it cannot read
         return forced or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property

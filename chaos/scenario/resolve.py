@@ -7,6 +7,7 @@ import random
 import secrets
 import shlex
 from importlib.metadata import version
+from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,6 +17,7 @@ from chaos.errors import RunDirError, ScenarioError, UsageError
 from chaos.ledger.ids import Ids
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run, read_json, write_atomically
+from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Scenario
 from chaos.setup.names import new_prefix, prefixed
 
@@ -49,6 +51,11 @@ class Resolved(BaseModel):
                     first[f"{p.name}/{number}"] = most
                     most += p.most_records(self.scenario.limits.drive)
         return Ids(run_token(self.run_id), self.created_us, first, most)
+
+    def of_clients(self) -> Resolved:
+        """Return it without the topics of applications: no record there has an identity of the ledger."""
+        topics = [topic for topic in self.scenario.topics if topic.name not in self.scenario.app_topics]
+        return self.model_copy(update={"scenario": self.scenario.model_copy(update={"topics": topics})})
 
     def command(self) -> str:
         """Return the command that repeats the run."""
@@ -158,6 +165,21 @@ def _for_existing_cluster(scenario: Scenario) -> Scenario:
     topics = [t.model_copy(update={"config": {"cleanup.policy": "delete", **t.config}}) for t in scenario.topics]
     cluster = scenario.cluster.model_copy(update={"security": scenario.cluster.security.absolute()})
     return scenario.model_copy(update={"topics": topics, "cluster": cluster})
+
+
+def check_programs(scenario: Scenario, path: Path) -> None:
+    """Raise `UsageError` with the line of each program or file of an application that this machine does not have.
+
+    path: of the file of the scenario.
+    """
+    source = Source(path.read_text(encoding="utf-8"), str(path))
+    lacking = [
+        f"{source.origin(('apps', i, *key))}: apps.{app.name}.{'.'.join(key)}: {problem}"
+        for i, app in enumerate(scenario.apps)
+        for key, problem in app.missing()
+    ]
+    if lacking:
+        raise UsageError("\n  ".join(lacking))
 
 
 def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:

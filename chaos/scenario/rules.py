@@ -28,6 +28,7 @@ from chaos.scenario.members import group_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
+from chaos.setup.apps import LOGIN, TOPIC, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -216,6 +217,7 @@ def problems(
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
+    yield from _app_problems(setup)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
@@ -227,7 +229,10 @@ def problems(
 def _name_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     for key, entries in (
         ("topics", setup.topics),
-        ("producers, consumers and processors", [*setup.producers, *setup.readers, *setup.shares]),
+        (
+            "producers, consumers, processors and apps",
+            [*setup.producers, *setup.readers, *setup.shares, *setup.apps],
+        ),
         ("effects", setup.effects),
         ("faults", faults),
     ):
@@ -452,3 +457,35 @@ def _variant_problems(variants: Mapping[str, Mapping[str, Any]]) -> Iterator[str
                     f"variants.{name}.set: {path} cannot be set there; "
                     "all variants share the seed, and the contract has the key expect"
                 )
+
+
+def _app_problems(setup: Setup) -> Iterator[str]:
+    """Yield what does not fit between applications and the rest of a scenario."""
+    if setup.apps and not setup.effects:
+        yield "apps: nothing says what they have to do, so a run would prove nothing about them; give effects"
+    for key, entry in setup.placed_entries:
+        if read := [topic for topic in getattr(entry, "topics", ()) if topic in setup.app_topics]:
+            yield f"{key}.topics: only applications write to {read[0]}, so no record there has an identity to audit"
+    for i, app in enumerate(setup.apps):
+        where = f"apps[{i}]"
+        yield from setup.topic_problems(f"{where}.reads", app.reads)
+        awaited = app.ready.topic if app.ready else None
+        yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
+        if app.group is not None and not app.reads:
+            yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
+        topics = {topic.name for topic in setup.topics}
+        for key, text in app.texts():
+            for name in placeholders(text):
+                if name.startswith(TOPIC) and name.removeprefix(TOPIC) not in topics:
+                    yield f"{where}.{key}: there is no topic {name.removeprefix(TOPIC)!r} for {{{name}}}"
+                if name in LOGIN and not setup.cluster.security.secured:
+                    yield f"{where}.{key}: {{{name}}} has no value: the cluster has no cluster.security"
+                if name == "group" and not app.groups:
+                    yield f"{where}.{key}: {{group}} has no value; give group"
+        if "bootstrap" not in {name for _, text in app.texts() for name in placeholders(text)} and not (
+            app.external or app.files
+        ):
+            yield (
+                f"{where}: nothing gives {app.name} the address of the brokers; write {{bootstrap}} in its env, its "
+                "command or a template of files"
+            )

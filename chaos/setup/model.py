@@ -20,6 +20,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.relay.roles import Payloads
+from chaos.setup.apps import App
 from chaos.setup.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.setup.effects import Effect
 from chaos.setup.names import Bootstrap, RackName, TopicName
@@ -205,7 +206,8 @@ class Setup(Strict):
     producers: list[Producer] = Field(min_length=1)
     consumers: list[ConsumerEntry] = []
     processors: list[Processor] = []
-    effects: list[Effect] = Field([], description="what applications of the user have to do for each input")
+    apps: list[App] = Field([], description="applications of the user, which know nothing of Aftershock")
+    effects: list[Effect] = Field([], description="what these applications have to do for each input")
 
     @property
     def attached(self) -> bool:
@@ -255,6 +257,18 @@ class Setup(Strict):
             if entry.group is not None:
                 found.setdefault(entry.group, []).append(entry.name)
         return found
+
+    @property
+    def app_groups(self) -> list[str]:
+        """The ids of the groups that applications are known to have, each once."""
+        return list(dict.fromkeys(group for app in self.apps for group in app.groups))
+
+    @property
+    def app_topics(self) -> frozenset[str]:
+        """The topics that no client writes to, in a scenario with applications or effects: those write there."""
+        ours = {topic for p in self.producers for topic in p.written} | {p.to for p in self.processors}
+        theirs = bool(self.apps or self.effects)
+        return frozenset(topic.name for topic in self.topics if topic.name not in ours) if theirs else frozenset()
 
     @property
     def transactional(self) -> bool:
@@ -308,9 +322,9 @@ class Setup(Strict):
         elif partition.number >= (count := counts[partition.topic]):
             yield f"{where}: {partition.topic} has partitions 0 to {count - 1}, not {partition.number}"
 
-    def group_problems(self, where: str, group: str) -> Iterator[str]:
-        """Check that a consumer or processor has this group id."""
-        groups = sorted(self.groups)
+    def group_problems(self, where: str, group: str, of_apps: bool = False) -> Iterator[str]:
+        """Check that a consumer or processor has this group id. of_apps: an application may have it, too."""
+        groups = sorted({*self.groups, *(self.app_groups if of_apps else ())})
         if group not in groups:
             yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"
 
@@ -337,7 +351,7 @@ class Setup(Strict):
         if kind in PARTITION_TARGETS:
             return TopicPartition.parse(value).topic not in {t.name for t in self.topics}
         if kind == "coordinator_of":
-            return value not in self.groups
+            return value not in {*self.groups, *self.app_groups}
         writers: list[Producer | Processor] = [*self.producers, *self.processors]
         return value.rpartition("-")[0] not in {p.name for p in writers if p.transactions}
 
@@ -364,7 +378,9 @@ class Setup(Strict):
         elif kind == "topic":
             yield from self.topic_problems(where, [value])
         elif kind in ("coordinator_of", "group"):
-            yield from self.group_problems(where, value)
+            yield from self.group_problems(where, value, of_apps=kind == "coordinator_of")
+        elif kind == "coordinator_of_app":
+            yield from unknown(where, value, "apps", {app.name for app in self.apps})
         elif kind == "share_coordinator_of":
             yield from unknown(where, value, "share groups", self.share_groups)
         elif kind == "transaction_coordinator_of" and not self.attached and (ids := self.transactional_ids):

@@ -163,6 +163,9 @@ class Target(OneOf):
     follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
     isr_of: Partition | None = Field(None, description="all brokers in the ISR of this partition")
     coordinator_of: GroupId | None = Field(None, description="the coordinator of this group id")
+    coordinator_of_app: str | None = Field(
+        None, description="the coordinator of the group of this application, also of one that the run has to find"
+    )
     share_coordinator_of: GroupId | None = Field(
         None, description="the share coordinator of this share group, for partition 0 of its first topic"
     )
@@ -192,6 +195,9 @@ class Target(OneOf):
     )
     task_manager_of: Member | None = Field(
         None, description="a task manager that runs a subtask of this client's job, chosen by the seed"
+    )
+    app: str | None = Field(
+        None, description="this instance of an application, such as billing/1, or the whole application billing"
     )
     all_brokers: Literal[True] | None = Field(None, description="every broker")
     topic: TopicName | None = Field(None, description="this topic")

@@ -46,6 +46,9 @@ class Proxy:
         self.rules.append(rule)
         return len(self.rules)
 
+    def hits(self, rule):
+        return self.matched
+
     def counts(self, rule):
         return Hits(self.matched, self.released, self.outlived)
 

@@ -157,3 +157,20 @@ def test_an_invalid_rule_is_refused(act, frames, wrong):
 def test_a_rule_arrives_over_the_control_connection_as_it_was_sent():
     rule = Rule("hold", Frames((1, 2), "EndTxn"), 1, 5.0, until=Frames(api="Produce", topic="orders", partition=1))
     assert Rule.parse(json.loads(json.dumps(asdict(rule)))) == rule
+
+
+def test_a_rule_of_a_front_matches_only_there():
+    rules = book(Rule("delay", Frames((1,), front="billing/*"), delay_s=1), Rule("slow", Frames(front="billing/1")))
+    assert rules.hit(1, "request", PRODUCE, "x", front="billing/2") is rules.active[1]
+    assert rules.hit(1, "request", PRODUCE, "x", front="billings/2") is None
+    assert rules.hit(1, "request", PRODUCE, "billing/1") is None, "a client id is no front"
+    assert [rules.transit(1, "request", 10, 0.0, front)[1] for front in ("billing/1", "billing/2", "")] == [2, 0, 0]
+
+
+def test_a_share_of_frames_is_drawn_by_the_seed_and_counts_as_hits_alone():
+    drawn = [hits(book(Rule("drop", Frames((1,)), share=0.25, seed=seed)), *[(1, "request", PRODUCE, "x")] * 400)
+             for seed in (7, 7, 8)]  # fmt: skip
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert 60 < sum(drawn[0]) < 140
+    with pytest.raises(ValueError, match="a share is above 0, and 1 at most"):
+        Rule("drop", Frames(), share=0)

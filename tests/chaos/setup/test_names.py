@@ -67,7 +67,10 @@ OTHER_TEXTS = {
     "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},
-    "Target": {"rack", "member", "random_member", "task_manager", "task_manager_of"},
+    "App": {"name", "command", "image", "arguments", "env", "files", "directory"},
+    "Ready": {"log", "port", "http"},
+    "Stop": {"signal"},
+    "Target": {"app", "coordinator_of_app", "rack", "member", "random_member", "task_manager", "task_manager_of"},
     "Variant": {
         "set",
         "promised_differs",
@@ -80,12 +83,12 @@ OTHER_TEXTS = {
     "ClusterFinalizeSpec": {"name", "features"},
     "Bug": {"id", "affected", "fixed", "sources"},
     "Measured": {"kafka", "day"},
-    "WireDropSpec": {"name", "client"},
-    "WireDelaySpec": {"name", "client"},
-    "WireCutSpec": {"name", "client"},
-    "WireHoldSpec": {"name", "client"},
-    "WireErrorSpec": {"name", "client", "error"},
-    "FrameSet": {"client"},
+    "WireDropSpec": {"name", "client", "app"},
+    "WireDelaySpec": {"name", "client", "app"},
+    "WireCutSpec": {"name", "client", "app"},
+    "WireHoldSpec": {"name", "client", "app"},
+    "WireErrorSpec": {"name", "client", "app", "error"},
+    "FrameSet": {"client", "app"},
 }
 FAULT_TEXTS = {"name"}
 

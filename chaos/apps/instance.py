@@ -1,0 +1,171 @@
+"""One instance of an application: its values for placeholders, its files, and the process of its incarnation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chaos.apps.processes import Running, start_container, start_process
+from chaos.errors import ClientError
+from chaos.processes.process import ProcessId
+from chaos.processes.scrub import Scrubber
+from chaos.run.directory import Run
+from chaos.setup.apps import App, filled
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+LAST_LINES = 20
+SHOWN_LINES = 3
+
+
+@dataclass
+class Instance:
+    """One instance. values: by placeholder. wanted: whether it is to run; `since`: monotonic time of the last start."""
+
+    app: App
+    number: int
+    values: Mapping[str, str]
+    folder: Path
+    log: Path
+    wanted: bool = True
+    incarnation: int = 0
+    since: float = 0.0
+    running: Running | None = None
+    exit_code: int | None = None
+    asked: str = ""
+    """Why the incarnation is to end; empty if nobody asked for it."""
+    read_from: int = 0
+    """The size of the log when the incarnation started."""
+    restarts: int = 0
+    """Restarts by the supervisor."""
+    paused: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def name(self) -> str:
+        """The name, such as billing/1."""
+        return f"{self.app.name}/{self.number}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.running is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID of the current incarnation."""
+        return self.running.pid if self.running else None
+
+    def ran_for(self) -> float:
+        """Return for how many seconds the current incarnation has run; 0 if none does."""
+        return time.monotonic() - self.since if self.alive else 0.0
+
+    def write_files(self) -> None:
+        """Write its files from their templates. Raises `ClientError`."""
+        files = Path(self.values["files"])
+        known = {name: value for name, value in self.values.items() if name != "password"}
+        for name, template in self.app.files.items():
+            target = files / name
+            try:
+                text = Path(template).read_text(encoding="utf-8")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(filled(text, known, strict=False), encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as e:
+                raise ClientError(f"{self.name}: its file {name} cannot be made from {template}: {e}") from None
+
+    def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
+        """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""
+        self.write_files()
+        Path(self.values["data"]).mkdir(parents=True, exist_ok=True)
+        self.read_from = self.log.stat().st_size if self.log.exists() else 0
+        known = dict(self.values)
+        env = {name: filled(text, known) for name, text in self.app.env.items()}
+        if self.app.image is not None:
+            assert engine is not None  # an application with an image has one
+            arguments = [filled(word, known) for word in self.app.arguments]
+            self.running = start_container(
+                engine,
+                self.app.image,
+                arguments,
+                run=run,
+                name=self.name,
+                incarnation=self.incarnation + 1,
+                owner=owner,
+                log=self.log,
+                env=env,
+                folder=self.folder,
+                scrubber=scrubber,
+            )
+        else:
+            self.running = start_process(
+                [filled(word, known) for word in self.app.command or ()],
+                run=run,
+                name=self.name,
+                owner=owner,
+                log=self.log,
+                # the platform's own PYTHONPATH is no business of the application
+                env={"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **env},
+                directory=Path(self.values["directory"]),
+                scrubber=scrubber,
+            )
+        self.incarnation, self.since = self.incarnation + 1, time.monotonic()
+        self.exit_code, self.asked, self.paused = None, "", False
+
+    def pause(self) -> bool:
+        """Suspend it; return False if it is gone."""
+        running = self.running
+        self.paused = running is not None and running.pause()
+        return self.paused
+
+    def suspended(self) -> bool:
+        """Return whether the system shows it as suspended."""
+        running = self.running
+        return running is not None and running.suspended()
+
+    def resume(self) -> None:
+        """Let it go on, if it is suspended."""
+        running = self.running
+        self.paused = False
+        if running is not None:
+            running.resume()
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        running = self.running
+        if running is not None:
+            running.kill()
+
+    def ask_to_end(self) -> None:
+        """Send it the signal with which the application stops, if it runs."""
+        running = self.running
+        if running is not None:
+            running.signal(self.app.stop.signal)
+
+    def output(self) -> str:
+        """Return what the current incarnation wrote; empty if nothing is readable."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self.read_from)
+                return log.read().decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def last_words(self) -> str:
+        """Return the last lines of its output, on one line."""
+        lines = [line.strip() for line in self.output().splitlines()[-LAST_LINES:] if line.strip()]
+        return " | ".join(lines[-SHOWN_LINES:])
+
+    def describe_exit(self) -> str:
+        """Return how the last incarnation ended, with its last words."""
+        code = self.exit_code or 0
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        words = self.last_words()
+        said = f": {words}" if words else ", and wrote nothing"
+        return f"{self.name} ended with {how}{said}; see logs/{self.log.name}"

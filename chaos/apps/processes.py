@@ -1,0 +1,219 @@
+"""What runs an incarnation of an instance: a process of this machine, or a container in the host's network."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from chaos.errors import ClientError, MachineError
+from chaos.processes import process
+from chaos.processes.process import ProcessId, Spawned, marks_of, spawn
+from chaos.processes.scrub import Scrubber
+from chaos.run.directory import Run
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Progress = Callable[[str], None]
+
+
+class Running(Protocol):
+    """An incarnation that was started."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process ID on this machine; None if it is not known."""
+
+    def signal(self, name: str) -> None:
+        """Send a signal by its name to the program, as a supervisor does; nothing happens if it is gone."""
+
+    def kill(self) -> None:
+        """Kill it with all its children; nothing happens if it is gone."""
+
+    def pause(self) -> bool:
+        """Suspend it; return False if it is gone."""
+
+    def resume(self) -> None:
+        """Let it go on; nothing happens if it is gone."""
+
+    def suspended(self) -> bool:
+        """Return whether it is suspended, as the system says."""
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code, which is negative after a signal, with all its output in the log."""
+
+
+class LocalProcess:
+    """A process of this machine, with its children."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
+        self.pid: int | None = spawned.identity.pid
+
+    def signal(self, name: str) -> None:
+        """Send a signal to the process alone."""
+        self._spawned.identity.signal(signal.Signals[name])
+
+    def kill(self) -> None:
+        """Kill the process and its children."""
+        self._spawned.signal_group(signal.SIGKILL)
+
+    def pause(self) -> bool:
+        """Suspend the process and its children."""
+        return process.pause(self._spawned.identity, group=True)
+
+    def resume(self) -> None:
+        """Let the process and its children go on."""
+        self._spawned.signal_group(signal.SIGCONT)
+
+    def suspended(self) -> bool:
+        """Return whether the system shows the process as stopped."""
+        return process.is_paused(self._spawned.identity)
+
+    def wait(self) -> int:
+        """Wait for the end of the process, then kill the children that it left."""
+        return self._spawned.wait()
+
+
+def start_process(
+    argv: Sequence[str],
+    *,
+    run: Run,
+    name: str,
+    owner: ProcessId,
+    log: Path,
+    env: Mapping[str, str],
+    directory: Path,
+    scrubber: Scrubber,
+) -> LocalProcess:
+    """Start a process for an instance. Raises `ClientError` if the program cannot be run."""
+    try:
+        spawned = spawn(
+            argv, run=run, role=f"app {name}", owner=owner, log=log, env=env, cwd=directory, scrubber=scrubber
+        )
+    except (OSError, ValueError) as e:  # a value with a NUL byte
+        what = e.filename if isinstance(e, OSError) and isinstance(e.filename, str) else argv[0]
+        raise ClientError(f"{name} cannot be started: {what}: {getattr(e, 'strerror', None) or e}") from None
+    return LocalProcess(spawned)
+
+
+class Container:
+    """A container, which the garbage collection finds by its labels."""
+
+    def __init__(self, container: Any, log: Path, scrubber: Scrubber) -> None:
+        self._container = container
+        container.reload()
+        self.pid: int | None = container.attrs["State"].get("Pid") or None
+        self._copier = threading.Thread(target=self._copy, args=(log, scrubber), daemon=True)
+        self._copier.start()
+
+    def _copy(self, log: Path, scrubber: Scrubber) -> None:
+        """Append its output to the log until it ends."""
+        rest = b""
+        with log.open("ab", buffering=0) as kept, _gone():
+            for piece in self._container.logs(stream=True, follow=True):
+                *lines, rest = (rest + piece).split(b"\n")
+                kept.write(b"".join(scrubber.raw(line + b"\n") for line in lines))
+            kept.write(scrubber.raw(rest))
+
+    def signal(self, name: str) -> None:
+        """Send a signal to the first process of the container."""
+        with _gone():
+            self._container.kill(signal=name)
+
+    def kill(self) -> None:
+        """Kill all processes of the container."""
+        with _gone():
+            self._container.kill()
+
+    def pause(self) -> bool:
+        """Freeze the container."""
+        from chaos.cluster.docker.container import freeze
+
+        frozen = False
+        with _gone():
+            freeze(self._container)
+            frozen = True
+        return frozen
+
+    def resume(self) -> None:
+        """Thaw the container."""
+        with _gone():
+            self._container.unpause()
+
+    def suspended(self) -> bool:
+        """Return whether the engine shows the container as paused."""
+        with _gone():
+            self._container.reload()
+        return str(self._container.status) == "paused"
+
+    def wait(self) -> int:
+        """Wait for the end, and remove the container. A code above 128 is that of a shell for a signal."""
+        code = int(self._container.wait()["StatusCode"])
+        self._copier.join()
+        with _gone():
+            self._container.remove(force=True, v=True)
+        return 128 - code if code in (128 + signal.SIGKILL, 128 + signal.SIGTERM) else code
+
+
+@contextlib.contextmanager
+def _gone() -> Iterator[None]:
+    """Ignore the answer of the engine that a container is gone, or is not in that state."""
+    from docker.errors import APIError
+
+    with contextlib.suppress(APIError):
+        yield
+
+
+def find_image(client: DockerClient, image: str, on_progress: Progress) -> None:
+    """Look for an image, and pull it if the engine does not have it. Raises `MachineError`."""
+    from docker.errors import DockerException, ImageNotFound
+
+    from chaos.cluster.docker.engine import engine_errors
+
+    with engine_errors(f"the image {image} cannot be looked up"), contextlib.suppress(ImageNotFound):
+        client.images.get(image)
+        return
+    on_progress(f"pulling the image {image}")
+    try:
+        client.images.pull(image)
+    except DockerException as e:
+        raise MachineError(
+            f"the Docker engine has no image {image}, and cannot pull it: {' '.join(str(e).split())}"
+        ) from None
+
+
+def start_container(
+    client: DockerClient,
+    image: str,
+    arguments: Sequence[str],
+    *,
+    run: Run,
+    name: str,
+    incarnation: int,
+    owner: ProcessId,
+    log: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    scrubber: Scrubber,
+) -> Container:
+    """Start a container for an instance, with its folder at the same path. Raises `ClusterError`."""
+    from chaos.cluster.docker.engine import engine_errors, labels
+
+    role = f"app {name}"
+    with engine_errors(f"{name} cannot be started in a container of {image}"):
+        container = client.containers.run(
+            image,
+            list(arguments) or None,
+            detach=True,
+            name=f"{run.run_id}-{name.replace('/', '-')}-{incarnation}",
+            labels=labels(run, role, owner),
+            environment={**env, **marks_of(run, role, owner)},
+            network_mode="host",
+            volumes={str(folder): {"bind": str(folder), "mode": "rw"}},
+        )
+    return Container(container, log, scrubber)

@@ -1,0 +1,335 @@
+"""The applications of a run: starts their instances, restarts those that end by themselves, and stops them all.
+
+A thread for each instance starts it, waits for its end, writes rows of the ledger table `apps`, and does what its
+restart policy says. Faults ask for an end; the thread then knows that it was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from chaos.apps import readiness
+from chaos.apps.instance import Instance
+from chaos.apps.processes import find_image
+from chaos.errors import AftershockError, ClientError, WaitTimeout
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.security import Access, Security
+from chaos.ledger.stream import TableWriter
+from chaos.processes.ports import free_ports
+from chaos.processes.process import ProcessId
+from chaos.processes.scrub import Scrubber
+from chaos.run.directory import Run
+from chaos.run.events import EventLog, now_us
+from chaos.scenario.resolve import Resolved
+from chaos.setup.apps import TOPIC, App
+from chaos.wait import wait_until
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+STABLE_S = 10.0
+"""An incarnation that ran so long ended for a new reason: the next delay is the first one again."""
+LONGEST_DELAY_S = 30.0
+KILL_TIMEOUT_S = 10.0
+
+
+def prepare(apps: Iterable[App], on_progress: Callable[[str], None]) -> None:
+    """Look for the images of applications, and pull those that are missing. Raises `MachineError`."""
+    images = sorted({app.image for app in apps if app.image is not None})
+    if images:
+        engine = _engine()
+        for image in images:
+            find_image(engine, image, on_progress)
+
+
+def _engine() -> DockerClient:
+    from chaos.cluster.docker.engine import connect  # on use: its import takes a third of a second
+
+    return connect()
+
+
+class Applications:
+    """The applications of one run. Leaving the context kills every instance that still runs.
+
+    addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
+    connection of its own. partitions: returns those of the run's topics. during: called in each wait; it may raise.
+    Methods that take an instance raise `ClientError` if it does not exist or is gone.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        resolved: Resolved,
+        addresses: Callable[[str], str],
+        access: Access | None,
+        events: EventLog,
+        kafka: Kafka,
+        partitions: Callable[[], Collection[TopicPartition]],
+        during: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
+        self._addresses, self._access, self._events = addresses, access, events
+        self._kafka, self._partitions, self._during = kafka, partitions, during
+        self._owner, self._scrubber = ProcessId.current(), access.scrubber if access else Scrubber()
+        self._apps = {app.name: app for app in self._scenario.apps}
+        self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
+        self._engine = _engine() if any(app.image for app in self._apps.values()) else None
+        self._instances: dict[str, Instance] = {}
+        self._threads: list[threading.Thread] = []
+        self._ending = threading.Event()
+        self._asking = threading.Lock()
+        self._found_groups: dict[str, str] = {}
+        self._broken = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ending.set()
+        for instance in self._instances.values():
+            with instance.changed:
+                instance.wanted, instance.asked = False, instance.asked or "the run was ended"
+                instance.kill()
+                instance.changed.notify_all()
+        for thread in self._threads:
+            thread.join(KILL_TIMEOUT_S)
+        if self._writer:
+            self._writer.close()
+
+    def start(self) -> None:
+        """Start all instances, and wait until each application is ready. Raises `ClientError`."""
+        for app in self._apps.values():
+            if app.external:
+                self._events.note(f"start {app.name} now, with the brokers at {self._addresses(f'{app.name}/1')}")
+            for number in range(1, app.instances + 1) if not app.external else ():
+                self._launch(app, number)
+        for name in self._apps:
+            self.wait_ready(name)
+
+    def _launch(self, app: App, number: int) -> Instance:
+        """Begin to supervise an instance."""
+        name = f"{app.name}/{number}"
+        folder = self._run.path / "apps" / f"{app.name}-{number}"
+        log = self._run.logs / f"{app.name}-{number}.log"
+        instance = Instance(app, number, self._values(app, number, folder), folder, log)
+        self._instances[name] = instance
+        thread = threading.Thread(target=self._supervise, args=(instance,), name=f"app {name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return instance
+
+    def _values(self, app: App, number: int, folder: Path) -> Mapping[str, str]:
+        security = self._access.security if self._access else Security()
+        names = ("mechanism", "username", "ca", "certificate", "key")
+        login = {name: str(getattr(security, name) or "") for name in names}
+        return {
+            "bootstrap": self._addresses(f"{app.name}/{number}"),
+            "app": app.name,
+            "instance": str(number),
+            "name": f"{app.name}/{number}",
+            "port": str(free_ports(1)[0]),
+            "data": str(folder / "data"),
+            "files": str(folder / "files"),
+            "directory": str(app.directory or Path.cwd()),
+            "python": sys.executable,
+            "group": app.groups[0] if app.groups else "",
+            "protocol": security.protocol,
+            **login,
+            "password": self._access.password if self._access else "",
+            **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
+        }
+
+    def _supervise(self, instance: Instance) -> None:
+        """Run incarnations of an instance until the run ends."""
+        delay_s = instance.app.restart.delay
+        while not self._ending.is_set():
+            with instance.changed:
+                instance.changed.wait_for(lambda: instance.wanted or self._ending.is_set())
+            if self._ending.is_set():
+                return
+            try:
+                instance.start(self._run, self._owner, self._scrubber, self._engine)
+            except AftershockError as e:
+                self._broken = str(e)
+                return
+            self._note(instance, "started", pid=instance.pid)
+            with instance.changed:
+                instance.changed.notify_all()
+            again = self._wait_end(instance)
+            if not again:
+                continue
+            delay_s = instance.app.restart.delay if time.monotonic() - instance.since >= STABLE_S else delay_s
+            with instance.changed:
+                instance.changed.wait_for(lambda: not instance.wanted or self._ending.is_set(), delay_s)
+            delay_s = min(2 * delay_s, LONGEST_DELAY_S)
+            instance.restarts += 1
+
+    def _wait_end(self, instance: Instance) -> bool:
+        """Wait for the end of an incarnation, and record it; return whether the supervisor starts it again."""
+        running = instance.running
+        assert running is not None  # it was just started
+        code = running.wait()
+        policy = instance.app.restart.policy
+        with instance.changed:
+            instance.exit_code, instance.running = code, None
+            asked = instance.asked
+            again = policy == "always" or (policy == "on_failure" and code != 0)
+            instance.wanted = instance.wanted and again
+            again = instance.wanted
+            instance.changed.notify_all()
+        event = "stopped" if code == 0 or asked == "stop" else "crashed"
+        self._note(instance, event, exit_code=code, asked=asked, last=instance.last_words())
+        if not asked and not self._ending.is_set():
+            what = f"started again after {instance.app.restart.delay:g} s" if again else "it stays away"
+            self._events.note(f"{instance.describe_exit()} ({what})")
+        return again
+
+    def _note(self, instance: Instance, event: str, **detail: Any) -> None:
+        if self._writer:
+            row = {"app": instance.app.name, "instance": instance.number, "incarnation": instance.incarnation}
+            shown = {name: value for name, value in detail.items() if value not in ("", None)}
+            self._writer.append_rows([{**row, "event": event, "detail": json.dumps(shown), "at_us": now_us()}])
+
+    def wait_ready(self, app: str) -> None:
+        """Wait until an application is ready. Raises `ClientError` with what is missing, and its last words."""
+        found, instances = self._apps[app], [instance for instance in self.of(app) if instance.wanted]
+
+        def lacks() -> list[str]:
+            self.check()
+            for instance in instances:
+                if instance.exit_code is not None and not instance.alive:
+                    raise ClientError(f"{instance.describe_exit()}; it ended before {app} was ready")
+            not_started = [f"{i.name} has no process yet" for i in instances if not i.alive]
+            if not_started:
+                return not_started
+            with self._asking:
+                group = self._look_for_group(found, max(1, len(instances)))
+                return readiness.missing(found, instances, self._kafka, self._partitions(), group)
+
+        limit_s = found.ready_within(self._scenario.limits.clients)
+        limit = "within" if found.within or found.external else "limits.clients"
+        try:
+            wait_until(lambda: not lacks(), limit_s, "", during=self._during)
+        except WaitTimeout:
+            said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
+            if found.awaited is None and found.reads:
+                said += "; if it has no consumer group, say how the run notices that it is ready (ready)"
+            raise ClientError(
+                f"{app} was not ready within {limit_s:g} s ({limit}): {'; '.join(lacks())}{said}"
+            ) from None
+
+    def _look_for_group(self, app: App, instances: int) -> str | None:
+        """Return the group of an application; look for it on the cluster if nothing names it."""
+        if app.awaited is None and app.reads and app.name not in self._found_groups:
+            known = {*self._scenario.groups, *self._scenario.app_groups, *self._found_groups.values()}
+            if group := readiness.find_group(app, instances, self._kafka, known):
+                self._found_groups[app.name] = group
+                self._events.note(f"{app.name} is the consumer group {group}")
+        return self.group_of(app.name)
+
+    def group_of(self, app: str) -> str | None:
+        """Return the group of an application: the given one, or the one that was found; None if there is none."""
+        return self._apps[app].group or self._found_groups.get(app)
+
+    def of(self, app: str) -> list[Instance]:
+        """Return the instances of an application that are supervised, by number."""
+        return sorted((i for i in self._instances.values() if i.app.name == app), key=lambda i: i.number)
+
+    def instance(self, name: str) -> Instance:
+        """Return an instance by its name, such as billing/1."""
+        if name not in self._instances:
+            known = ", ".join(sorted(self._instances)) or "none yet"
+            raise ClientError(f"there is no instance {name} (known: {known})")
+        return self._instances[name]
+
+    def check(self) -> None:
+        """Raise `ClientError` if the program of an application cannot be run."""
+        if self._broken:
+            raise ClientError(self._broken)
+
+    def kill(self, name: str, hold: bool) -> None:
+        """Kill an instance with SIGKILL, and wait for its end. hold: keep the supervisor from starting it again."""
+        self._end(name, "kill", hold, Instance.kill)
+
+    def stop(self, name: str, hold: bool) -> bool:
+        """Ask an instance to end, and kill it after its grace; return whether it ended in time."""
+        instance = self._running(name)
+        self._ask(instance, "stop", hold)
+        instance.ask_to_end()
+        with instance.changed:
+            in_time = instance.changed.wait_for(lambda: not instance.alive, instance.app.stop.grace)
+        if not in_time:
+            self.kill(name, hold)
+        return in_time
+
+    def _end(self, name: str, why: str, hold: bool, act: Callable[[Instance], object]) -> None:
+        instance = self._running(name)
+        self._ask(instance, why, hold)
+        act(instance)
+        with instance.changed:
+            if not instance.changed.wait_for(lambda: not instance.alive, KILL_TIMEOUT_S):
+                raise ClientError(f"{name} (process {instance.pid}) does not end after SIGKILL")
+
+    def _ask(self, instance: Instance, why: str, hold: bool) -> None:
+        with instance.changed:
+            instance.asked = why
+            instance.wanted = instance.wanted and not hold
+            instance.changed.notify_all()
+
+    def up(self, name: str, timeout_s: float) -> bool:
+        """Let an instance run again, and wait for its process; return whether it was down."""
+        instance = self.instance(name)
+        if instance.alive:
+            return False
+        with instance.changed:
+            instance.wanted = True
+            instance.changed.notify_all()
+            if not instance.changed.wait_for(lambda: instance.alive or bool(self._broken), timeout_s):
+                raise ClientError(f"{name} did not start again within {timeout_s:g} s; see logs/{instance.log.name}")
+        self.check()
+        return True
+
+    def pause(self, name: str) -> None:
+        """Suspend an instance."""
+        if not self._running(name).pause():
+            raise ClientError(f"{name} is gone and cannot be paused")
+
+    def resume(self, name: str) -> None:
+        """Let a suspended instance go on; nothing happens if it is gone."""
+        self.instance(name).resume()
+
+    def add(self, app: str) -> Instance:
+        """Start one more instance of an application."""
+        return self._launch(self._apps[app], max((i.number for i in self.of(app)), default=0) + 1)
+
+    def stop_all(self) -> list[str]:
+        """Ask every instance to end, and kill those that still run after their grace. Returns the killed."""
+        running = [instance for instance in self._instances.values() if instance.alive]
+        for instance in running:
+            if instance.paused:
+                instance.resume()
+            self._ask(instance, "stop", True)
+            instance.ask_to_end()
+        began, killed = time.monotonic(), []
+        for instance in running:
+            left_s = instance.app.stop.grace - (time.monotonic() - began)
+            with instance.changed:
+                in_time = instance.changed.wait_for(lambda i=instance: not i.alive, max(0.0, left_s))  # type: ignore[misc]
+            if not in_time:
+                self.kill(instance.name, True)
+                killed.append(instance.name)
+        return killed
+
+    def _running(self, name: str) -> Instance:
+        instance = self.instance(name)
+        if not instance.alive:
+            raise ClientError(f"{name} is gone already; see logs/{instance.log.name}")
+        return instance

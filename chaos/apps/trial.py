@@ -1,0 +1,136 @@
+"""The scenario of `test`: an application between its topics, traffic that looks like its own, and faults in turn.
+
+The scenario is written as a file that `run` takes, so that the user can change it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chaos.errors import UsageError
+from chaos.setup.names import nearest
+
+ADDRESS_VARIABLES = (
+    *("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP", "KAFKA_BROKERS", "KAFKA_BROKER", "KAFKA_SERVERS", "KAFKA_URL"),
+    *("BOOTSTRAP_SERVERS", "SPRING_KAFKA_BOOTSTRAP_SERVERS", "MP_MESSAGING_CONNECTOR_SMALLRYE_KAFKA_BOOTSTRAP_SERVERS"),
+)
+"""Environment variables that usual applications read the address from: all are set unless the user names one."""
+HEADLINE = "# Made by `python -m chaos test`. `python -m chaos run` runs it, also after changes."
+PARTITIONS, REPLICAS, PRODUCER = 6, 3, "traffic"
+INTERPRETERS = re.compile(r"python[\d.]*|node|ruby|perl|bash|sh|uv|npx|tsx|bun|deno|\{python\}")
+PAUSE = "2s"
+"""Time between the heal of a fault and the next fault."""
+FAULTS: dict[str, dict[str, Any]] = {
+    "leader": {"kind": "broker.kill", "heal": {"after": "3s"}},
+    "coordinator": {"kind": "coordinator.kill", "heal": {"after": "3s"}},
+    "kill": {"kind": "app.kill", "heal": {"after": "2s"}},
+    "stop": {"kind": "app.stop", "heal": {"after": "2s"}},
+    "pause": {"kind": "app.pause", "heal": {"after": "5s"}},
+    "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "5s"}},
+}
+"""The faults by the names that `--break` takes, in their order."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says. name: of the application; env: variables with placeholders."""
+
+    command: Sequence[str]
+    reads: Sequence[str]
+    writes: Sequence[str]
+    samples: Path
+    id: str
+    directory: Path
+    name: str = ""
+    instances: int = 2
+    group: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    ready: Mapping[str, str | int] | None = None
+    rate: str = "200/s"
+    records: int = 2_000
+    breaks: Sequence[str] = tuple(FAULTS)
+
+    @property
+    def app(self) -> str:
+        """The name of the application: the given one, or that of its program."""
+        words = [word for word in self.command if re.search(r"[A-Za-z]", Path(word).stem) and not word.startswith("-")]
+        program = Path(words[1 if len(words) > 1 and _runs_a_script(words[0]) else 0]).stem if words else "app"
+        return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:16] or "app"
+
+
+def _runs_a_script(program: str) -> bool:
+    """Return whether a program is an interpreter, so that its first argument says what runs."""
+    return bool(INTERPRETERS.fullmatch(Path(program).name))
+
+
+def scenario_of(asked: Asked) -> dict[str, Any]:
+    """Return the scenario as a mapping. Raises `UsageError` for an unknown fault."""
+    for name in asked.breaks:
+        if name not in FAULTS:
+            raise UsageError(
+                f"--break {name}: there is no such fault{nearest(name, FAULTS)}; there are {', '.join(FAULTS)}"
+            )
+    topics = dict.fromkeys([*asked.reads, *asked.writes])
+    app: dict[str, Any] = {
+        "name": asked.app,
+        "command": list(asked.command),
+        "directory": str(asked.directory),
+        "instances": asked.instances,
+        "env": dict(asked.env) or dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"),
+        "reads": list(asked.reads),
+    }
+    app |= {"group": asked.group} if asked.group else {}
+    app |= {"ready": dict(asked.ready)} if asked.ready else {}
+    value = {"samples": str(asked.samples), "id": asked.id}
+    return {
+        "title": f"{asked.app} loses and doubles nothing",
+        "description": f"Made by `test`: {' '.join(asked.command)}",
+        "topics": [{"name": t, "partitions": PARTITIONS, "replication_factor": REPLICAS} for t in topics],
+        "producers": [
+            {
+                "name": PRODUCER if len(asked.reads) == 1 else f"{PRODUCER}-{i}",
+                "topic": topic,
+                "rate": asked.rate,
+                "records": asked.records,
+                "outlast_faults": True,
+                "value": value,
+            }
+            for i, topic in enumerate(asked.reads, 1)
+        ],
+        "apps": [app],
+        "effects": [{"name": topic, "topic": topic, "id": asked.id, "of": asked.reads[0]} for topic in asked.writes],
+        "faults": _timeline(asked),
+        "limits": {"drive": "10m", "drain": "2m", "clients": "60s"},
+    }
+
+
+def _timeline(asked: Asked) -> list[dict[str, Any]]:
+    """Return the faults one after another, each some time after the heal of the one before."""
+    found: list[dict[str, Any]] = []
+    for name in asked.breaks:
+        when: dict[str, Any] = (
+            {"after": f"{found[-1]['name']}.healed + {PAUSE}"} if found else {"acked": asked.records // 4}
+        )
+        found.append({"name": name, **FAULTS[name], "target": _target(asked, name), "when": when})
+    return found
+
+
+def _target(asked: Asked, fault: str) -> dict[str, str]:
+    if fault == "leader":
+        return {"leader_of": f"{asked.reads[0]}/0"}
+    if fault == "coordinator":
+        return {"coordinator_of_app": asked.app}
+    return {"app": asked.app}
+
+
+def write_scenario(asked: Asked, path: Path) -> None:
+    """Write the scenario into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(scenario_of(asked), sort_keys=False, allow_unicode=True, width=110)
+    path.write_text(f"{HEADLINE}\n{text}", encoding="utf-8")

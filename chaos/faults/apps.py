@@ -1,0 +1,382 @@
+"""Faults of applications: the user's own programs, which know nothing of Aftershock.
+
+What an application loses or repeats then is what a run is for, so these faults break nothing that Kafka promises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field
+
+from chaos.errors import FaultError
+from chaos.faults.base import NOTHING_TO_HEAL, Apps, Fault, FaultSpec, Instance, World
+from chaos.faults.wire import LinkSpeed, app_problems, front_of, proxy_of
+from chaos.setup.model import Setup, unknown
+from chaos.setup.triggers import split_member
+from chaos.units import Duration
+
+if TYPE_CHECKING:
+    from chaos.relay.rules import Rule
+    from chaos.setup.apps import App
+
+FOREVER_S = 1e9
+"""A delay that only the heal ends."""
+
+
+class AppFaultSpec(FaultSpec):
+    """A fault of one instance of an application, such as billing/1; of billing: an instance chosen by the seed."""
+
+    effects = frozenset()
+    left_out = "of applications; `prove` runs programs of Aftershock"
+    run_only = "the applications of a run"
+    targets = frozenset({"app"})
+    breaks_brokers = False
+    of_one: ClassVar[bool] = True
+    """Whether the fault is of one instance, and not of the whole application."""
+
+    @property
+    def app_name(self) -> str:
+        """The name of the application."""
+        return str(self.target.selector[1]).partition("/")[0]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the scenario has the application, that it has the instance, and that the run starts it."""
+        apps: dict[str, App] = {app.name: app for app in setup.apps}
+        value = str(self.target.selector[1])
+        yield from unknown(f"{where}.target.app", self.app_name, "apps", apps)
+        if (app := apps.get(self.app_name)) is None:
+            return
+        if app.external:
+            yield f"{where}: {app.name} is external, so Aftershock cannot reach its processes"
+        if "/" in value and not self.of_one:
+            yield f"{where}.target.app: {self.kind} is of the whole application; write {app.name}"
+        elif "/" in value and split_member(value)[1] > app.instances:
+            yield f"{where}.target.app: {app.name} has instances 1 to {app.instances}, not {value.partition('/')[2]}"
+
+
+S = TypeVar("S", bound=AppFaultSpec)
+
+
+class AppFault(Fault[S]):
+    """A fault of one instance of an application, or of the whole application."""
+
+    def _aim(self, world: World) -> None:
+        value = str(self.spec.target.selector[1])
+        if "/" in value or not self.spec.of_one:
+            self.resolved = value
+            return
+        running = [instance.name for instance in self._apps(world).of(value) if instance.alive]
+        if not running:
+            raise FaultError(f"no instance of {value} runs")
+        self.resolved = world.rng.choice(running)
+
+    def _apps(self, world: World) -> Apps:
+        if world.apps is None:
+            raise FaultError("the run has no applications")
+        return world.apps
+
+    def _instance(self, world: World) -> Instance:
+        return self._apps(world).instance(self.resolved)
+
+    @property
+    def _held(self) -> bool:
+        """Whether the instance stays down until the heal, because the scenario says when that is."""
+        return self.spec.heal is not None
+
+    def _up(self, world: World) -> str:
+        again = self._apps(world).up(self.resolved, world.scenario.limits.clients)
+        return f"{self.resolved} started again" if again else NOTHING_TO_HEAL
+
+
+class AppKillSpec(AppFaultSpec):
+    """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one."""
+
+    kind: Literal["app.kill"]
+
+
+class AppKill(AppFault[AppKillSpec], spec=AppKillSpec):
+    """An instance that is killed. Proof: its process ended with SIGKILL."""
+
+    _incarnation: int
+
+    def _inject(self, world: World) -> str:
+        instance = self._instance(world)
+        self._incarnation = instance.incarnation
+        self.evidence = {"pid": instance.pid}
+        self.begun = True
+        self._apps(world).kill(self.resolved, self._held)
+        return f"killed {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        instance = self._instance(world)
+        gone = instance.incarnation > self._incarnation or not instance.alive
+        return f"the process of {self.resolved} is gone" if gone else None
+
+    def _undo(self, world: World) -> str:
+        return self._up(world)
+
+
+class AppStopSpec(AppFaultSpec):
+    """Ask an instance of an application to end, and kill it after its grace; then as after app.kill."""
+
+    kind: Literal["app.stop"]
+
+
+class AppStop(AppFault[AppStopSpec], spec=AppStopSpec):
+    """An instance that is asked to end. Proof: its process ended, by itself or after its grace."""
+
+    _incarnation: int
+    _in_time: bool
+    _took_s: float
+
+    def _inject(self, world: World) -> str:
+        instance = self._instance(world)
+        self._incarnation = instance.incarnation
+        self.begun, began = True, time.monotonic()
+        self._in_time = self._apps(world).stop(self.resolved, self._held)
+        self._took_s = time.monotonic() - began
+        self.evidence = {"in_time": self._in_time, "seconds": round(self._took_s, 3)}
+        return f"sent {instance.app.stop.signal} to {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        instance = self._instance(world)
+        if instance.alive and instance.incarnation == self._incarnation:
+            return None
+        if self._in_time:
+            return f"{self.resolved} ended by itself after {self._took_s:.1f} s"
+        return f"{self.resolved} did not end within its grace of {instance.app.stop.grace:g} s, and was killed"
+
+    def _undo(self, world: World) -> str:
+        return self._up(world)
+
+
+class AppPauseSpec(AppFaultSpec):
+    """SIGSTOP an instance of an application, as a long garbage collection or a frozen machine; healed by SIGCONT."""
+
+    kind: Literal["app.pause"]
+
+
+class AppPause(AppFault[AppPauseSpec], spec=AppPauseSpec):
+    """An instance that is suspended. Proof: the system shows its process as stopped."""
+
+    def _inject(self, world: World) -> str:
+        self.begun = True
+        self._apps(world).pause(self.resolved)
+        return f"paused {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        instance = self._instance(world)
+        return f"the process of {self.resolved} is stopped" if instance.paused and instance.suspended() else None
+
+    def _undo(self, world: World) -> str:
+        self._apps(world).resume(self.resolved)
+        return f"{self.resolved} goes on"
+
+
+class AppRestartSpec(AppFaultSpec):
+    """Restart all instances of an application one after another, as a rolling deployment does."""
+
+    of_one = False
+    kind: Literal["app.restart"]
+    between: Duration = Field(1.0, description="pause between two instances, after the first one is ready")
+
+
+class AppRestart(AppFault[AppRestartSpec], spec=AppRestartSpec):
+    """A rolling restart. Proof: every instance runs in a later incarnation."""
+
+    lasting = "all instances run"
+    _before: dict[str, int]
+    _killed: list[str]
+
+    def _inject(self, world: World) -> str:
+        apps = self._apps(world)
+        running = [instance for instance in apps.of(self.resolved) if instance.wanted]
+        if not running:
+            raise FaultError(f"no instance of {self.resolved} runs")
+        self._before = {instance.name: instance.incarnation for instance in running}
+        self._killed = []
+        self.begun = True
+        for number, instance in enumerate(running):
+            if number:
+                time.sleep(self.spec.between)
+            if not apps.stop(instance.name, True):
+                self._killed.append(instance.name)
+            apps.up(instance.name, world.scenario.limits.clients)
+            apps.wait_ready(self.resolved)
+        self.evidence = {"killed": self._killed}
+        return f"restarted {', '.join(self._before)}"
+
+    def _effect(self, world: World) -> str | None:
+        now = {instance.name: instance for instance in self._apps(world).of(self.resolved)}
+        if not all(now[name].alive and now[name].incarnation > before for name, before in self._before.items()):
+            return None
+        late = f"; {', '.join(self._killed)} did not end within the grace" if self._killed else ""
+        return f"all {len(self._before)} instances of {self.resolved} run in a later incarnation{late}"
+
+    def _undo(self, world: World) -> str:
+        apps = self._apps(world)
+        again = [name for name in self._before if apps.up(name, world.scenario.limits.clients)]
+        return f"{', '.join(again)} started again" if again else f"{self.resolved}: {self.lasting}"
+
+
+class AppScaleSpec(AppFaultSpec):
+    """Change the number of instances of an application; healed by the number before."""
+
+    of_one = False
+    kind: Literal["app.scale"]
+    to: int = Field(ge=0, le=50, description="number of instances")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the number differs."""
+        yield from super().problems(setup, where)
+        if any(app.name == self.app_name and app.instances == self.to for app in setup.apps):
+            yield f"{where}.to: {self.app_name} has {self.to} instances already"
+
+
+class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
+    """More or fewer instances. Proof: so many of them run."""
+
+    _before: list[str]
+    _added: list[str]
+
+    def _inject(self, world: World) -> str:
+        apps = self._apps(world)
+        self._before = [instance.name for instance in apps.of(self.resolved) if instance.wanted]
+        self._added = []
+        self.begun = True
+        for name in self._before[self.spec.to :]:
+            apps.stop(name, True)
+        while len(self._before) + len(self._added) < self.spec.to:
+            self._added.append(apps.add(self.resolved).name)
+        return f"changed {self.resolved} from {len(self._before)} to {self.spec.to} instances"
+
+    def _effect(self, world: World) -> str | None:
+        running = sum(instance.alive for instance in self._apps(world).of(self.resolved))
+        return f"{running} instances of {self.resolved} run" if running == self.spec.to else None
+
+    def _undo(self, world: World) -> str:
+        apps = self._apps(world)
+        for name in self._added:
+            if apps.instance(name).alive:
+                apps.stop(name, True)
+        for name in self._before:
+            apps.up(name, world.scenario.limits.clients)
+        return f"{self.resolved} has {len(self._before)} instances again"
+
+
+class AppWireSpec(AppFaultSpec):
+    """A fault of the connections between an instance, or a whole application, and brokers."""
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check the application. An external one has the fronts of its instances, too."""
+        yield from app_problems(setup, f"{where}.target.app", str(self.target.selector[1]))
+
+
+A = TypeVar("A", bound=AppWireSpec)
+
+
+class AppWire(Fault[A]):
+    """A fault that is some rules of the wire proxy for the fronts of an application."""
+
+    _rules: list[int]
+
+    def _add(self, world: World, *rules: Rule) -> None:
+        self._rules, self.begun = [], True
+        for rule in rules:
+            self._rules.append(proxy_of(world).add(rule))
+
+    @property
+    def _front(self) -> str:
+        return front_of(self.resolved)
+
+    def _hits(self, world: World) -> int:
+        return sum(proxy_of(world).hits(rule) for rule in self._rules)
+
+    def _undo(self, world: World) -> str:
+        """Remove the rules; the proxy sends on what they hold."""
+        hits = sum(proxy_of(world).remove(rule).hits for rule in self._rules)
+        return f"the wire of {self.resolved} is whole again; {hits:,} frames were hit in all"
+
+
+class AppIsolateSpec(AppWireSpec):
+    """Cut an instance, or a whole application, off from brokers; healed by the connection.
+
+    Silent: its requests and the answers are held, as packets that a network loses, and arrive after the heal. Refused:
+    each connection ends at its first request.
+    """
+
+    kind: Literal["app.isolate"]
+    brokers: Literal["all", "majority", "one"] | Annotated[int, Field(ge=0)] = Field(
+        "all", description="all; a majority or one of them, chosen by the seed; or this broker"
+    )
+    manner: Literal["silent", "refused"] = "silent"
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check the broker."""
+        yield from super().problems(setup, where)
+        if isinstance(self.brokers, int):
+            yield from setup.broker_problems(f"{where}.brokers", [self.brokers])
+
+
+class AppIsolate(AppWire[AppIsolateSpec], spec=AppIsolateSpec):
+    """An application that does not reach brokers. Proof: the proxy kept at least one request from a broker."""
+
+    _brokers: list[int]
+
+    def _inject(self, world: World) -> str:
+        from chaos.relay.rules import Frames, Rule
+
+        self._brokers = self._choose(world)
+        sides: tuple[Literal["request", "response"], ...] = ("request", "response")
+        sets = [Frames(tuple(self._brokers), side=side, front=self._front) for side in sides]
+        if self.spec.manner == "silent":
+            self._add(world, *(Rule("delay", frames, delay_s=FOREVER_S) for frames in sets))
+        else:
+            self._add(world, *(Rule("cut", frames) for frames in sets))
+        return f"cut {self.resolved} off from broker {', '.join(map(str, self._brokers))} ({self.spec.manner})"
+
+    def _choose(self, world: World) -> list[int]:
+        known = sorted(world.cluster.broker_ids)
+        if isinstance(self.spec.brokers, int):
+            return [self.spec.brokers]
+        count = {"all": len(known), "majority": len(known) // 2 + 1, "one": 1}[self.spec.brokers]
+        return sorted(world.rng.sample(known, count))
+
+    def _effect(self, world: World) -> str | None:
+        kept = proxy_of(world).hits(self._rules[0])
+        return f"{kept:,} requests of {self.resolved} did not reach their brokers so far" if kept else None
+
+
+class AppSlowSpec(AppWireSpec, LinkSpeed):
+    """Slow the connections of an instance, or of a whole application, to all brokers down; healed by full speed."""
+
+    kind: Literal["app.slow"]
+
+
+class AppSlow(AppWire[AppSlowSpec], spec=AppSlowSpec):
+    """A slow link of an application. Proof: the proxy slowed data on it."""
+
+    def _inject(self, world: World) -> str:
+        from chaos.relay.rules import Frames, Rule
+
+        frames = Frames(front=self._front)
+        self._add(world, Rule("slow", frames, latency_s=self.spec.latency, bandwidth=self.spec.bandwidth))
+        return f"slowed the links of {self.resolved}: {self.spec.describe_speed()}"
+
+    def _effect(self, world: World) -> str | None:
+        pieces = self._hits(world)
+        return f"{pieces:,} pieces of data of {self.resolved} were slowed so far" if pieces else None
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    "app.kill": AppKill,
+    "app.stop": AppStop,
+    "app.pause": AppPause,
+    "app.restart": AppRestart,
+    "app.scale": AppScale,
+    "app.isolate": AppIsolate,
+    "app.slow": AppSlow,
+}

@@ -1,0 +1,252 @@
+"""Applications of a scenario: programs of the user, in any language, that know nothing of Aftershock.
+
+An application gets an address and nothing else. Texts of its command, its environment and its template files may have
+placeholders, such as `{bootstrap}`; `PLACEHOLDERS` has all of them. Everything else is the application's own business.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from chaos.setup.names import ClientName, GroupId, TopicName, nearest
+from chaos.setup.triggers import OneOf, Strict, parsed_by
+from chaos.units import Duration
+
+PLACEHOLDERS = {
+    "bootstrap": "the address of the brokers, for this instance",
+    "app": "the name of the application, such as billing",
+    "instance": "the number of the instance, from 1",
+    "name": "the name of the instance, such as billing/1",
+    "port": "a free port of this machine, the same in every incarnation of the instance",
+    "data": "a folder of the instance, which stays over its restarts",
+    "files": "the folder with the files that were made from templates",
+    "directory": "the working directory",
+    "python": "the Python that runs Aftershock",
+    "group": "the group id, as it is in the cluster",
+    "protocol": "the security protocol, such as SASL_SSL",
+    "mechanism": "the SASL mechanism",
+    "username": "the name of the login",
+    "password": "the password of the login; not in template files",
+    "ca": "the file with the authorities that sign the certificates of the brokers (PEM)",
+    "certificate": "the file with the certificate of the client (PEM)",
+    "key": "the file with its private key (PEM)",
+}
+"""The placeholders, and their meanings. `{topic.orders}` is the name of a topic as it is in the cluster."""
+TOPIC = "topic."
+EXTERNAL_S = 600.0
+"""Time in which somebody starts an external application."""
+LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"})
+"""The placeholders that only a secured cluster fills."""
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)\}")
+
+
+def placeholders(text: str) -> Iterator[str]:
+    """Yield the names between single braces in a text, such as `bootstrap`."""
+    yield from (match[1] for match in _PLACEHOLDER.finditer(text) if match[1])
+
+
+def is_placeholder(name: str) -> bool:
+    """Return whether a name has a value in an application, if the scenario has that topic."""
+    return name in PLACEHOLDERS or name.startswith(TOPIC)
+
+
+def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
+    """Return a text with its placeholders replaced, and `{{` and `}}` as single braces.
+
+    Without `strict`, what is no placeholder stays as it is, as in a template file with braces of its own.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0] if strict else match[0]
+        return values[match[1]] if strict or match[1] in values else match[0]
+
+    return _PLACEHOLDER.sub(replace, text)
+
+
+def _check_text(text: str) -> str:
+    for name in placeholders(text):
+        if not is_placeholder(name):
+            raise ValueError(
+                f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}; write {{{{{name}}}}} for the text itself"
+            )
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
+"""A text with placeholders."""
+
+
+def _split(command: Any) -> Any:
+    if not isinstance(command, str):
+        return command
+    try:
+        return shlex.split(command)
+    except ValueError as e:
+        raise ValueError(f"{command!r} cannot be split into words: {e}") from None
+
+
+def _found(program: str, directory: Path, path: str | None) -> bool:
+    """Return whether a program can be run: one with a slash in a working directory, another one of PATH."""
+    return shutil.which(str(directory / program) if "/" in program else program, path=path) is not None
+
+
+def _as_text(value: Any) -> Any:
+    """Return numbers and truth values as an environment has them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _check_signal(name: str) -> str:
+    if name not in signal.Signals.__members__ or name in ("SIGKILL", "SIGSTOP"):
+        raise ValueError(f"{name!r} is no signal that a program can handle, such as SIGTERM or SIGINT")
+    return name
+
+
+def _check_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"{text!r} is no regular expression: {e}") from None
+    return text
+
+
+class Ready(OneOf):
+    """When an instance counts as started: exactly one of these. Traffic begins when all instances are."""
+
+    group: GroupId | None = Field(None, description="the group is stable, with a member for each instance at least")
+    topic: TopicName | None = Field(None, description="something was written to this topic")
+    log: Annotated[str, parsed_by(_check_expression)] | None = Field(
+        None, description="a line of its output matches this regular expression"
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] | Literal["{port}"] | None = Field(
+        None, description="it accepts connections on this port; {port} is its own one"
+    )
+    http: Text | None = Field(None, description="this URL answers with a status below 400")
+
+
+class Stop(Strict):
+    """How an instance is asked to end."""
+
+    signal: Annotated[str, AfterValidator(_check_signal)] = "SIGTERM"
+    grace: Duration = Field(10.0, gt=0, description="then it is killed")
+
+
+class Restart(Strict):
+    """What a supervisor does with an instance that ended without being asked, as systemd and Kubernetes do."""
+
+    policy: Literal["always", "on_failure", "never"] = Field(
+        "always", description="on_failure: only after an exit code other than 0, or a signal"
+    )
+    delay: Duration = Field(1.0, description="before the restart; doubled, up to 30 s, if it ends within 10 s")
+
+
+class App(Strict):
+    """An application: `instances` processes, or containers, of one command."""
+
+    name: ClientName
+    command: Annotated[list[Text], BeforeValidator(_split), Field(min_length=1)] | None = Field(
+        None, description="program and arguments, started once for each instance; a text is split as a shell does"
+    )
+    image: str | None = Field(None, min_length=1, description="or a container of this image, in the host's network")
+    external: bool = Field(
+        False, description="or started by somebody else, on any machine: the run prints the address, and waits"
+    )
+    arguments: list[Text] = Field([], description="arguments of the container")
+    instances: int = Field(1, ge=1, le=50)
+    env: dict[str, Annotated[Text, BeforeValidator(_as_text)]] = Field(
+        {}, description="environment variables, in addition to those of this process"
+    )
+    files: dict[str, str] = Field(
+        {}, description="files for each instance, by the path in its folder {files}: a template beside the scenario"
+    )
+    directory: str | None = Field(None, description="working directory; the folder of the scenario if left out")
+    reads: list[TopicName] = Field([], description="the topics that it reads: the drain waits until it has")
+    group: GroupId | None = Field(
+        None, description="the group of its consumers; the run finds the one that reads its topics if left out"
+    )
+    ready: Ready | None = Field(
+        None,
+        description="if left out: the group has its members; without `group` and `reads`, the process has run for 1 s",
+    )
+    within: Duration | None = Field(
+        None, gt=0, description="time for all instances to be ready; limits.clients if left out, 10m if external"
+    )
+    stop: Stop = Stop()
+    restart: Restart = Restart()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        kinds = {"command": self.command is not None, "image": self.image is not None, "external": self.external}
+        if sum(kinds.values()) != 1:
+            raise ValueError(f"give exactly one of {', '.join(kinds)}")
+        if self.external:
+            given = [key for key in ("env", "files", "directory", "arguments") if getattr(self, key)]
+            if given:
+                raise ValueError(f"{given[0]}: Aftershock does not start an external application; leave it out")
+            if self.awaited is None or self.awaited.selector[0] not in ("group", "topic", "http", "port"):
+                raise ValueError("ready: how does the run notice that it was started? give its group, or ready.topic")
+            if self.instances != 1:
+                raise ValueError(
+                    "instances: an external application is as many processes as somebody starts; leave it out"
+                )
+        if self.arguments and self.image is None:
+            raise ValueError("arguments: belong to a container; put those of a command into command")
+        return self
+
+    @property
+    def awaited(self) -> Ready | None:
+        """What readiness waits for; None: that the process runs."""
+        if self.ready is None and self.group is not None:
+            return Ready(group=self.group)
+        return self.ready
+
+    def ready_within(self, usual_s: float) -> float:
+        """Return the seconds within which it has to be ready; `usual_s` is the limit of the scenario."""
+        if self.within is not None:
+            return self.within
+        return max(usual_s, EXTERNAL_S) if self.external else usual_s
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that it is known to have, each once."""
+        awaited = self.ready.group if self.ready else None
+        return list(dict.fromkeys(group for group in (self.group, awaited) if group is not None))
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield each text with placeholders, with its key."""
+        yield from ((f"command[{i}]", text) for i, text in enumerate(self.command or ()))
+        yield from ((f"arguments[{i}]", text) for i, text in enumerate(self.arguments))
+        yield from ((f"env.{name}", text) for name, text in self.env.items())
+        if self.ready is not None and self.ready.http is not None:
+            yield "ready.http", self.ready.http
+
+    def missing(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the key of each program, folder or template that does not exist on this machine, with a message.
+
+        The application has absolute paths. What has placeholders is known later.
+        """
+        directory = Path(self.directory or ".")
+        if not directory.is_dir():
+            yield ("directory",), f"there is no folder {directory}"
+        program = self.command[0] if self.command else ""
+        if program and not list(placeholders(program)) and not _found(program, directory, self.env.get("PATH")):
+            yield ("command",), f"there is no program {program!r} that can be run, looked up in {directory} and PATH"
+        for name, template in self.files.items():
+            if not Path(template).is_file():
+                yield ("files", name), f"there is no template {template}"
+
+    def placed_in(self, folder: Path) -> App:
+        """Return the application with absolute paths; relative ones are those in the folder of the scenario."""
+        files = {name: str(folder / Path(path).expanduser()) for name, path in self.files.items()}
+        directory = str((folder / Path(self.directory or ".").expanduser()).resolve())
+        return self.model_copy(update={"files": files, "directory": directory})

@@ -1,0 +1,211 @@
+"""Instances of applications: real processes, without a broker."""
+
+import json
+import sys
+
+import pytest
+
+from chaos.apps.supervisor import prepare
+from chaos.cluster.docker import engine
+from chaos.errors import ClientError, MachineError, UsageError
+from chaos.kafka.security import Access, Security
+from chaos.processes.process import find_marked
+from chaos.setup.apps import App
+from tests.support.apps import DEAF, TIMEOUT_S, Started, eventually
+from tests.support.engines import needs_engine
+
+
+@pytest.fixture
+def started(tmp_path):
+    return lambda **app: Started(tmp_path / "x", **app)
+
+
+SHOWS = """
+import json, os, sys, time
+print("up", json.dumps([sys.argv[1:], os.environ["BROKERS"], os.environ["N"], os.getcwd(), os.environ["PYTHONPATH"]]))
+print(open(os.path.join(sys.argv[2], "conf/app.properties")).read(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_instance_gets_its_own_values_and_nothing_of_the_platform(started, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/of/the/user")
+    (tmp_path / "app.tpl").write_text("b={bootstrap}\npattern=%d{yyyy} {{x}}\nsecret={password}\n")
+    command = [sys.executable, "-c", SHOWS, "{name}-{topic.orders}", "{files}"]
+    files = {"conf/app.properties": "../app.tpl"}
+    with started(command=command, instances=2, env={"N": "{instance}"}, files=files) as one:
+        one.apps.start()
+        for number in (1, 2):
+            first, *rest = one.log(number).splitlines()
+            arguments, brokers, n, directory, path = json.loads(first.removeprefix("up "))
+            assert (arguments[0], brokers) == (f"billing/{number}-orders", f"front-of-billing/{number}:1")
+            assert (n, directory, path) == (str(number), str(tmp_path / "x"), "/of/the/user")
+            assert rest[:3] == [
+                f"b=front-of-billing/{number}:1",
+                "pattern=%d{yyyy} {{x}}",
+                "secret={password}",
+            ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "again"),
+    [("always", 0, True), ("on_failure", 3, True), ("on_failure", 0, False), ("never", 3, False)],
+)
+def test_a_supervisor_starts_again_what_its_policy_says(started, policy, code, again):
+    program = (
+        "import os, sys, time\n"
+        "print('up', flush=True)\n"
+        "first = not os.path.exists(sys.argv[1] + '/seen')\n"
+        "open(sys.argv[1] + '/seen', 'w').close()\n"
+        f"time.sleep(0.5) if first else time.sleep(600)\n"
+        f"sys.exit({code})"
+    )
+    command = [sys.executable, "-c", program, "{data}"]
+    with started(command=command, restart={"policy": policy, "delay": "100ms"}) as one:
+        one.apps.start()
+        instance = one.apps.instance("billing/1")
+        if again:
+            eventually(lambda: instance.incarnation == 2 and instance.alive)
+        else:
+            eventually(lambda: not instance.alive)
+            assert not instance.wanted
+        assert f"exit code {code}" in one.notes()
+        assert ("started again" if again else "stays away") in one.notes()
+    rows = [(row["incarnation"], row["event"], row["detail"].get("exit_code")) for row in one.rows()]
+    assert rows[:2] == [(1, "started", None), (1, "stopped" if code == 0 else "crashed", code)]
+
+
+def test_a_program_that_ends_at_once_is_named_with_its_last_words(started):
+    with (
+        started(
+            command=[sys.executable, "-c", "print('no config'); raise SystemExit(4)"], ready={"log": "^never"}
+        ) as one,
+        pytest.raises(
+            ClientError, match=r"billing/1 ended with exit code 4: no config; .*ended before billing was ready"
+        ),
+    ):
+        one.apps.start()
+
+
+def test_a_program_that_is_never_ready_is_named_with_what_is_missing(started, tmp_path):
+    one = started(ready={"port": "{port}"})
+    one.apps._scenario = one.apps._scenario.model_copy(
+        update={"limits": one.apps._scenario.limits.model_copy(update={"clients": 1.0})}
+    )
+    with (
+        one,
+        pytest.raises(
+            ClientError, match=r"was not ready within 1 s .*: billing/1 does not listen on port \d+; .*said last: up"
+        ),
+    ):
+        one.apps.start()
+
+
+def test_a_program_that_cannot_be_run_is_refused_before_the_start(tmp_path):
+    with pytest.raises(UsageError, match=r"mine.yaml:1: apps.billing.command: there is no program 'no-such-program'"):
+        Started(tmp_path / "x", command=["no-such-program"])
+    script = tmp_path / "x" / "plain.sh"
+    script.write_text("not executable")
+    with pytest.raises(UsageError, match=r"'\./plain\.sh' that can be run"):
+        Started(tmp_path / "x", command=["./plain.sh"])
+
+
+def test_a_killed_instance_comes_back_or_waits_for_the_heal(started):
+    with started(instances=2, restart={"delay": "100ms"}) as one:
+        one.apps.start()
+        one.apps.kill("billing/1", hold=False)
+        eventually(lambda: one.apps.instance("billing/1").incarnation == 2)
+        one.apps.kill("billing/2", hold=True)
+        assert not one.apps.instance("billing/2").alive
+        assert one.apps.up("billing/2", TIMEOUT_S)
+        assert not one.apps.up("billing/2", TIMEOUT_S)
+        assert one.apps.instance("billing/2").incarnation == 2
+        with pytest.raises(ClientError, match=r"no instance billing/3 \(known: billing/1, billing/2\)"):
+            one.apps.kill("billing/3", hold=False)
+        assert one.apps.stop_all() == []
+    asked = [(row["instance"], row["detail"].get("asked")) for row in one.rows() if row["event"] == "crashed"]
+    assert sorted(asked) == [(1, "kill"), (2, "kill")]
+
+
+def test_an_instance_that_ignores_the_signal_is_killed_after_its_grace(started):
+    with started(command=[sys.executable, "-c", DEAF], stop={"grace": "300ms"}) as one:
+        one.apps.start()
+        assert not one.apps.stop("billing/1", hold=True)
+        assert one.apps.instance("billing/1").exit_code == -9
+        one.apps.up("billing/1", TIMEOUT_S)
+        one.apps.wait_ready("billing")
+        assert one.apps.stop_all() == ["billing/1"]
+
+
+def test_a_paused_instance_is_suspended_goes_on_and_ends_when_asked(started):
+    with started() as one:
+        one.apps.start()
+        one.apps.pause("billing/1")
+        assert one.apps.instance("billing/1").suspended()
+        one.apps.resume("billing/1")
+        assert not one.apps.instance("billing/1").suspended()
+        one.apps.pause("billing/1")
+        assert one.apps.stop_all() == []
+
+
+def test_more_instances_have_the_next_numbers(started):
+    with started() as one:
+        one.apps.start()
+        assert one.apps.add("billing").name == "billing/2"
+        one.apps.wait_ready("billing")
+        assert [i.name for i in one.apps.of("billing") if i.alive] == ["billing/1", "billing/2"]
+
+
+def test_children_of_an_instance_end_with_it(started):
+    child = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+    program = f"import subprocess, sys, time; subprocess.Popen({child}); print('up', flush=True); time.sleep(600)"
+    with started(command=[sys.executable, "-c", program]) as one:
+        one.apps.start()
+        eventually(lambda: len([p for p in find_marked() if p.run_dir == one.run.path]) == 2)
+        one.apps.kill("billing/1", hold=True)
+        eventually(lambda: not [p for p in find_marked() if p.run_dir == one.run.path])
+
+
+def test_a_password_with_a_newline_reaches_the_program_and_no_file(tmp_path):
+    secret = "first-line\nsecond-line"
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="env:X")
+    program = "import os; print('up', repr(os.environ['P']), os.environ['P'], flush=True); import time; time.sleep(600)"
+    one = Started(tmp_path / "x", access=Access(security, secret), command=[sys.executable, "-c", program])
+    app = one.apps._apps["billing"]
+    one.apps._apps["billing"] = app.model_copy(update={"env": {"P": "{password}", "B": "{bootstrap}"}})
+    with one:
+        one.apps.start()
+        eventually(lambda: "up" in one.log())
+        eventually(lambda: one.log().count("[secret]") >= 3)
+    found = [p for p in one.run.path.rglob("*") if p.is_file() and b"second-line" in p.read_bytes()]
+    assert found == []
+
+
+@pytest.mark.docker
+@needs_engine
+def test_an_instance_in_a_container_is_broken_as_a_process_is(started):
+    loop = "trap 'echo bye; exit 0' TERM; echo up $BROKERS $0 $1; while true; do sleep 0.1; done"
+    arguments = ["sh", "-c", loop, "{name}", "{data}"]
+    with started(command=None, image="aftershock-base:bookworm", arguments=arguments) as one:
+        one.apps.start()
+        instance = one.apps.instance("billing/1")
+        assert f"up front-of-billing/1:1 billing/1 {instance.folder}/data" in one.log()
+        one.apps.pause("billing/1")
+        assert instance.suspended()
+        one.apps.resume("billing/1")
+        assert not instance.suspended()
+        one.apps.kill("billing/1", hold=True)
+        assert instance.exit_code == -9
+        one.apps.up("billing/1", TIMEOUT_S)
+        one.apps.wait_ready("billing")
+        assert one.apps.stop_all() == []
+        assert instance.exit_code == 0
+        assert "bye" in one.log()
+    assert engine.find_labelled(engine.connect(), one.run.path) == []
+
+
+@pytest.mark.docker
+@needs_engine
+def test_an_image_that_cannot_be_pulled_is_named():
+    with pytest.raises(MachineError, match=r"no image nowhere\.invalid/none:1, and cannot pull it"):
+        prepare([App(name="billing", image="nowhere.invalid/none:1")], lambda words: None)

@@ -1,0 +1,116 @@
+"""Applications in a scenario: what is accepted, and how each mistake reads."""
+
+import json
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.scenario.load import parse
+from chaos.setup.apps import filled
+
+BASE = {
+    "title": "t",
+    "topics": [{"name": "orders"}, {"name": "invoices"}],
+    "producers": [{"name": "shop", "topic": "orders"}],
+}
+
+
+def loaded(faults=(), **changes):
+    app = {"name": "billing", "command": "python service.py --at {bootstrap}", "group": "b", "reads": ["orders"]}
+    app = {key: value for key, value in (app | changes).items() if value is not None}
+    return parse(json.dumps(BASE | {"apps": [app], "faults": list(faults)}), "mine.yaml")
+
+
+def test_a_command_is_split_as_a_shell_does():
+    assert loaded(command="a 'b c' {bootstrap}").apps[0].command == ["a", "b c", "{bootstrap}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{bootstrap}/{topic.a.b}", "k:1/A"),
+        ("{{bootstrap}} {{ }}", "{bootstrap} { }"),
+        ('{"json": 1} ${HOME} %d{yyyy-MM}', '{"json": 1} ${HOME} %d{yyyy-MM}'),
+    ],
+)
+def test_placeholders_are_replaced_and_other_braces_stay(text, shown):
+    assert filled(text, {"bootstrap": "k:1", "topic.a.b": "A"}) == shown
+
+
+def test_a_template_keeps_what_is_no_placeholder():
+    assert filled("{{x}} {yyyy} {bootstrap}", {"bootstrap": "k:1"}, strict=False) == "{{x}} {yyyy} k:1"
+
+
+def test_numbers_and_truth_values_of_env_are_texts():
+    app = loaded(env={"N": 3, "F": 0.5, "ON": True}).apps[0]
+    assert app.env == {"N": "3", "F": "0.5", "ON": "true"}
+
+
+def test_topics_that_only_applications_write_are_not_those_of_clients():
+    scenario = loaded()
+    assert scenario.app_topics == {"invoices"}
+    assert parse(json.dumps(BASE), "mine.yaml").app_topics == frozenset()
+
+
+FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when": {"at": "1s"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"command": None}, "give exactly one of command, image, external"),
+        ({"image": "x"}, "give exactly one of command, image, external"),
+        ({"command": "a {bootsrap}"}, r"{bootsrap} is no placeholder \(did you mean bootstrap\?\)"),
+        ({"command": "a 'b"}, "cannot be split into words"),
+        ({"command": []}, "at least 1"),
+        ({"command": "python x.py"}, "nothing gives billing the address of the brokers"),
+        ({"env": {"A": "{topic.order}"}}, "there is no topic 'order' for {topic.order}"),
+        ({"env": {"A": "{password}"}}, "{password} has no value: the cluster has no cluster.security"),
+        ({"env": {"A": "{group}"}, "group": None}, r"{group} has no value; give group"),
+        ({"reads": []}, "which topics does the group b read"),
+        ({"reads": ["order"]}, r"apps\[0\].reads: 'order' is not one of the topics"),
+        ({"ready": {"log": "("}}, "is no regular expression"),
+        ({"ready": {"log": "a", "port": 1}}, "give exactly one of group, topic, log, port, http"),
+        ({"ready": {"topic": "none"}}, r"apps\[0\].ready.topic: 'none' is not one of the topics"),
+        ({"stop": {"signal": "SIGKILL"}}, "is no signal that a program can handle"),
+        ({"stop": {"signal": "TERM"}}, "is no signal that a program can handle"),
+        ({"name": "shop"}, "the name 'shop' is used 2 times"),
+        ({"instances": 0}, "at least 1"),
+        (
+            {"command": None, "external": True, "env": {"A": "b"}},
+            "env: Aftershock does not start an external application",
+        ),
+        (
+            {"command": None, "external": True, "group": None, "reads": []},
+            "how does the run notice that it was started",
+        ),
+        ({"command": None, "external": True, "instances": 2}, "as many processes as somebody starts"),
+        ({"arguments": ["a"]}, "belong to a container"),
+        ({"faults": [FAULT | {"target": {"app": "billing/2"}}]}, "billing has instances 1 to 1, not 2"),
+        ({"faults": [FAULT | {"target": {"app": "bill"}}]}, r"'bill' is not one of the apps \(billing\)"),
+        ({"faults": [FAULT | {"kind": "app.restart"}]}, "app.restart is of the whole application; write billing"),
+        (
+            {"faults": [FAULT | {"kind": "app.scale", "target": {"app": "billing"}, "to": 1}]},
+            "billing has 1 instances already",
+        ),
+        (
+            {"faults": [FAULT], "command": None, "external": True},
+            "billing is external, so Aftershock cannot reach its processes",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where_and_what(changes, message):
+    with pytest.raises(ScenarioError, match=message) as caught:
+        loaded(**changes)
+    first, *rest = str(caught.value).splitlines()
+    assert first == "mine.yaml is not a valid scenario:"
+    assert all("mine.yaml:1" in line or "is used 2 times" in line for line in rest)
+
+
+def test_a_consumer_of_a_topic_of_applications_is_refused():
+    scenario = BASE | {
+        "apps": [{"name": "billing", "command": "x {bootstrap}"}],
+        "consumers": [{"mode": "subscribe", "name": "c", "group": "g", "topics": ["invoices"]}],
+    }
+    with pytest.raises(ScenarioError, match=r"consumers\[0\].topics: only applications write to invoices"):
+        parse(json.dumps(scenario), "mine.yaml")
