@@ -6,11 +6,11 @@ read is a row of `effect_reads`, and never ends the read-back.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -34,7 +34,7 @@ from chaos.effects.sources import (
     scrubber,
 )
 from chaos.effects.watch import SIGHTS, read_sights
-from chaos.errors import AftershockError
+from chaos.errors import AftershockError, ClusterError
 from chaos.kafka.security import Security
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
 from chaos.ledger.seal import parquet_options, part_name
@@ -44,7 +44,7 @@ from chaos.scenario.effect_rules import input_format, input_topic
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect, Format, Place
 from checks.readback.source import ROWS_PER_BATCH, ROWS_PER_FILE, OffsetRange, PartReader
-from checks.readback.stage import SMALL, stable_offsets
+from checks.readback.stage import SMALL, log_ranges, stable_offsets
 from checks.spark.master import is_here
 
 SMALL_BYTES = 64 << 20
@@ -67,7 +67,7 @@ class TopicPart:
         isolation = "read_uncommitted" if self.inputs else "read_committed"
         topic, partition = self.range.topic, self.range.partition
         row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect)
-        with closing(PartReader(self.range, isolation)) as reader:
+        with contextlib.closing(PartReader(self.range, isolation)) as reader:
             while reader.reached < self.range.end:
                 for message in reader.poll(ROWS_PER_BATCH):
                     if message.offset() >= self.range.end:
@@ -157,7 +157,8 @@ def read_effects(
 
 def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> Plan:
     """Return the parts to read."""
-    plan, ranges = Plan(), _ranges(run)
+    plan = Plan()
+    ranges = _ranges(run, bootstrap, {e.topic for e in resolved.scenario.effects if e.topic is not None}, security)
     topics = sorted({e.topic for e in resolved.scenario.effects if e.topic in ranges})
     stable = stable_offsets(bootstrap, topics, security) if topics else {}
     for effect in resolved.scenario.effects:
@@ -197,11 +198,19 @@ def _file_part(effect: Effect, part: FilePart) -> SourcePart:
     return SourcePart(effect, lambda: read_whole(part))
 
 
-def _ranges(run: Run) -> Ranges:
+def _ranges(run: Run, bootstrap: str, topics: set[str], security: Security | None) -> Ranges:
+    """Return the ranges of the log that was read back, and of topics of effects that only applications write to.
+
+    A topic that does not exist is left out.
+    """
     found: Ranges = {}
     for row in pq.read_table(run.ledger / "log_range.parquet").to_pylist():
         if row["records"] is None:
             found.setdefault(row["topic"], []).append((row["partition"], row["start"], row["end"]))
+    for topic in sorted(topics - found.keys()):
+        with contextlib.suppress(ClusterError):
+            offsets = log_ranges(bootstrap, [topic], security)
+            found[topic] = [(partition, start, end) for (_, partition), (start, end) in sorted(offsets.items())]
     return found
 
 
