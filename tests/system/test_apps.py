@@ -1,0 +1,76 @@
+"""An application of the user, unmodified, between two topics: what it loses or doubles when it is killed."""
+
+import json
+
+import pytest
+
+from tests.support.platform import chaos, left_running
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+SERVICE = """
+import os, sys, time
+from confluent_kafka import Consumer, Producer
+
+bootstrap = os.environ["KAFKA_BOOTSTRAP"]
+consumer = Consumer({{"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest",
+                     "enable.auto.commit": False, "session.timeout.ms": 6000}})
+producer = Producer({{"bootstrap.servers": bootstrap, "linger.ms": 0}})
+consumer.subscribe(["orders"])
+while True:
+    messages = consumer.consume(100, 0.2)
+    for message in messages:
+        assert not message.error(), message.error()
+    {0}
+"""
+COMMIT = "if messages: consumer.commit(asynchronous=False)"
+WORK = """for message in messages:
+        time.sleep(0.002)
+        producer.produce("invoices", message.value(), message.key())
+    producer.flush()"""
+SCENARIO = {
+    "title": "Billing is killed",
+    "topics": [{"name": name, "partitions": 2, "replication_factor": 1} for name in ("orders", "invoices")],
+    "cluster": {"brokers": 1},
+    "producers": [
+        {"name": "shop", "topic": "orders", "rate": "400/s", "records": 1500, "outlast_faults": True,
+         "value": {"samples": "orders.jsonl", "id": "$.order_id"}}
+    ],
+    "apps": [
+        {"name": "billing", "command": ["{python}", "service.py"], "env": {"KAFKA_BOOTSTRAP": "{bootstrap}"},
+         "reads": ["orders"], "restart": {"delay": "100ms"}}
+    ],
+    "effects": [{"name": "invoices", "topic": "invoices", "id": "$.order_id"}],
+    "faults": [{"name": "crash", "kind": "app.kill", "target": {"app": "billing"}, "when": {"acked": 700}}],
+}  # fmt: skip
+
+
+def run(folder, *steps):
+    """Run the scenario with a service that takes these steps, and return the exit code and the result."""
+    (folder / "service.py").write_text(SERVICE.format("\n    ".join(steps)))
+    (folder / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 4}\n')
+    (folder / "mine.yaml").write_text(json.dumps(SCENARIO))
+    ended = chaos("run", folder / "mine.yaml", "--json", "--seed", 7, "--runs-dir", folder / "runs")
+    assert left_running(folder / "runs") == []
+    return ended.code, ended.result
+
+
+def counts(result):
+    (effect,) = result["effects"]
+    return {name: effect["counts"][name] for name in ("missing", "duplicate", "unexpected")}
+
+
+def test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts(tmp_path):
+    code, result = run(tmp_path, COMMIT, WORK)
+    assert code == 1, result["sentence"]
+    assert counts(result)["missing"] > 0
+    assert counts(result)["duplicate"] == counts(result)["unexpected"] == 0
+    assert all(fault["proven_us"] for fault in result["faults"])
+
+
+@pytest.mark.landing
+def test_offsets_that_are_committed_after_the_work_repeat_what_a_kill_interrupts(tmp_path):
+    code, result = run(tmp_path, WORK, COMMIT)
+    assert code == 1, result["sentence"]
+    assert counts(result)["duplicate"] > 0
+    assert counts(result)["missing"] == counts(result)["unexpected"] == 0
