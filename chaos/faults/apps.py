@@ -120,7 +120,7 @@ class AppKill(AppFault[AppKillSpec], spec=AppKillSpec):
 
 
 class AppStopSpec(AppFaultSpec):
-    """Ask an instance of an application to end, and kill it after its grace; then as after app.kill."""
+    """Ask an instance of an application to end, and kill it after its grace; started and healed as after app.kill."""
 
     kind: Literal["app.stop"]
 
@@ -177,7 +177,7 @@ class AppPause(AppFault[AppPauseSpec], spec=AppPauseSpec):
 
 
 class AppRestartSpec(AppFaultSpec):
-    """Restart all instances of an application one after another, as a rolling deployment does."""
+    """Restart all instances of an application one after another, as a rolling deployment does; they stay."""
 
     of_one = False
     kind: Literal["app.restart"]

@@ -23,6 +23,7 @@ from chaos.wait import wait_until
 WAITS = "import signal, time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 UP = {"log": "^up"}
+VALUE = {"template": '{{"order_id": "{id}"}}'}
 TIMEOUT_S = 30.0
 
 
@@ -32,7 +33,8 @@ def scenario_of(faults: Sequence[dict[str, Any]] = (), **app: Any) -> dict[str, 
     return {
         "title": "t",
         "topics": [{"name": "orders"}],
-        "producers": [{"name": "shop", "topic": "orders"}],
+        "producers": [{"name": "shop", "topic": "orders", "value": VALUE}],
+        "effects": [{"name": "done", "log": {"app": "billing", "pattern": r"done (?P<id>\S+)"}}],
         "apps": [given | {"env": {"BROKERS": "{bootstrap}"} | given.get("env", {})}],
         "faults": list(faults),
         "limits": {"clients": "20s"},

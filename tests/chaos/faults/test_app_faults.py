@@ -121,7 +121,8 @@ WIRED = """
 title: t
 cluster: {{brokers: 5}}
 topics: [{{name: orders}}]
-producers: [{{name: shop, topic: orders}}]
+producers: [{{name: shop, topic: orders, value: {{template: '{{{{"id": "{{id}}"}}}}'}}}}]
+effects: [{{name: done, log: {{app: billing, pattern: 'done (?P<id>\\S+)'}}}}]
 apps: [{{name: billing, command: "x {{bootstrap}}", instances: 2}}]
 faults: [{{name: f, when: {{at: 1s}}, {0}}}]
 """

@@ -8,10 +8,12 @@ from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.setup.apps import filled
 
+VALUE = {"template": '{{"order_id": "{id}"}}'}
 BASE = {
     "title": "t",
     "topics": [{"name": "orders"}, {"name": "invoices"}],
-    "producers": [{"name": "shop", "topic": "orders"}],
+    "producers": [{"name": "shop", "topic": "orders", "value": VALUE}],
+    "effects": [{"name": "done", "topic": "invoices", "id": "$.order_id"}],
 }
 
 
@@ -49,7 +51,7 @@ def test_numbers_and_truth_values_of_env_are_texts():
 def test_topics_that_only_applications_write_are_not_those_of_clients():
     scenario = loaded()
     assert scenario.app_topics == {"invoices"}
-    assert parse(json.dumps(BASE), "mine.yaml").app_topics == frozenset()
+    assert parse(json.dumps(BASE | {"effects": []}), "mine.yaml").app_topics == frozenset()
 
 
 FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when": {"at": "1s"}}
@@ -105,6 +107,12 @@ def test_a_mistake_is_one_line_that_says_where_and_what(changes, message):
     first, *rest = str(caught.value).splitlines()
     assert first == "mine.yaml is not a valid scenario:"
     assert all("mine.yaml:1" in line or "is used 2 times" in line for line in rest)
+
+
+def test_an_application_that_nothing_judges_is_refused():
+    app = {"name": "billing", "command": "x {bootstrap}"}
+    with pytest.raises(ScenarioError, match="apps: nothing says what they have to do, so a run would prove nothing"):
+        parse(json.dumps(BASE | {"apps": [app], "effects": []}), "mine.yaml")
 
 
 def test_a_consumer_of_a_topic_of_applications_is_refused():
