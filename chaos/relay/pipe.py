@@ -31,6 +31,8 @@ class Port:
     connections: set[Connection] = field(default_factory=set)
     clients: set[str] = field(default_factory=set)
     """Client ids of brokers that connected."""
+    refused: Callable[[], None] = lambda: None
+    """Called when the broker refuses a connection."""
     fetches: Counter[str] = field(default_factory=Counter)
     """Fetch requests by client id, if the proxy is in front of the broker."""
 
@@ -233,6 +235,7 @@ class Connection:
             await asyncio.get_running_loop().create_connection(lambda: self.responses, self.port.host, self.port.port)
         except OSError:
             self.close(reset=True)  # the client is connected already: a reset is nearest to a refused connection
+            self.port.refused()
 
     def close(self, reset: bool = False) -> None:
         """Close both sides behind what is written already, or reset them."""

@@ -28,6 +28,10 @@ from chaos.relay.policies import POLICIES
 from chaos.relay.roles import Active, Address, Endpoints, Listener, Payloads, Role, address_name, socket_name
 from chaos.run.directory import write_atomically
 
+BACKLOG = 512
+REOPEN_S = 0.05
+"""Interval at which a broker that refuses connections is tried again."""
+
 
 class Server:
     """The ports of a relay, with the rules or cuts that its control connections add."""
@@ -37,25 +41,43 @@ class Server:
     ) -> None:
         """Open a port for each listener. Connections wait until `listen`."""
         self.ports = [Port(b, name, *at) for b, listeners in brokers.items() for name, at in listeners.items()]
-        self._sockets = [socket.create_server((HOST, 0), backlog=512) for _ in self.ports]
+        self._sockets = [_reserved() for _ in self.ports]
         self.addresses: dict[int, dict[Listener, Address]] = {broker: {} for broker in brokers}
         for port, listening in zip(self.ports, self._sockets, strict=True):
             self.addresses[port.broker][port.listener] = (HOST, listening.getsockname()[1])
         self._fronts = {"": {b: of["clients"] for b, of in self.addresses.items() if "clients" in of}}
         self._recorder, self._brokers, self._role = recorder, brokers, role
         self._policy = POLICIES[role](brokers, self._fronts, sessions, recorder)
-        self._servers: list[asyncio.Task[asyncio.Server]] = []  # keeps them from the garbage collector
+        self._tasks: set[asyncio.Task[None]] = set()  # keeps them from the garbage collector
 
     async def listen(self) -> None:
         """Accept connections."""
-        for port, listening in zip(self.ports, self._sockets, strict=True):
-            await self._accept(port, listening)
+        for port, reserved in zip(self.ports, self._sockets, strict=True):
+            self._accept(port, reserved)
 
-    def _accept(self, port: Port, listening: socket.socket) -> asyncio.Task[asyncio.Server]:
+    def _accept(self, port: Port, reserved: socket.socket) -> None:
+        """Accept the connections at a reserved port; connections wait until the loop runs."""
+        task = asyncio.get_running_loop().create_task(self._serve(port, reserved, _listening(reserved)))
+        self._tasks.add(task)
+
+    async def _serve(self, port: Port, reserved: socket.socket, listening: socket.socket) -> None:
+        """Accept connections while the broker does. A client of the proxy is refused where the broker refuses.
+
+        An accepted connection that ends at once would be another fault: clients do not back off from it as they do from
+        a refused one.
+        """
         loop = asyncio.get_running_loop()
-        server = loop.create_task(loop.create_server(lambda: self._policy.open(port).requests, sock=listening))
-        self._servers.append(server)
-        return server
+        while True:
+            refused = asyncio.Event()
+            if self._role == "proxy":
+                port.refused = refused.set
+            server = await loop.create_server(lambda: self._policy.open(port).requests, sock=listening)
+            await refused.wait()
+            server.close()
+            listening.close()
+            while not await _accepts(port.host, port.port):
+                await asyncio.sleep(REOPEN_S)
+            listening = _listening(reserved)
 
     def front(self, name: str) -> Mapping[int, Address]:
         """Return the addresses of a front, one for each broker. A new name opens it; connections wait in its sockets.
@@ -67,10 +89,10 @@ class Server:
         if name not in self._fronts:
             self._fronts[name] = {}
             for broker, listeners in self._brokers.items():
-                listening = socket.create_server((HOST, 0), backlog=512)
-                self._fronts[name][broker] = (HOST, listening.getsockname()[1])
+                reserved = _reserved()
+                self._fronts[name][broker] = (HOST, reserved.getsockname()[1])
                 self.ports.append(Port(broker, "clients", *listeners["clients"], front=name))
-                self._accept(self.ports[-1], listening)
+                self._accept(self.ports[-1], reserved)
         return self._fronts[name]
 
     def seal(self) -> dict[str, Any]:
@@ -131,6 +153,32 @@ class Server:
         for port in self.ports:
             for connection in list(port.connections):
                 connection.apply(removed)
+
+
+def _reserved(port: int = 0) -> socket.socket:
+    """Return a socket that is bound and does not listen: it keeps a port, at which connections are refused."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind((HOST, port))
+    return reserved
+
+
+def _listening(reserved: socket.socket) -> socket.socket:
+    """Return a socket that listens at a reserved port."""
+    listening = _reserved(reserved.getsockname()[1])
+    listening.listen(BACKLOG)
+    return listening
+
+
+async def _accepts(host: str, port: int) -> bool:
+    """Return whether a broker accepts a connection."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def serve(

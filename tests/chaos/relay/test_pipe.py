@@ -104,3 +104,47 @@ def test_a_refused_connection_resets_the_client():
         assert not server.ports[0].connections
 
     asyncio.run(play())
+
+
+async def outcome(address):
+    """Return what a client sees that connects and sends a request: refused, reset or open."""
+    try:
+        reader, writer = await asyncio.open_connection(*address)
+    except ConnectionRefusedError:
+        return "refused"
+    writer.write(frame())
+    try:
+        async with asyncio.timeout(0.3):
+            await reader.read(1)
+            return "reset"
+    except ConnectionError:
+        return "reset"
+    except TimeoutError:
+        return "open"
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("front", [False, True])
+def test_a_port_refuses_connections_while_its_broker_does_and_keeps_its_number(front):
+    async def play():
+        listening = await asyncio.start_server(Broker().serve, "127.0.0.1", 0)
+        at = listening.sockets[0].getsockname()
+        server = Server("proxy", {1: {"clients": at}})
+        await server.listen()
+        address = server.front("billing/1")[1] if front else server.addresses[1]["clients"]
+        async with asyncio.timeout(20):
+            assert await outcome(address) == "open"
+            listening.close()
+            await listening.wait_closed()
+            seen = [await outcome(address)]
+            while seen[-1] != "refused":
+                seen.append(await outcome(address))
+            assert len(seen) <= 3, seen
+            assert [await outcome(address) for _ in range(3)] == ["refused"] * 3
+            again = await asyncio.start_server(Broker().serve, *at)
+            while await outcome(address) != "open":
+                await asyncio.sleep(0.02)
+            again.close()
+
+    asyncio.run(play())
