@@ -54,12 +54,12 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
 
 def describe(kind: str, count: int, examined: int, effect: str, findings: Sequence[Row], began_us: int) -> str:
     """Return the number of a kind with its first findings. began_us: when the run began."""
-    noun = "effects"
+    noun, have = ("effect", "has") if count == 1 else ("effects", "have")
     wholes = {
-        "missing": f"{count:,} of {examined:,} inputs lack effect {effect}",
-        "duplicate": f"{count:,} {noun} {effect} are one too many for their input",
-        "unexpected": f"{count:,} {noun} {effect} have no input that was written",
-        "wrong": f"{count:,} {noun} {effect} have a wrong value",
+        "missing": f"{count:,} {noun} {effect} {'is' if count == 1 else 'are'} missing, for {examined:,} inputs",
+        "duplicate": f"{count:,} {noun} {effect} {'is' if count == 1 else 'are'} more than the inputs must have",
+        "unexpected": f"{count:,} {noun} {effect} {have} no input that was written",
+        "wrong": f"{count:,} {noun} {effect} {have} a wrong value",
     }
     if not count:
         nothing = {"missing": "no input lacks it", "wrong": "no value is wrong"}
