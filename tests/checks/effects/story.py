@@ -14,7 +14,6 @@ from chaos.effects.watch import SIGHTS
 from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG
 from chaos.ledger.seal import part_name
-from chaos.run.events import EventLog
 from checks.effects.judge import judge_effects
 from checks.evidence import audit_rows
 from tests.support.fake_runs import SECOND, T0, FakeRun, life
@@ -84,11 +83,10 @@ class Story:
 
     def write(self) -> None:
         self.fake.ledger["sends"] = self.sends
-        self.fake.write()
-        EventLog(self.run)
         with self.run.events.open("a") as events:
             events.write(json.dumps({"at_us": self.load_us, "kind": "stage", "stage": "load", "state": "begin"}) + "\n")
             events.write(json.dumps({"at_us": T0, "kind": "stage", "stage": "load", "state": "end"}) + "\n")
+        self.fake.write()
         ledger = self.run.ledger
         self.reads |= {"rows": len(self.effects) + self.reads["unreadable"]}
         for folder, schema, rows in (

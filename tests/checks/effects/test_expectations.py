@@ -1,0 +1,110 @@
+"""The numbers of effects against their bounds, in Great Expectations, and in words."""
+
+import pytest
+
+from chaos.report.junit import junit
+from chaos.run.events import EventLog
+from checks.effects.tables import FINDINGS, TOTALS, write_table
+from checks.verdict.decision import collect
+from tests.checks.effects.story import TOPIC, Story
+
+
+@pytest.fixture
+def judged(tmp_path, validated):
+    def run(totals, bounds="{}", effect=TOPIC, unsettled=False, **reads):
+        story = Story(tmp_path / "story", effect, bounds)
+        story.reads |= reads
+        story.effects = [{"effect": "invoices", "id": "a"}] * reads.pop("rows", 3)
+        story.write()
+        if unsettled:
+            EventLog(story.run).emit("unsettled", effects=["invoices"], limit="60 s")
+        base = {"effect": "invoices", "undetermined": 0, "examined": 3, "why": ""}
+        rows = [base | {"kind": k} | (v if isinstance(v, dict) else {"count": v}) for k, v in totals.items()]
+        finding = {"effect": "invoices", "kind": "missing", "id": "a7", "topic": "orders", "partition": 1, "offset": 2}
+        write = story.fake.write
+        story.fake.write = lambda: (
+            write(),
+            write_table(story.run.audit / "effect_totals", rows, TOTALS),
+            write_table(story.run.audit / "effect_findings", [finding | {"places": [], "times_us": []}], FINDINGS),
+        )
+        found = validated(story.fake)
+        result = collect(story.run, story.resolved, list(found.values()))
+        of_effects = {k[1] or "read": e for k, e in found.items() if k[0] in ("effects", "effect_read")}
+        return {kind: e.verdict for kind, e in of_effects.items()}, of_effects, result
+
+    return run
+
+
+CLEAN = {"missing": 0, "duplicate": 0, "unexpected": 0}
+PASSED = dict.fromkeys([*CLEAN, "read"], "pass")
+
+
+def test_without_bounds_none_may_be_missing_doubled_or_unexpected(judged):
+    verdicts, _, _ = judged(CLEAN)
+    assert verdicts == PASSED
+    verdicts, _, result = judged(CLEAN | {"missing": 1})
+    assert verdicts == PASSED | {"missing": "fail"}
+    assert "1 effect invoices is missing, for 3 inputs; a7 (orders/1 offset 2) has no invoices" in result.sentence
+    assert result.effects[0].findings == {"missing": ["a7 (orders/1 offset 2) has no invoices"]}
+    assert "Effect invoices: missing" in junit(result)
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"), [(50, "pass"), (51, "fail"), ({"count": 50, "undetermined": 1}, "inconclusive")]
+)
+def test_a_bound_of_the_scenario(judged, number, verdict):
+    verdicts, _, _ = judged(CLEAN | {"duplicate": number}, "{duplicate: {max: 50}}")
+    assert verdicts == PASSED | {"duplicate": verdict}
+
+
+def test_an_effect_that_cannot_be_read_is_inconclusive_in_one_line(judged):
+    why = "effect invoices cannot be read: no such table: invoice"
+    verdicts, _, result = judged({}, error=why)
+    assert verdicts == dict.fromkeys(CLEAN, "not applicable") | {"read": "inconclusive"}
+    assert result.problems.count(why) == 1 and sum("invoices" in line for line in result.problems) == 1
+    assert result.effects[0].error == why
+
+
+def test_rows_without_an_id_are_inconclusive_in_one_line_unless_a_violation_is_certain(judged):
+    more = {kind: {"count": 0, "undetermined": 1} for kind in ("duplicate", "unexpected")}
+    reads = {"unreadable": 1, "example": "invoices/0 offset 7: nothing is at $.order_id"}
+    verdicts, _, result = judged(CLEAN | more, **reads)
+    assert verdicts == dict.fromkeys(PASSED, "inconclusive") | {"missing": "pass"}
+    line = "1 of 4 rows of effect invoices have no id (invoices/0 offset 7: nothing is at $.order_id)"
+    assert [problem for problem in result.problems if "invoices" in problem] == [line]
+    assert judged(CLEAN | {"missing": 2}, **reads)[0]["missing"] == "fail"
+
+
+def test_no_effect_at_all_is_missing_and_never_a_pass(judged):
+    nothing = {"missing": 3} | {kind: {"count": 0, "examined": 0} for kind in ("duplicate", "unexpected")}
+    verdicts, _, _ = judged(nothing, rows=0)
+    assert verdicts == {
+        "missing": "fail",
+        "duplicate": "not applicable",
+        "unexpected": "not applicable",
+        "read": "pass",
+    }
+    verdicts, _, _ = judged(nothing, "{missing: {max: 9}}", rows=0)
+    assert verdicts == {"missing": "pass", "duplicate": "inconclusive", "unexpected": "inconclusive", "read": "pass"}
+
+
+def test_no_input_at_all_is_never_a_pass(judged):
+    nothing = {kind: {"count": 0, "examined": 0} for kind in CLEAN}
+    assert judged(nothing, rows=0)[0] == dict.fromkeys(CLEAN, "inconclusive") | {"read": "pass"}
+
+
+def test_missing_effects_prove_nothing_while_others_still_come(judged):
+    assert judged(CLEAN | {"missing": 1}, unsettled=True)[0]["missing"] == "inconclusive"
+    assert judged(CLEAN | {"duplicate": 1}, unsettled=True)[0]["duplicate"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("least_s", "most_s", "verdict"),
+    [(1, 5, "pass"), (1, 6, "inconclusive"), (5.001, 6, "fail"), (None, 0, "inconclusive")],
+)
+def test_times_are_compared_as_ranges(judged, least_s, most_s, verdict):
+    least = None if least_s is None else round(least_s * 1e6)
+    late = {"count": least, "undetermined": round(most_s * 1e6) - (least or 0), "why": "no input has an effect"}
+    verdicts, found, _ = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}")
+    assert verdicts["late p99"] == verdict, found["late p99"].why
+    assert least is not None or found["late p99"].why == "no input has an effect"
