@@ -29,7 +29,7 @@ from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.resolve import Resolved
-from chaos.setup.apps import TOPIC, App
+from chaos.setup.apps import HTTP, TOPIC, App
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Applications:
     """The applications of one run. Leaving the context kills every instance that still runs.
 
     addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
-    connection of its own. partitions: returns those of the run's topics. during: called in each wait; it may raise.
+    connection of its own. partitions: returns those of the run's topics. receivers: addresses for calls, by the name of
+    the effect. during: called in each wait; it may raise.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -73,11 +74,13 @@ class Applications:
         events: EventLog,
         kafka: Kafka,
         partitions: Callable[[], Collection[TopicPartition]],
+        receivers: Mapping[str, str] | None = None,
         during: Callable[[], None] = lambda: None,
     ) -> None:
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
         self._addresses, self._access, self._events = addresses, access, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
+        self._receivers = receivers or {}
         self._owner, self._scrubber = ProcessId.current(), access.scrubber if access else Scrubber()
         self._apps = {app.name: app for app in self._scenario.apps}
         self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
@@ -144,6 +147,7 @@ class Applications:
             "protocol": security.protocol,
             **login,
             "password": self._access.password if self._access else "",
+            **{f"{HTTP}{name}": url for name, url in self._receivers.items()},
             **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
         }
 

@@ -149,7 +149,7 @@ class Drive:
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
             kafka = self._connect()
-            apps = self._applications(stack, observer)
+            apps = self._applications(stack, observer, watch.urls if watch else {})
             faults = self._faults(stack, writer, fleet, observer, apps)
             with self._events.stage("clients"):
                 fleet.start_consumers()
@@ -219,11 +219,13 @@ class Drive:
         groups = sorted({*self._scenario.groups, *self._scenario.app_groups} - shares.keys())
         return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
 
-    def _applications(self, stack: ExitStack, observer: Observer) -> Applications:
+    def _applications(self, stack: ExitStack, observer: Observer, receivers: Mapping[str, str]) -> Applications:
         """Return the applications; each instance has a front of the proxy. Leaving `stack` ends them."""
         access, kafka = Access.of(self._cluster.state.client_security), self._connect()
         stack.callback(kafka.close)
-        apps = Applications(self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions)
+        apps = Applications(
+            self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers
+        )
         return stack.enter_context(apps)
 
     def _faults(

@@ -28,7 +28,7 @@ from chaos.scenario.members import group_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import LOGIN, TOPIC, placeholders
+from chaos.setup.apps import HTTP, LOGIN, TOPIC, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -478,6 +478,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
             for name in placeholders(text):
                 if name.startswith(TOPIC) and name.removeprefix(TOPIC) not in topics:
                     yield f"{where}.{key}: there is no topic {name.removeprefix(TOPIC)!r} for {{{name}}}"
+                if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
+                    yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
                 if name in LOGIN and not setup.cluster.security.secured:
                     yield f"{where}.{key}: {{{name}}} has no value: the cluster has no cluster.security"
                 if name == "group" and not app.groups:

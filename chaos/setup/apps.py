@@ -39,8 +39,9 @@ PLACEHOLDERS = {
     "certificate": "the file with the certificate of the client (PEM)",
     "key": "the file with its private key (PEM)",
 }
-"""The placeholders, and their meanings. `{topic.orders}` is the name of a topic as it is in the cluster."""
-TOPIC = "topic."
+"""The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster, and
+`{http.invoices}` the address of the receiver of an effect."""
+TOPIC, HTTP = "topic.", "http."
 EXTERNAL_S = 600.0
 """Time in which somebody starts an external application."""
 LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"})
@@ -54,8 +55,8 @@ def placeholders(text: str) -> Iterator[str]:
 
 
 def is_placeholder(name: str) -> bool:
-    """Return whether a name has a value in an application, if the scenario has that topic."""
-    return name in PLACEHOLDERS or name.startswith(TOPIC)
+    """Return whether a name has a value in an application, if the scenario has that topic or effect."""
+    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP))
 
 
 def filled(text: str, values: dict[str, str], strict: bool = True) -> str:

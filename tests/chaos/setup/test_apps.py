@@ -67,6 +67,7 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
         ({"command": []}, "at least 1"),
         ({"command": "python x.py"}, "nothing gives billing the address of the brokers"),
         ({"env": {"A": "{topic.order}"}}, "there is no topic 'order' for {topic.order}"),
+        ({"env": {"A": "{http.calls}"}}, "no effect 'calls' has http, for {http.calls}"),
         ({"env": {"A": "{password}"}}, "{password} has no value: the cluster has no cluster.security"),
         ({"env": {"A": "{group}"}, "group": None}, r"{group} has no value; give group"),
         ({"reads": []}, "which topics does the group b read"),
