@@ -152,7 +152,7 @@ class Container:
         return str(self._container.status) == "paused"
 
     def wait(self) -> int:
-        """Wait for the end, and remove the container. A code above 128 is that of a shell for a signal."""
+        """Wait for the end, and remove the container. A shell reports a signal as a code above 128."""
         code = int(self._container.wait()["StatusCode"])
         self._copier.join()
         with _gone():

@@ -25,7 +25,8 @@ def missing(
     """Return what is missing for all instances of an application to count as started; empty if nothing is.
 
     instances: those that run; none of an external application, for which one member of its group is enough.
-    partitions: those of the run's topics. group: the one that was found for it, if it names none.
+    partitions: all partitions of the run's topics. group: the group that was found for the application, if it names
+    none.
     """
     awaited = app.awaited
     if awaited is None and app.reads:

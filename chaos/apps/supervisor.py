@@ -60,8 +60,8 @@ class Applications:
     """The applications of one run. Leaving the context kills every instance that still runs.
 
     addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
-    connection of its own. partitions: returns those of the run's topics. receivers: addresses for calls, by the name of
-    the effect. during: called in each wait; it may raise.
+    connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
+    calls, by the name of the effect. during: called in each wait; it may raise.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 

@@ -58,7 +58,7 @@ class Asked:
 
     @property
     def app(self) -> str:
-        """The name of the application: the given one, or that of its program."""
+        """The name of the application: the given name, or the name of its program."""
         words = [word for word in self.command if re.search(r"[A-Za-z]", Path(word).stem) and not word.startswith("-")]
         program = Path(words[1 if len(words) > 1 and _runs_a_script(words[0]) else 0]).stem if words else "app"
         return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:16] or "app"

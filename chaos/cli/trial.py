@@ -35,7 +35,7 @@ def test(
     breaks: Annotated[
         list[str] | None, typer.Option("--break", metavar="FAULT", help="Only these faults, in order.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Its name in the report; that of its program if left out.")] = "",
+    name: Annotated[str, typer.Option(help="Its name in the report; the name of its program if left out.")] = "",
     save: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
     only_write: Annotated[bool, typer.Option("--plan", help="Write the scenario and run nothing.")] = False,
     kafka: opt.Kafka = None,
@@ -46,7 +46,7 @@ def test(
 ) -> None:
     """Run an application, unmodified, break its cluster and itself, and say which inputs it lost or processed twice.
 
-    It makes a scenario: brokers, traffic from the samples with an id of its own in each input, the instances of the
+    It makes a scenario: brokers, traffic from the samples with another id in each input, the instances of the
     application, and the crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance,
     and a slow link. It is written as a file that `run` takes.
     """

@@ -205,7 +205,7 @@ class Drain:
     def _unprocessed(self, all_ends: Ends) -> list[Behind]:
         """Return each partition in which the group of an application has not committed up to the end.
 
-        The end is that of committed records, because a group never commits beyond an open transaction.
+        The end is the end of committed records, because a group never commits beyond an open transaction.
         """
         found = []
         for app in self.scenario.apps:

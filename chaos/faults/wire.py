@@ -212,12 +212,12 @@ class FrameFaultSpec(WireFaultSpec, FrameSet):
 
     @property
     def breaks(self) -> frozenset[Effect]:
-        """Nothing that clients of the scenario see, if all frames are those of an application."""
+        """Nothing, if all frames are frames of an application: no client of the scenario sees it."""
         return frozenset() if self.app is not None else self.effects
 
     @property
     def unpromised(self) -> str:
-        """The reason of the kind, unless all frames are those of an application."""
+        """The reason of the kind, unless all frames are frames of an application."""
         return "" if self.app is not None else self.no_promise
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:

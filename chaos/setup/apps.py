@@ -62,7 +62,7 @@ def is_placeholder(name: str) -> bool:
 def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
     """Return a text with its placeholders replaced, and `{{` and `}}` as single braces.
 
-    Without `strict`, what is no placeholder stays as it is, as in a template file with braces of its own.
+    Without `strict`, what is no placeholder stays as it is, as in a template file with other braces.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -165,7 +165,7 @@ class App(Strict):
     arguments: list[Text] = Field([], description="arguments of the container")
     instances: int = Field(1, ge=1, le=50)
     env: dict[str, Annotated[Text, BeforeValidator(_as_text)]] = Field(
-        {}, description="environment variables, in addition to those of this process"
+        {}, description="environment variables, in addition to the variables of this process"
     )
     files: dict[str, str] = Field(
         {}, description="files for each instance, by the path in its folder {files}: a template beside the scenario"
@@ -201,7 +201,7 @@ class App(Strict):
                     "instances: an external application is as many processes as somebody starts; leave it out"
                 )
         if self.arguments and self.image is None:
-            raise ValueError("arguments: belong to a container; put those of a command into command")
+            raise ValueError("arguments: belong to a container; put the arguments of a command into command")
         return self
 
     @property
