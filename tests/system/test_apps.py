@@ -40,7 +40,7 @@ SCENARIO = {
         {"name": "billing", "command": ["{python}", "service.py"], "env": {"KAFKA_BOOTSTRAP": "{bootstrap}"},
          "reads": ["orders"], "restart": {"delay": "100ms"}}
     ],
-    "effects": [{"name": "invoices", "topic": "invoices", "id": "$.order_id"}],
+    "effects": [{"name": "invoices", "topic": "invoices", "id": "$.order_id", "settle": "10s"}],
     "faults": [{"name": "crash", "kind": "app.kill", "target": {"app": "billing"}, "when": {"acked": 700}}],
 }  # fmt: skip
 
