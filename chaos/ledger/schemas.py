@@ -172,6 +172,8 @@ TABLES: dict[str, pa.Schema] = {
 SHARE_TABLES = ("acquisitions", "acknowledgements")
 LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
 """Tables that grow with the load, in addition to the log."""
+OPTIONAL = ("apps",)
+"""Tables that a seal may lack, because only runs with applications have rows of them."""
 
 LOG = _table(
     topic=_str,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LARGE, LOG, LOG_RANGE, TABLES
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LARGE, LOG, LOG_RANGE, OPTIONAL, TABLES
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -43,6 +43,9 @@ def load(run: Run) -> Ledger:
     remote = run if isinstance(run, Mirror) else None
     small, rows, files = {}, {}, {}
     for name, schema in TABLES.items():
+        if name in OPTIONAL and name not in seal.tables:
+            small[name], rows[name] = schema.empty_table(), 0
+            continue
         where = remote if name in LARGE else None
         parts, rows[name] = _table(name, run, schema, seal, where)
         if name in LARGE:
