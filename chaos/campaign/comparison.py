@@ -19,7 +19,7 @@ from chaos.run import ranks
 from chaos.run.campaign import Comparison, Row, SettingDifference, Side
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
+from chaos.run.result import OF_EFFECT, Result, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
 
@@ -96,8 +96,13 @@ def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[SettingDiffere
 
 def _anomalies(results: Sides) -> Iterator[Row]:
     """Yield the kinds of anomalies that occur in any run of a variant."""
-    counts = {name: [count_anomalies(result.totals) for result in found] for name, found in results.items()}
-    for anomaly in (anomaly_name(*kind) for kind in PHRASES):
+    counts = {
+        name: [count_anomalies(result.totals, result.effects) for result in found] for name, found in results.items()
+    }
+    of_effects = (
+        anomaly for found in counts.values() for sums in found for anomaly in sums if anomaly.startswith(OF_EFFECT)
+    )
+    for anomaly in dict.fromkeys([*(anomaly_name(*kind) for kind in PHRASES), *of_effects]):
         by_variant = {name: [sums.get(anomaly, 0) for sums in found] for name, found in counts.items()}
         if any(map(any, by_variant.values())):
             yield _row(anomaly, by_variant)

@@ -11,7 +11,7 @@ from chaos.anomalies import ANOMALIES, METRICS
 from chaos.errors import UsageError
 from chaos.guarantees.contract import contract
 from chaos.run.campaign import Machine, Part, Rate, TrialRun
-from chaos.run.result import RunOutcome, anomaly_name, exceeding
+from chaos.run.result import EFFECT_KINDS, OF_EFFECT, RunOutcome, anomaly_name, exceeding
 from chaos.run.result import merge as worst
 from chaos.scenario.model import Scenario
 
@@ -21,7 +21,8 @@ CONFIDENCE = 0.95
 def parse_anomaly(text: str, scenario: Scenario) -> str:
     """Return the name of an anomaly that a user wrote (`lost_write`, `duplicate_delivery.illegal`).
 
-    A metric (`produce_unavailability`) stands for a time that exceeds a bound of the scenario.
+    A metric (`produce_unavailability`) stands for a time that exceeds a bound of the scenario. Of an effect
+    `invoices` there is `effect_missing.invoices`, and each other kind of effect.
     Raises `UsageError` with the known names, or if the scenario does not bound the metric.
     """
     kind, _, split = text.strip().replace(".", " ").partition(" ")
@@ -29,17 +30,26 @@ def parse_anomaly(text: str, scenario: Scenario) -> str:
         if kind in {metric for metric, _ in scenario.expect.times()}:
             return exceeding(kind)
         raise UsageError(f"the scenario has no bound for {kind}; add one: --set expect.{kind}.max=30s")
+    of_effects = [f"{OF_EFFECT}{of}.{effect.name}" for effect in scenario.effects for of in EFFECT_KINDS]
+    if text.strip() in of_effects:
+        return anomaly_name(kind, split)
     if kind not in ANOMALIES or (split and split not in ANOMALIES[kind].splits):
-        names = ", ".join([*ANOMALIES, *METRICS])
+        names = ", ".join([*ANOMALIES, *of_effects, *METRICS])
         raise UsageError(f"there is no anomaly and no bounded time {text!r}; known are {names}")
     return anomaly_name(kind, split)
 
 
 def constrained(outcome: RunOutcome, scenario: Scenario) -> set[str]:
     """Return the anomalies of an outcome, without kinds that the contract allows in any number: these are chance."""
-    return set(outcome.anomalies) - {
+    free = {
         anomaly_name(*key) for key, bound in contract(scenario).counts().items() if bound.min == 0 and bound.max is None
     }
+    for name, bounds in scenario.expect.effects.items():
+        for kind in EFFECT_KINDS:
+            bound = getattr(bounds, kind)
+            if bound.min == 0 and bound.max is None:
+                free.add(anomaly_name(f"{OF_EFFECT}{kind}", name))
+    return set(outcome.anomalies) - free
 
 
 def signature(outcome: RunOutcome, scenario: Scenario) -> frozenset[str]:

@@ -17,7 +17,7 @@ from chaos.scenario.resolve import Resolved, read
 
 MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
-_COUNTED = re.compile(r"([a-z_]+(?: [a-z_]+)?) ([\d,]+)")
+_COUNTED = re.compile(r"([a-z_]+(?: [\w.-]+)?) ([\d,]+)")
 """One part of the text of `describe_anomalies`."""
 _NOT_SETUP = {"title", "description", "expect", "promised_differs", "limits", "schedule", "seed", "variants"}
 
@@ -67,7 +67,7 @@ def judged_entry(run: Run) -> Entry:
     """Return the entry of a run with a result. Raises `RunDirError` if it cannot be read."""
     result = RunSummary.read(run)
     digest = _digest(result.model_dump(mode="json", exclude={"ended_us"}))
-    return _entry(run, read(run), result, digest, describe_anomalies(count_anomalies(result.totals)))
+    return _entry(run, read(run), result, digest, describe_anomalies(count_anomalies(result.totals, result.effects)))
 
 
 def unjudged_entry(run: Run) -> Entry | None:

@@ -23,6 +23,8 @@ NOT_APPLICABLE: Final = "not applicable"
 EFFECTS, EFFECT_READ = "effects", "effect_read"
 """Checks of effects: numbers of a kind, and whether an effect was read."""
 EFFECT_KINDS = ("missing", "duplicate", "unexpected", "wrong")
+OF_EFFECT = "effect_"
+"""How the names of kinds of effects begin among the names of anomalies, such as `effect_missing invoices`."""
 FOLLOWS = "follows from "
 """How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
 EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
@@ -63,11 +65,20 @@ class AnomalyCount(BaseModel):
     count: int
 
 
-def count_anomalies(totals: Iterable[AnomalyCount]) -> dict[str, int]:
-    """Return the anomalies that occurred, by name, summed over all scopes."""
+class EffectNumbers(BaseModel):
+    """How many effects of an application are wrong in which way, by kind (`EFFECT_KINDS`)."""
+
+    name: str
+    counts: dict[str, int] = {}
+
+
+def count_anomalies(totals: Iterable[AnomalyCount], effects: Iterable[EffectNumbers] = ()) -> dict[str, int]:
+    """Return the anomalies that occurred, by name, summed over all scopes; then the kinds of each effect."""
     sums: Counter[str] = Counter()
     for total in totals:
         sums[anomaly_name(total.check, total.split)] += total.count
+    for effect in effects:
+        sums.update({anomaly_name(f"{OF_EFFECT}{kind}", effect.name): n for kind, n in effect.counts.items()})
     return {name: count for name, count in sums.items() if count}
 
 
@@ -213,18 +224,16 @@ class Finding(BaseModel):
     mechanism: str = "not determined"
 
 
-class EffectCount(BaseModel):
-    """What an application did, by kind: missing, duplicate, unexpected, wrong. error: why it could not be read.
+class EffectCount(EffectNumbers):
+    """What an application did. error: why it could not be read.
 
     undetermined: how many more of a kind there may be. late_us: the longest possible time of each statistic. findings:
     the first ones of each kind, as sentences.
     """
 
-    name: str
     source: str
     inputs: int = 0
     effects: int = 0
-    counts: dict[str, int] = {}
     undetermined: dict[str, int] = {}
     late_us: dict[str, int] = {}
     findings: dict[str, list[str]] = {}
@@ -394,6 +403,7 @@ class RunSummary(ResultFile):
     began_us: int
     ended_us: int
     totals: list[AnomalyCount] = []
+    effects: list[EffectNumbers] = []
     metrics: list[Metric] = []
     load: Load = Load()
 
@@ -419,7 +429,7 @@ class RunOutcome(BaseModel):
         """Read the outcome of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
         raw = _Outcome.read(run)
         exceeded = Counter(exceeding(e.check) for e in raw.expectations if e.check in METRICS and e.verdict == "fail")
-        anomalies = count_anomalies(raw.totals)
+        anomalies = count_anomalies(raw.totals, raw.effects)
         return cls(verdict=raw.verdict, sentence=raw.sentence, anomalies=anomalies, exceeded=exceeded)
 
     @classmethod
@@ -454,4 +464,5 @@ class _Outcome(ResultFile):
     verdict: Verdict
     sentence: str
     totals: list[AnomalyCount]
+    effects: list[EffectNumbers] = []
     expectations: list[Expectation] = []

@@ -54,12 +54,13 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
 
 def describe(kind: str, count: int, examined: int, effect: str, findings: Sequence[Row], began_us: int) -> str:
     """Return the number of a kind with its first findings. began_us: when the run began."""
-    noun, have = ("effect", "has") if count == 1 else ("effects", "have")
+    one = count == 1
+    noun, be = f"{'effect' if one else 'effects'} in {effect}", "is" if one else "are"
     wholes = {
-        "missing": f"{count:,} {noun} {effect} {'is' if count == 1 else 'are'} missing, for {examined:,} inputs",
-        "duplicate": f"{count:,} {noun} {effect} {'is' if count == 1 else 'are'} more than the inputs must have",
-        "unexpected": f"{count:,} {noun} {effect} {have} no input that was written",
-        "wrong": f"{count:,} {noun} {effect} {have} a wrong value",
+        "missing": f"{count:,} {noun} {be} missing, for {examined:,} inputs",
+        "duplicate": f"{count:,} {noun} {be} more than the inputs must have",
+        "unexpected": f"{count:,} {noun} {'has' if one else 'have'} no input that was written",
+        "wrong": f"{count:,} {noun} {'has' if one else 'have'} a wrong value",
     }
     if not count:
         nothing = {"missing": "no input lacks it", "wrong": "no value is wrong"}

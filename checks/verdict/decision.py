@@ -20,6 +20,7 @@ from chaos.run.result import (
     NOT_APPLICABLE,
     Count,
     Counts,
+    EffectCount,
     EntryKind,
     EntryUsage,
     Expectation,
@@ -70,6 +71,7 @@ def decide(
     counts: Counts | None = None,
     unpromised: Mapping[tuple[str, str], str] = NOTHING,
     outages: Sequence[str] = (),
+    effects: Sequence[EffectCount] = (),
 ) -> Decision:
     """Return the verdict: fail > inconclusive > pass.
 
@@ -92,7 +94,9 @@ def decide(
     verdict = merge([e.verdict for e in expectations if e.verdict != NOT_APPLICABLE])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
-    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons, counts, unpromised, outages)
+    text = sentence(
+        verdict, expectations, faults, list(totals), list(findings), reasons, counts, unpromised, outages, effects
+    )
     return Decision(verdict, text, [*reasons, *_consequences([e for e in unmet if e.name in follows])])
 
 
@@ -126,7 +130,9 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     ]
     outages = _outages(run, faults, metrics)
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
-    decision = decide(expectations, faults, totals, findings, problems, counts, unpromised(resolved.scenario), outages)
+    not_promised = unpromised(resolved.scenario)
+    effects = effect_counts(run, resolved, began_us)
+    decision = decide(expectations, faults, totals, findings, problems, counts, not_promised, outages, effects)
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -145,7 +151,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         faults=faults,
         totals=totals,
         findings=findings,
-        effects=effect_counts(run, resolved, began_us),
+        effects=effects,
         metrics=metrics,
         load=measure_load(run, resolved, counts),
         tolerated=tolerated(resolved.scenario, totals, counts),

@@ -5,13 +5,14 @@ that break nothing, each with its reason. No other module tolerates a finding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from chaos.anomalies import PHRASES, STOPPED_US, UNAVAILABILITY
 from chaos.guarantees.contract import contract
-from chaos.run.result import EFFECTS, Count, Counts, Expectation, FaultOutcome, Finding, Metric, Verdict
+from chaos.run.result import EFFECTS, Count, Counts, EffectCount, Expectation, FaultOutcome, Finding, Metric, Verdict
 from chaos.scenario.model import Scenario
+from checks.effects.findings import describe
 from checks.expectations.contract import duration
 
 MOST = 3
@@ -42,11 +43,13 @@ def sentence(
     counts: Counts | None = None,
     unpromised: Mapping[tuple[str, str], str] = NOTHING,
     outages: Sequence[str] = (),
+    effects: Sequence[EffectCount] = (),
 ) -> str:
     """Return the sentence.
 
     reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted. unpromised: see
     `chaos.guarantees.contract.unpromised`. outages: the longest times without writes or reads, as sentences.
+    effects: what applications did.
     """
     sums = _sums(totals)
     parts: list[str] = []
@@ -62,6 +65,7 @@ def sentence(
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
     if LOST in passed and sums.get(LOST, 0) == 0:
         parts.append(PHRASES[LOST].describe(0) + ".")
+    parts += [text for effect in effects for text in _effect(effect, expectations)]
     if verdict == "pass":
         parts += _unpromised(unpromised, passed, totals)
     if faults:
@@ -80,6 +84,19 @@ def sentence(
         if count and (kind, split) not in reported
     ]
     return " ".join(parts)
+
+
+def _effect(effect: EffectCount, expectations: Sequence[Expectation]) -> Iterator[str]:
+    """Yield what an application did and the scenario allows, or that it did all of its work; nothing of violations."""
+    of_effect = {e.split: e for e in expectations if e.check == EFFECTS and e.scope == effect.name}
+    if effect.error or any(e.verdict != "pass" for e in of_effect.values()):
+        of_effect = {kind: e for kind, e in of_effect.items() if e.verdict == "pass"}
+    elif of_effect and not any(effect.counts.values()):
+        yield f"Each of {effect.inputs:,} inputs has its effect {effect.name}, once and right."
+    for kind, count in effect.counts.items():
+        if count and kind in of_effect:
+            text = describe(kind, count, effect.inputs, effect.name, (), 0)
+            yield f"{text}{_allowed(of_effect[kind])}."
 
 
 def longest_outages(faults: Sequence[FaultOutcome], metrics: Sequence[Metric], partitions: Partitions) -> list[str]:
@@ -180,10 +197,13 @@ def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[
 
 def _finding(kind: str, split: str, count: int, met: Expectation | None, findings: list[Finding]) -> str:
     """Return findings that do not fail the run as a sentence."""
-    allowed = ""
-    if met is not None:
-        allowed = ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
+    allowed = _allowed(met) if met is not None else ""
     return f"{_described(kind, split, count, findings)}{_cause(kind, split, findings)}{allowed}."
+
+
+def _allowed(met: Expectation) -> str:
+    """Return that a bound which was met allows what was found, or demands it."""
+    return ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
 
 
 def _described(kind: str, split: str, count: int, findings: list[Finding]) -> str:

@@ -7,14 +7,27 @@ from chaos.campaign.comparison import _flat
 from chaos.errors import RunDirError
 from chaos.report.campaign import ab_page
 from chaos.run.directory import Run
-from chaos.run.result import Count, Counts, Result
+from chaos.run.result import Count, Counts, EffectCount, Result
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.resolve import resolve, save
 
 BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, config: {acks: %s}, records: %d}]"
 
 
-def side(folder, name, number=1, *, acks="1", records=10, verdict="pass", lost=0, twice=0, rest="", rebalances=None):
+def side(
+    folder,
+    name,
+    number=1,
+    *,
+    acks="1",
+    records=10,
+    verdict="pass",
+    lost=0,
+    twice=0,
+    rest="",
+    rebalances=None,
+    missing=0,
+):
     """A run of a variant; lost: of each run, or by the number of the run."""
     lost = lost[number - 1] if isinstance(lost, list) else lost
     run = Run.create(folder, f"ab-{name}" + (f"-{number}" if number > 1 else ""))
@@ -29,6 +42,7 @@ def side(folder, name, number=1, *, acks="1", records=10, verdict="pass", lost=0
         run_id=run.run_id, run_dir=str(run.path), scenario="t", title="t", verdict=verdict, sentence=f"{name} said.",
         seed=7, command="", versions={}, began_us=0, ended_us=1, totals=totals,
         counts=Counts(rebalances={} if rebalances is None else {"B_1": rebalances}),
+        effects=[EffectCount(name="invoices", source="topic invoices", counts={"missing": missing})],
     )  # fmt: skip
     run.result.write_text(result.model_dump_json())
     run.junit.write_text("<testsuites><testsuite name='t' tests='1'/></testsuites>")
@@ -59,6 +73,14 @@ def test_one_run_of_each_side_differs_and_shows_no_cause(whole):
         "side cannot show that the setting is the cause; --repeat 4 is the least that can."
     )
     assert found.verdict == "pass" and found.anomalies[0].decides and not found.anomalies[0].shown
+
+
+def test_an_effect_that_one_side_misses_is_a_difference(whole):
+    found = compare(whole(before={"acks": "1", "missing": 6}, after={"acks": "all"}))
+    assert [(row.name, row.values) for row in found.anomalies] == [
+        ("effect_missing invoices", {"before": "6", "after": "0"})
+    ]
+    assert found.sentence.startswith("Effect missing invoices: 6 with before, none with after.")
 
 
 def test_with_enough_runs_the_one_setting_that_differs_caused_the_difference(whole):

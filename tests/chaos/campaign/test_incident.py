@@ -169,6 +169,14 @@ def test_an_anomaly_is_named_as_the_contract_does():
             score.parse_anomaly(wrong, scenario)
 
 
+def test_a_kind_of_an_effect_is_named_with_its_effect():
+    scenario = load(find("app-operations"))
+    assert score.parse_anomaly("effect_missing.invoices", scenario) == "effect_missing invoices"
+    for wrong in ("effect_missing", "effect_missing.invoice", "effect_late.invoices"):
+        with pytest.raises(UsageError, match=r"known are .*effect_missing\.invoices"):
+            score.parse_anomaly(wrong, scenario)
+
+
 def test_a_time_above_its_bound_is_a_sign_like_an_anomaly(tmp_path):
     bounded = load(find("clean-run"), ["expect.ack_latency.max=1s"])
     sign = score.parse_anomaly("ack_latency", bounded)

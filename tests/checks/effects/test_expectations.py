@@ -44,9 +44,17 @@ def test_without_bounds_none_may_be_missing_doubled_or_unexpected(judged):
     assert verdicts == PASSED
     verdicts, _, result = judged(CLEAN | {"missing": 1})
     assert verdicts == PASSED | {"missing": "fail"}
-    assert "1 effect invoices is missing, for 3 inputs; a7 (orders/1 offset 2) has no invoices" in result.sentence
+    assert "1 effect in invoices is missing, for 3 inputs; a7 (orders/1 offset 2) has no invoices" in result.sentence
     assert result.effects[0].findings == {"missing": ["a7 (orders/1 offset 2) has no invoices"]}
     assert "Effect invoices: missing" in junit(result)
+
+
+def test_the_sentence_says_what_was_done_and_what_the_bounds_allow(judged):
+    _, _, result = judged(CLEAN)
+    assert "Each of 3 inputs has its effect invoices, once and right." in result.sentence
+    _, _, result = judged(CLEAN | {"duplicate": 2}, "{duplicate: {max: 2}}")
+    assert "2 effects in invoices are more than the inputs must have, as the scenario allows." in result.sentence
+    assert "Each of" not in result.sentence
 
 
 @pytest.mark.parametrize(
