@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
@@ -16,7 +17,7 @@ KAFKA = "4.4.0"
 """The release of kafka-clients with which frames are decoded: the newest that brokers here may have."""
 SOURCES = Path(__file__).with_name("java")
 CLASS = "aftershock.wire.Decode"
-_COMMON = "connection int, number int, seen_us bigint, passed_us bigint, made boolean"
+_ENTRY = "connection: int, number: int, seen_us: bigint, passed_us: bigint, made: boolean"
 """The first columns of each table. passed_us is null for a frame that was never sent on."""
 _PRODUCER = "producer_id bigint, producer_epoch int, base_sequence int"
 _TOPIC = "topic string, topic_id string, partition int"
@@ -29,35 +30,35 @@ RAW: dict[str, str] = {
     "answers": "api int, version int, bytes int",
     "topics": "topic string, topic_id string",
     "produce_requests": f"batch int, client_id string, acks int, transactional_id string, {_TOPIC}, {_PRODUCER}, "
-    "records int, transactional boolean, base_timestamp bigint, max_timestamp bigint, crc bigint, magic int, "
-    "compression string, bytes int, hashes array<bigint>, timestamps array<bigint>",
-    "produce_answers": f"{_TOPIC}, error int, base_offset bigint, append_time bigint, log_start bigint",
+    "records int, transactional boolean, base_timestamp_us bigint, max_timestamp_us bigint, crc bigint, magic int, "
+    "compression string, bytes int, hashes array<bigint>, timestamps_us array<bigint>",
+    "produce_answers": f"{_TOPIC}, error int, base_offset bigint, append_us bigint, log_start bigint",
     "fetch_requests": "session int, session_epoch int, complete boolean, isolation int, "
     f"{_TOPIC}, offset bigint, leader_epoch int",
     "fetch_answers": f"{_TOPIC}, error int, high_watermark bigint, last_stable bigint, log_start bigint, "
     "aborted array<struct<producer_id: bigint, first_offset: bigint>>, base_offset bigint, last_offset bigint, "
     f"records int, leader_epoch int, {_PRODUCER}, transactional boolean, control string, crc bigint, magic int, "
-    "compression string, base_timestamp bigint, max_timestamp bigint, append_time boolean, complete boolean, "
-    "hashes array<bigint>, timestamps array<bigint>",
-    "commit_requests": "group string, member string, instance_id string, epoch int, transactional_id string, "
+    "compression string, base_timestamp_us bigint, max_timestamp_us bigint, log_append_time boolean, complete boolean, "
+    "hashes array<bigint>, timestamps_us array<bigint>",
+    "commit_requests": "group string, member_id string, instance_id string, generation int, transactional_id string, "
     f"producer_id bigint, producer_epoch int, {_TOPIC}, offset bigint, leader_epoch int, metadata string",
     "commit_answers": f"{_TOPIC}, error int",
     "position_answers": f"group string, {_TOPIC}, offset bigint, error int",
-    "membership_requests": "call string, group string, member string, instance_id string, epoch int, "
-    f"session_ms int, rebalance_ms int, subscribed array<string>, owned {_ASSIGNED}",
-    "membership_answers": "call string, error int, member string, epoch int, protocol string, leads boolean, "
+    "membership_requests": "call string, group string, member_id string, instance_id string, generation int, "
+    f"session_us bigint, rebalance_us bigint, subscribed array<string>, owned {_ASSIGNED}",
+    "membership_answers": "call string, error int, member_id string, generation int, protocol string, leads boolean, "
     f"members array<string>, assigned {_ASSIGNED}",
     "transaction_requests": "call string, transactional_id string, producer_id bigint, producer_epoch int, "
     f"group string, committed boolean, topics {_ASSIGNED}",
     "transaction_answers": "call string, error int, producer_id bigint, producer_epoch int",
     "acquired": "topic_id string, partition int, first_offset bigint, last_offset bigint, delivery_count int",
-    "acknowledge_requests": "call string, group string, member string, session_epoch int, topic_id string, "
+    "acknowledge_requests": "call string, group string, member_id string, session_epoch int, topic_id string, "
     "partition int, first_offset bigint, last_offset bigint, types array<int>",
     "acknowledge_answers": "topic_id string, partition int, error int",
     "unread": "side string, api int, version int, why string",
 }
-"""The columns of each table of the class in Java after the common ones, in its order. `checks.wire.tables` has what
-they mean."""
+"""The columns of each table of the class in Java after the common ones, in the class's order. `checks.wire.tables` has
+what they mean."""
 
 
 def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
@@ -69,10 +70,16 @@ def prepare(spark: SparkSession, on_progress: Progress = silent) -> Any:
     return jvm.aftershock.wire.Decode
 
 
-def raw(spark: SparkSession, decoder: Any, folder: str, table: str) -> DataFrame:
-    """Return the rows of a table from the segments in a folder, a path or URI. Raises `KeyError` for a wrong name."""
+def decoded(spark: SparkSession, decoder: Any, folder: str) -> DataFrame:
+    """Return the rows of all tables from the segments in a folder, a path or URI: see `raw` for one of them."""
     files = spark.read.format("binaryFile").load(f"{folder}/*.wire").select("content")
-    return DataFrame(decoder.table(files._jdf, table, f"{_COMMON}, {RAW[table]}"), spark)
+    columns = ["table string", f"entry struct<{_ENTRY}>", *(f"{name} struct<{fields}>" for name, fields in RAW.items())]
+    return DataFrame(decoder.rows(files._jdf, ", ".join(columns)), spark)
+
+
+def raw(rows: DataFrame, table: str) -> DataFrame:
+    """Return the rows of one table out of the decoded rows of all."""
+    return rows.where(F.col("table") == table).select("entry.*", f"{table}.*")
 
 
 def _compiled(on_progress: Progress) -> Path:

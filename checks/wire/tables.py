@@ -3,35 +3,41 @@
 Each row has `instance` (the owner of the front), `broker`, `connection`, `number` (of the request in its connection),
 `asked_us` (the proxy saw the request), `sent_us` (the proxy sent it on; null: the broker never got it), `answered_us`
 (the proxy sent the answer on; null: the client never got one, so the outcome is unknown), and `made` (the answer is one
-of the proxy, by a fault). All `_us` are us since the epoch, by the proxy's clock. `error` is Kafka's code, 0 for none,
-null without an answer. `topic` is resolved from the id, if an answer to Metadata named it, and null if none did.
+of the proxy, by a fault). Columns in `_us` are us since the epoch, by the proxy's clock, but for timestamps in records
+and batches (the client's or the broker's clock) and for durations (`median_us`, `session_us`, `rebalance_us`). `error`
+is Kafka's code, 0 for none, null without an answer. `topic` is resolved from the id, if an answer to Metadata named it,
+and null if none did.
+
+These are joins and groups of as many rows as requests, so they are DataFrames. All come from one decoding of the
+segments, which Spark keeps (`Wire`); up to `SMALL_BYTES`, the queries run without compiled code.
 
 | table        | one row per                                                                                           |
 |--------------|-------------------------------------------------------------------------------------------------------|
 | connections  | connection: `peer`, `opened_us`, `closed_us` and `closed_by` (client, broker or proxy; null: open at  |
 |              | the end), `client_id`, `library` and `library_version` as ApiVersions announces them                  |
-| calls        | instance, `api`, `version`: `requests`, `unanswered`, `unsent`, `median_ms` from request to answer    |
+| calls        | instance, `api`, `version`: `requests`, `unanswered`, `unsent`, `median_us` from request to answer    |
 | produced     | batch of a Produce request: `batch` (its index in its partition), `acks`, `transactional_id`,         |
 |              | `producer_id`, `producer_epoch`, `base_sequence` (null without an id), `records`, `transactional`,    |
-|              | `base_timestamp` and `max_timestamp` (ms), `crc`, `magic`, `compression`, `bytes`, `hashes` and       |
-|              | `timestamps` of its records (null if not kept); `base_offset`, `append_time` (ms) of the answer;      |
+|              | `base_timestamp_us`, `max_timestamp_us`, `crc`, `magic`, `compression`, `bytes`, `hashes` and         |
+|              | `timestamps_us` of its records (null if not kept); `base_offset` and `append_us` of the answer;       |
 |              | `outcome`: ok, fail, unknown, or none (acks=0)                                                        |
 | fetched      | batch of a Fetch answer, or error of a partition: `asked_offset` (as last asked in the connection),   |
 |              | `high_watermark`, `last_stable`, `log_start`, `aborted` (producer id, first offset), `base_offset`,   |
-|              | `last_offset`, `records`, `leader_epoch`, the identity as in produced, `control` (commit or abort of  |
-|              | a marker), `complete` (false: cut off at the end of the answer, so the client skips it)               |
-| commits      | partition of OffsetCommit or TxnOffsetCommit: `group`, `member`, `instance_id`, `epoch` (generation   |
-|              | or member epoch), `transactional_id`, `producer_id`, `producer_epoch`, `offset`, `metadata`           |
+|              | `last_offset`, `records`, `leader_epoch`, the identity as in produced, `log_append_time` (whether the |
+|              | timestamps are the broker's), `control` (commit or abort of a marker), `complete` (false: cut off at  |
+|              | the end of the answer, so the client skips it)                                                        |
+| commits      | partition of OffsetCommit or TxnOffsetCommit: `group`, `member_id`, `instance_id`, `generation` (or   |
+|              | member epoch), `transactional_id`, `producer_id`, `producer_epoch`, `offset`, `metadata`              |
 | positions    | partition of an answer to OffsetFetch: `group`, committed `offset` (null: none)                       |
 | membership   | JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, ShareGroupHeartbeat (`call`):    |
-|              | `group`, `member`, `instance_id`, `epoch` as sent, `session_ms`, `rebalance_ms`, `subscribed`,        |
-|              | `owned`; `given_member`, `given_epoch`, `protocol`, `leads`, `members`, `assigned` (topic,            |
-|              | partitions; null: the answer says nothing about it) of the answer                                     |
+|              | `group`, `member_id`, `instance_id`, `generation` as sent, `session_us`, `rebalance_us`,              |
+|              | `subscribed`, `owned`; `given_member_id`, `given_generation`, `protocol`, `leads`, `members`,         |
+|              | `assigned` (topic, partitions; null: the answer says nothing about it) of the answer                  |
 | transactions | InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn (`call`): `transactional_id`,             |
 |              | `producer_id`, `producer_epoch`, `group`, `committed`, `topics`; `given_producer_id` and              |
-|              | `given_epoch` of the answer                                                                           |
+|              | `given_producer_epoch` of the answer                                                                  |
 | acquired     | range of offsets of an answer to ShareFetch: `first_offset`, `last_offset`, `delivery_count`          |
-| acknowledged | range of offsets in ShareFetch or ShareAcknowledge: `group`, `member`, `first_offset`,                |
+| acknowledged | range of offsets in ShareFetch or ShareAcknowledge: `group`, `member_id`, `first_offset`,             |
 |              | `last_offset`, `types` (0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one each)      |
 | log          | batch of the final log, read back by raw Fetch requests: as fetched; only with a cluster to read from |
 | written      | identity that was sent, with its place in the log: see `checks.wire.written`; needs `log`             |
@@ -44,6 +50,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +59,13 @@ from pyspark.sql import functions as F
 
 from chaos.install.cache import Progress, silent
 from chaos.run.directory import Run
+from checks.spark.session import tuned
 from checks.wire import decode
 from checks.wire.written import written
 
 FOLDER, LOG = "wire", "log"
+SMALL_BYTES = 64 << 20
+"""Bytes of segments up to which compiling the queries takes longer than it saves."""
 _JOIN = ("connection", "number")
 _WHERE = ("instance", "broker", "connection", "number")
 
@@ -64,7 +74,7 @@ class Wire:
     """The tables of one capture, not yet computed."""
 
     def __init__(self, spark: SparkSession, folder: str, decoder: Any) -> None:
-        self._spark, self._folder, self._decoder = spark, folder, decoder
+        self._rows = decode.decoded(spark, decoder, folder).persist()
         named = self._raw("topics").select("topic_id", "topic").distinct().collect()
         pairs = [F.lit(value) for row in named for value in (row.topic_id, row.topic)]
         self._names = F.create_map(*pairs) if pairs else F.create_map().cast("map<string,string>")
@@ -106,7 +116,7 @@ class Wire:
             F.count("*").alias("requests"),
             F.count_if(F.col("answered_us").isNull()).alias("unanswered"),
             F.count_if(F.col("sent_us").isNull()).alias("unsent"),
-            F.round(F.median(F.col("answered_us") - F.col("asked_us")) / 1000, 3).alias("median_ms"),
+            F.median(F.col("answered_us") - F.col("asked_us")).cast("bigint").alias("median_us"),
         )
 
     def produced(self) -> DataFrame:
@@ -162,14 +172,14 @@ class Wire:
     def membership(self) -> DataFrame:
         """Return what members of groups and coordinators said to each other."""
         given = self._answers("membership_answers").withColumnsRenamed(
-            {"member": "given_member", "epoch": "given_epoch"}
+            {"member_id": "given_member_id", "generation": "given_generation"}
         )
         joined = self._asked("membership_requests").join(given.drop("call"), list(_JOIN), "left")
         return joined.withColumns({name: self._assignment(name) for name in ("owned", "assigned")})
 
     def transactions(self) -> DataFrame:
         """Return the requests about transactions."""
-        names = {"producer_id": "given_producer_id", "producer_epoch": "given_epoch"}
+        names = {"producer_id": "given_producer_id", "producer_epoch": "given_producer_epoch"}
         given = self._answers("transaction_answers").withColumnsRenamed(names)
         joined = self._asked("transaction_requests").join(given.drop("call"), list(_JOIN), "left")
         return joined.withColumn("topics", self._assignment("topics"))
@@ -196,9 +206,10 @@ class Wire:
     def close(self) -> None:
         """Free what is cached for several tables."""
         self._places.unpersist()
+        self._rows.unpersist()
 
     def _raw(self, table: str) -> DataFrame:
-        return decode.raw(self._spark, self._decoder, self._folder, table)
+        return decode.raw(self._rows, table)
 
     def _asked(self, table: str) -> DataFrame:
         names = {"seen_us": "asked_us", "passed_us": "sent_us"}
@@ -260,8 +271,13 @@ def has_capture(run: Run) -> bool:
 
 def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:
     """Decode the capture of a run into `wire/<table>.parquet`. Raises `ResolveError` without a decoder."""
+    small = sum(segment.stat().st_size for segment in (run.path / FOLDER).rglob("*.wire")) <= SMALL_BYTES
+    with tuned(spark) if small else nullcontext():
+        _write_tables(spark, run, decode.prepare(spark, on_progress))
+
+
+def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
     folder = run.path / FOLDER
-    decoder = decode.prepare(spark, on_progress)
     wire = Wire(spark, f"file:{folder}", decoder)
     for name, table in TABLES.items():
         _write(table(wire), run, name)

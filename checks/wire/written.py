@@ -83,7 +83,7 @@ def written(produced: DataFrame, log: DataFrame) -> DataFrame:
 
 def _key() -> Column:
     sequence = F.concat_ws("/", "producer_id", "producer_epoch", "base_sequence")
-    checksum = F.concat_ws("/", F.hex("crc"), "records", "max_timestamp")
+    checksum = F.concat_ws("/", F.hex("crc"), "records", "max_timestamp_us")
     return F.when(F.col("producer_id").isNotNull(), sequence).otherwise(checksum)
 
 
@@ -114,13 +114,13 @@ def _sent(produced: DataFrame) -> DataFrame:
             F.max("asked_us").alias("last_us"),
             F.min(F.when(ok, F.col("answered_us"))).alias("acked_us"),
             F.sort_array(F.collect_set(F.when(ok, F.col("base_offset")))).alias("acked_offsets"),
-            F.max(F.when(ok, F.col("append_time"))).alias("append_ms"),
+            F.max(F.when(ok, F.col("append_us"))).alias("append_us"),
             F.max("records").alias("records"),
             F.first("producer_id").alias("producer_id"),
-            F.max("base_timestamp").alias("base_ms"),
-            F.max("max_timestamp").alias("max_ms"),
+            F.max("base_timestamp_us").alias("base_us"),
+            F.max("max_timestamp_us").alias("max_us"),
             F.first("hashes", ignorenulls=True).alias("hashes"),
-            F.first("timestamps", ignorenulls=True).alias("timestamps"),
+            F.first("timestamps_us", ignorenulls=True).alias("timestamps_us"),
             F.size(F.collect_set("instance")).alias("senders"),
             F.max(seen).alias("last_seen"),
         )
@@ -131,7 +131,7 @@ def _sent(produced: DataFrame) -> DataFrame:
 
 def _renumbered(sent: DataFrame, data: DataFrame) -> DataFrame:
     """Return the base offsets of the batches of identities that are in the log with several epochs of one producer."""
-    same = (*_PLACE, "producer_id", "hashes", "timestamps")
+    same = (*_PLACE, "producer_id", "hashes", "timestamps_us")
     several = (
         data.where("producer_id is not null and hashes is not null")
         .groupBy(*same)
@@ -147,16 +147,21 @@ def _renumbered(sent: DataFrame, data: DataFrame) -> DataFrame:
 def _by_position(sent: DataFrame, data: DataFrame) -> DataFrame:
     """Return the acknowledged offset of identities that are not in the log by it, if the batch there is theirs."""
     left = sent.where("size(at) = 0 and size(acked_offsets) = 1 and identity = 'checksum'").select(
-        *_KEY, F.col("acked_offsets")[0].alias("base_offset"), "append_ms", "records", "base_ms", "max_ms"
+        *_KEY, F.col("acked_offsets")[0].alias("base_offset"), "append_us", "records", "base_us", "max_us"
     )
     there = data.select(
-        *_PLACE, "base_offset", F.col("records").alias("there"), "append_time", "base_timestamp", "max_timestamp"
+        *_PLACE,
+        "base_offset",
+        F.col("records").alias("there"),
+        "log_append_time",
+        "base_timestamp_us",
+        "max_timestamp_us",
     )
-    appended = F.col("append_time") & (F.col("append_ms") == F.col("max_timestamp"))
+    appended = F.col("log_append_time") & (F.col("append_us") == F.col("max_timestamp_us"))
     given = (
-        ~F.col("append_time")
-        & (F.col("base_ms") == F.col("base_timestamp"))
-        & (F.col("max_ms") == F.col("max_timestamp"))
+        ~F.col("log_append_time")
+        & (F.col("base_us") == F.col("base_timestamp_us"))
+        & (F.col("max_us") == F.col("max_timestamp_us"))
     )
     same = left.join(there, [*_PLACE, "base_offset"]).where((F.col("records") == F.col("there")) & (appended | given))
     return same.select(*_KEY, F.col("base_offset").alias("position"))
@@ -165,7 +170,7 @@ def _by_position(sent: DataFrame, data: DataFrame) -> DataFrame:
 def _by_hashes(sent: DataFrame, data: DataFrame) -> DataFrame:
     """Return the offsets of the records of identities that are not in the log by it."""
     left = sent.where("size(at) = 0 and hashes is not null and identity = 'checksum'").select(
-        *_KEY, F.posexplode(F.arrays_zip("hashes", "timestamps")).alias("index", "one")
+        *_KEY, F.posexplode(F.arrays_zip("hashes", "timestamps_us")).alias("index", "one")
     )
     others = data.join(
         sent.select(*_KEY), list(_KEY), "left_anti"
@@ -173,11 +178,11 @@ def _by_hashes(sent: DataFrame, data: DataFrame) -> DataFrame:
     right = others.where("hashes is not null and producer_id is null").select(
         *_PLACE,
         "base_offset",
-        "append_time",
-        F.posexplode(F.arrays_zip("hashes", "timestamps")).alias("delta", "there"),
+        "log_append_time",
+        F.posexplode(F.arrays_zip("hashes", "timestamps_us")).alias("delta", "there"),
     )
     one, there = F.col("one"), F.col("there")
-    same_time = F.col("append_time") | (one["timestamps"] == there["timestamps"])
+    same_time = F.col("log_append_time") | (one["timestamps_us"] == there["timestamps_us"])
     pairs = left.withColumn("hash", one["hashes"]).join(right.withColumn("hash", there["hashes"]), [*_PLACE, "hash"])
     records = (
         pairs.where(same_time)

@@ -1,6 +1,6 @@
 """How others audit, written down from what they published, on the same ledgers: to compare time, memory and sight.
 
-    python -m tests.bench.others (kafkatest | jepsen) RUN_DIR
+    python -m tests.bench.others (kafkatest | jepsen | dataframes) RUN_DIR
 
 `kafkatest` is `validate_delivery` of Apache Kafka's own system tests: tests/kafkatest/utils/util.py, called from
 tests/kafkatest/tests/produce_consume_validate.py with the values that VerifiableProducer reported as acknowledged and
@@ -10,6 +10,10 @@ those that the consumer printed, strings `<producer>.<number>` in Python lists a
 from offset to value, and indices from value to place, all in the memory of one process. Of the checks that need more
 than that (cycles of transactions by Elle, lag, plots) it does none, and it keeps plain ints where Clojure keeps sets of
 one: it is cheaper than the original, though Python is slower than the JVM.
+
+`dataframes` is one family of the audit's own rules as a user of Spark writes it first: lost and duplicate writes,
+skipped and duplicate deliveries, by joins and groups on the records and on their offsets. Spark has its own settings
+and `MOST_HEAP`. `checks/audit/engine` says what this measured.
 
 Neither reads the log as a whole: what they judge is what consumers were given. Jepsen tolerates `poll-skip` and
 `nonmonotonic-poll` of consumers that subscribe, for a rebalance explains them; here they are counted.
@@ -206,7 +210,43 @@ def jepsen(run: Path) -> Found:
     return Jepsen(run).found()
 
 
-METHODS: dict[str, Callable[[Path], Found]] = {"kafkatest": kafkatest, "jepsen": jepsen}
+MOST_HEAP = "4g"
+_RECORD, _PLACE = ("producer", "incarnation", "seq"), ("topic", "partition", "offset")
+
+
+def started() -> Any:
+    """The session of `dataframes`: with the settings that Spark has by itself."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("dataframes").master("local[*]").config("spark.driver.memory", MOST_HEAP)
+    return builder.config("spark.ui.enabled", "false").getOrCreate()
+
+
+def dataframes(run: Path) -> Found:
+    """Lost and duplicate writes, skipped and duplicate deliveries; every reader has to read the whole log."""
+    from pyspark.sql import functions as F
+
+    spark, ledger = started(), f"file:{run}/ledger"
+    sends, log, deliveries = (
+        spark.read.parquet(f"{ledger}/{name}") for name in ("sends.parquet", "log", "deliveries.parquet")
+    )
+    copies = log.where("producer is not null").groupBy(*_RECORD).agg(F.count("*").alias("copies"))
+    lost = sends.where("outcome = 'ok'").select(*_RECORD).join(copies, list(_RECORD), "left_anti")
+    reader = F.when(F.col("mode") == "subscribe", F.col("group")).otherwise(F.col("consumer")).alias("reader")
+    times = deliveries.groupBy(reader, *_PLACE).agg(F.count("*").alias("times"))
+    to_read = log.select(*_PLACE).crossJoin(F.broadcast(deliveries.select(reader).distinct()))
+    more = {
+        "duplicate_write": copies.agg(F.sum(F.col("copies") - 1).alias("n")),
+        "duplicate_delivery": times.agg(F.sum(F.col("times") - 1).alias("n")),
+    }
+    found = {name: rows.first().n or 0 for name, rows in more.items()}
+    found |= {"lost_write": lost.count()}
+    return _positive(Counter(found | {"skipped": to_read.join(times, ["reader", *_PLACE], "left_anti").count()}))
+
+
+SIGHTED: dict[str, Callable[[Path], Found]] = {"kafkatest": kafkatest, "jepsen": jepsen}
+"""Those that are shown beside the audit for what they see."""
+METHODS = SIGHTED | {"dataframes": dataframes}
 
 SHOWN = {
     "acked_and_gone": "acked, gone from the log, another record at its offset",
@@ -255,7 +295,7 @@ def compare(folder: Path) -> dict[str, dict[str, Found]]:
         found = found_by_audit(read_audit(run, "summary"))
         if found != expected:
             raise AssertionError(f"{name}: the audit finds {found}, not {expected}")
-        result[name] = {method: find(run.path) for method, find in METHODS.items()} | {"aftershock": found}
+        result[name] = {method: find(run.path) for method, find in SIGHTED.items()} | {"aftershock": found}
     spark.stop()
     return result
 
@@ -266,7 +306,7 @@ def found_by_audit(summary: list[dict[str, Any]]) -> Found:
     for row in summary:
         check = f"{row['check']}.{row['split']}" if row["split"] else row["check"]
         found[check] += row["count"]
-        found[f"{row['check']}.undetermined"] += row["undetermined"]
+        found[f"{row['check']}.undecided"] += row["undecided"]
     return _positive(found)
 
 
@@ -297,6 +337,9 @@ def main() -> None:
     parser.add_argument("method", choices=METHODS)
     parser.add_argument("run", type=Path)
     options = parser.parse_args()
+    if options.method == "dataframes":
+        started()
+        print(json.dumps({"phase": "session"}), flush=True)
     began = time.monotonic()
     found = METHODS[options.method](options.run)
     print(json.dumps({"phase": "audit", "seconds": time.monotonic() - began, "found": found}), flush=True)

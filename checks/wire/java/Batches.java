@@ -16,8 +16,8 @@ final class Batches {
   /** One batch, or one message of a format before Kafka 0.11. Offsets are those of the log, or 0 for a request. */
   record Batch(
       long baseOffset, long lastOffset, int records, int leaderEpoch, long producerId, int epoch, int baseSequence,
-      boolean transactional, String control, long crc, int magic, String compression, Long baseTimestamp,
-      Long maxTimestamp, boolean appendTime, boolean complete, int bytes, long[] hashes, long[] timestamps) {}
+      boolean transactional, String control, long crc, int magic, String compression, Long baseTimestampUs,
+      Long maxTimestampUs, boolean appendTime, boolean complete, int bytes, long[] hashes, long[] timestampsUs) {}
 
   /** Pass each batch on. records: of the partition, null if there are none; entry: says what of them was kept. */
   static void each(Object records, Decode.Entry entry, boolean hashed, Consumer<Batch> out) {
@@ -46,13 +46,13 @@ final class Batches {
     return new Batch(
         base, base + all.getInt(at + 23), count, all.getInt(at + 12), all.getLong(at + 43), all.getShort(at + 51),
         all.getInt(at + 53), (attributes & 0x10) != 0, control ? marker(own) : null, all.getInt(at + 17) & 0xffffffffL,
-        magic, compression(attributes), all.getLong(at + 27), all.getLong(at + 35), (attributes & 0x08) != 0, complete,
-        size, identities[0], identities[1]);
+        magic, compression(attributes), Tables.us(all.getLong(at + 27)), Tables.us(all.getLong(at + 35)),
+        (attributes & 0x08) != 0, complete, size, identities[0], identities[1]);
   }
 
   private static Batch old(ByteBuffer all, int at, int size, int magic, boolean complete) {
     int attributes = all.get(at + 17);
-    Long timestamp = magic == 1 && all.limit() - at >= 26 ? (Long) all.getLong(at + 18) : null;
+    Long timestamp = magic == 1 && all.limit() - at >= 26 ? Tables.us(all.getLong(at + 18)) : null;
     boolean compressed = (attributes & 7) != 0; // then one message holds several
     return new Batch(
         all.getLong(at), all.getLong(at), compressed ? -1 : 1, -1, -1, -1, -1, false, null,
@@ -77,7 +77,7 @@ final class Batches {
     return "unknown";
   }
 
-  /** Return a hash of key, value and headers, and the timestamp in ms, of each record. */
+  /** Return a hash of key, value and headers, and the timestamp in us, of each record. */
   private static long[][] identities(MemoryRecords own, int count) {
     long[][] found = new long[2][Math.max(0, count)];
     int i = 0;
@@ -92,7 +92,7 @@ final class Batches {
           update(digest, header.value() == null ? null : ByteBuffer.wrap(header.value()));
         }
         found[0][i] = ByteBuffer.wrap(digest.digest()).getLong();
-        found[1][i++] = record.timestamp();
+        found[1][i++] = record.timestamp() * 1000;
       }
     } catch (NoSuchAlgorithmException e) {
       throw new IllegalStateException(e);

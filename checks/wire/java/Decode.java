@@ -23,8 +23,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Segments of a capture (chaos/relay/capture.py) as rows, with Kafka's generated message classes.
  *
- * <p>{@code table} is called from Python. Each table reads the entries of its requests only. A frame of a version that
- * these classes do not know, or that was not kept, is a row of the table {@code unread}.
+ * <p>{@code rows} is called from Python. It reads each entry once, for all tables: a row names its table and has its
+ * values in the column of this name. A frame of a version that these classes do not know, or that was not kept, is a
+ * row of the table {@code unread}.
  */
 public final class Decode {
   static final int ACCEPTED = 1, CLOSED = 2, REQUEST = 3, ANSWER = 4;
@@ -38,14 +39,24 @@ public final class Decode {
   }
 
   /** A table: the kind of its entries, whether their frames are decoded, their requests, and the reader. */
-  record Table(int kind, boolean decoded, List<Integer> apis, Reader reader) {}
+  record Table(int kind, boolean decoded, List<Integer> apis, Reader reader) {
+    boolean has(Entry entry) {
+      if (kind == ACCEPTED) return entry.kind <= CLOSED;
+      return kind == entry.kind && (!decoded || apis.contains((int) entry.api));
+    }
+  }
 
   private static final Map<String, Table> TABLES = Tables.all();
 
-  /** Return the rows of a table; files: one row for each segment, with its content. */
-  public static Dataset<Row> table(Dataset<Row> files, String name, String ddl) {
+  /**
+   * Return the rows of all tables; files: one row for each segment, with its content; ddl: the name of the table, a
+   * struct of the common columns, then a struct for each table.
+   */
+  public static Dataset<Row> rows(Dataset<Row> files, String ddl) {
+    StructType schema = StructType.fromDDL(ddl);
+    List<String> columns = List.of(schema.fieldNames());
     return files.flatMap(
-        (FlatMapFunction<Row, Row>) file -> new Rows((byte[]) file.get(0), name), Encoders.row(StructType.fromDDL(ddl)));
+        (FlatMapFunction<Row, Row>) file -> new Rows((byte[]) file.get(0), columns), Encoders.row(schema));
   }
 
   /** Return a value as Spark takes it in a row. */
@@ -150,16 +161,13 @@ public final class Decode {
   /** The rows of one segment. */
   private static final class Rows implements Iterator<Row> {
     private final Entry entry;
-    private final Table table;
-    private final boolean unread;
-    private final List<Object[]> rows = new ArrayList<>();
+    private final List<String> columns;
+    private final List<Row> rows = new ArrayList<>();
     private int at = MAGIC.length, next = 0;
 
-    Rows(byte[] content, String name) {
+    Rows(byte[] content, List<String> columns) {
       entry = new Entry(content);
-      unread = name.equals("unread");
-      table = TABLES.get(name);
-      if (table == null && !unread) throw new IllegalArgumentException("no table " + name);
+      this.columns = columns;
       if (content.length >= MAGIC.length && ByteBuffer.wrap(content).getLong() != ByteBuffer.wrap(MAGIC).getLong()) {
         throw new IllegalArgumentException("no segment of a capture");
       }
@@ -172,53 +180,50 @@ public final class Decode {
       next = 0;
       while (rows.isEmpty() && entry.at(at)) {
         at = entry.end;
-        read();
+        read(false, null);
+        if (entry.kind >= REQUEST && Tables.READ.contains((int) entry.api)) readMessage();
       }
       return !rows.isEmpty();
     }
 
-    private void read() {
-      if (unread) {
-        readUnread();
-      } else if (table.kind() == ACCEPTED ? entry.kind <= CLOSED : entry.kind == table.kind()) {
-        if (!table.decoded()) {
-          table.reader().read(entry, null, rows);
-        } else if (table.apis().contains((int) entry.api) && (entry.flags & UNKEPT) == 0) {
-          try {
-            table.reader().read(entry, entry.message(), rows);
-          } catch (RuntimeException e) {
-            rows.clear(); // it is in the table of unread frames
-          }
-        }
-      }
-    }
-
-    private void readUnread() {
-      if (entry.kind < REQUEST || !Tables.READ.contains((int) entry.api)) return;
+    /** Read what stands in the frame. */
+    private void readMessage() {
+      int before = rows.size();
       String why = "it was not kept";
       if ((entry.flags & UNKEPT) == 0) {
         try {
-          entry.message();
+          read(true, entry.message());
           return;
         } catch (RuntimeException e) {
           why = String.valueOf(e.getMessage());
+          rows.subList(before, rows.size()).clear();
         }
       }
-      rows.add(new Object[] {entry.kind == REQUEST ? "request" : "answer", (int) entry.api, entry.version, why});
+      add("unread", new Object[] {entry.kind == REQUEST ? "request" : "answer", (int) entry.api, entry.version, why});
+    }
+
+    private void read(boolean decoded, ApiMessage message) {
+      TABLES.forEach((name, table) -> {
+        if (table.decoded() != decoded || !table.has(entry)) return;
+        List<Object[]> found = new ArrayList<>();
+        table.reader().read(entry, message, found);
+        found.forEach(values -> add(name, values));
+      });
+    }
+
+    private void add(String table, Object[] values) {
+      Object[] row = new Object[columns.size()];
+      row[0] = table;
+      Long passed = entry.passed == 0 ? null : (Long) entry.passed;
+      row[1] = RowFactory.create(entry.connection, entry.number, entry.seen, passed, (entry.flags & MADE) != 0);
+      row[columns.indexOf(table)] = RowFactory.create(Arrays.stream(values).map(Decode::external).toArray());
+      rows.add(RowFactory.create(row));
     }
 
     @Override
     public Row next() {
       if (!hasNext()) throw new NoSuchElementException();
-      Object[] own = rows.get(next++);
-      Object[] row = new Object[own.length + 5];
-      row[0] = entry.connection;
-      row[1] = entry.number;
-      row[2] = entry.seen;
-      row[3] = entry.passed == 0 ? null : entry.passed;
-      row[4] = (entry.flags & MADE) != 0;
-      for (int i = 0; i < own.length; i++) row[i + 5] = external(own[i]);
-      return RowFactory.create(row);
+      return rows.get(next++);
     }
   }
 }

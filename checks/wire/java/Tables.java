@@ -84,8 +84,8 @@ final class Tables {
             rows.size() - before, entry.client, (int) m.acks(), m.transactionalId(), text(topic.name()), id(topic.topicId()), p.index(),
             b.producerId() < 0 ? null : b.producerId(), b.producerId() < 0 ? null : b.epoch(),
             b.producerId() < 0 ? null : b.baseSequence(), b.records() < 0 ? null : b.records(), b.transactional(),
-            b.baseTimestamp(), b.maxTimestamp(), b.crc(), b.magic(), b.compression(), b.bytes(), b.hashes(),
-            b.timestamps())));
+            b.baseTimestampUs(), b.maxTimestampUs(), b.crc(), b.magic(), b.compression(), b.bytes(), b.hashes(),
+            b.timestampsUs())));
       }
     }
   }
@@ -95,7 +95,7 @@ final class Tables {
       for (var p : topic.partitionResponses()) {
         rows.add(row(
             text(topic.name()), id(topic.topicId()), p.index(), (int) p.errorCode(), positive(p.baseOffset()),
-            positive(p.logAppendTimeMs()), positive(p.logStartOffset())));
+            us(positive(p.logAppendTimeMs())), positive(p.logStartOffset())));
       }
     }
   }
@@ -127,8 +127,8 @@ final class Tables {
             b.baseOffset(), b.lastOffset(), b.records() < 0 ? null : b.records(), b.leaderEpoch(),
             b.producerId() < 0 ? null : b.producerId(), b.producerId() < 0 ? null : b.epoch(),
             b.producerId() < 0 ? null : b.baseSequence(), b.transactional(), b.control(), b.crc(), b.magic(),
-            b.compression(), b.baseTimestamp(), b.maxTimestamp(), b.appendTime(), b.complete(), b.hashes(),
-            b.timestamps()))));
+            b.compression(), b.baseTimestampUs(), b.maxTimestampUs(), b.appendTime(), b.complete(), b.hashes(),
+            b.timestampsUs()))));
         if (rows.size() == before && p.errorCode() != 0) rows.add(joined(where, new Object[18]));
       }
     }
@@ -209,7 +209,7 @@ final class Tables {
         for (var t : m.topicPartitions()) owned.add(RowFactory.create(null, id(t.topicId()), ints(t.partitions())));
       }
       rows.add(member("ConsumerGroupHeartbeat", m.groupId(), m.memberId(), m.instanceId(), m.memberEpoch(), null,
-          m.rebalanceTimeoutMs() < 0 ? null : m.rebalanceTimeoutMs(), m.subscribedTopicNames(), owned));
+          m.rebalanceTimeoutMs(), m.subscribedTopicNames(), owned));
     } else if (message instanceof ShareGroupHeartbeatRequestData m) {
       rows.add(member("ShareGroupHeartbeat", m.groupId(), m.memberId(), null, m.memberEpoch(), null, null,
           m.subscribedTopicNames(), null));
@@ -364,9 +364,11 @@ final class Tables {
   }
 
   private static Object[] member(
-      String call, String group, String member, String instance, Integer epoch, Integer sessionMs, Integer rebalanceMs,
-      List<String> subscribed, List<Row> owned) {
-    return row(call, group, text(member), instance, epoch, sessionMs, rebalanceMs, subscribed, owned);
+      String call, String group, String member, String instance, Integer generation, Integer sessionMs,
+      Integer rebalanceMs, List<String> subscribed, List<Row> owned) {
+    Long sessionUs = sessionMs == null ? null : us((long) sessionMs);
+    Long rebalanceUs = rebalanceMs == null || rebalanceMs < 0 ? null : us((long) rebalanceMs);
+    return row(call, group, text(member), instance, generation, sessionUs, rebalanceUs, subscribed, owned);
   }
 
   private static int code(int ofAll, int own) {
@@ -389,6 +391,10 @@ final class Tables {
 
   private static String id(Uuid id) {
     return id == null || id.equals(Uuid.ZERO_UUID) ? null : id.toString();
+  }
+
+  static Long us(Long ms) {
+    return ms == null ? null : (Long) (ms * 1000);
   }
 
   private static Long positive(long value) {

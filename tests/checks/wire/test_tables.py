@@ -9,6 +9,7 @@ from kafka.protocol.api_key import ApiKey
 
 from chaos.relay.capture import FOLDER
 from chaos.relay.contents import TOPIC_APIS
+from checks.spark.session import tuned
 from checks.wire import decode
 from checks.wire.tables import TABLES, Wire
 from tests.chaos.relay.messages import naming
@@ -32,7 +33,8 @@ from tests.checks.wire.story import (
 
 @pytest.fixture(scope="module")
 def decoder(spark):
-    return decode.prepare(spark)
+    with tuned(spark):
+        yield decode.prepare(spark)
 
 
 @pytest.fixture
@@ -139,6 +141,21 @@ def test_a_torn_segment_is_read_up_to_its_last_complete_entry(tmp_path, spark, d
     assert sorted((row.number, row.outcome) for row in found) == [(1, "ok"), (2, "ok"), (3, "unknown")]
 
 
+def test_the_segments_are_read_once_for_all_tables(tmp_path, spark, decoder):
+    story = Story(tmp_path)
+    at = story.connect()
+    story.call(at, produce(batch()), produced(offset=3))
+    story.call(at, commit(5), committed())
+    wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
+    for segment in (tmp_path / FOLDER).glob("*.wire"):
+        segment.unlink()
+    found = {name: table(wire).count() for name, table in TABLES.items()}
+    wire.close()
+    assert {name: count for name, count in found.items() if count} == {
+        **{"connections": 1, "calls": 2, "produced": 1, "commits": 1}
+    }
+
+
 @pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 18])
 def test_a_fetched_batch_may_begin_before_the_asked_offset_and_be_cut_off(tmp_path, rows, version):
     """The broker sends whole batches, and as many bytes as fit (traps)."""
@@ -192,7 +209,7 @@ def test_commits_have_what_their_answers_say_of_each_partition(tmp_path, rows):
     story.call(at, commit(9, epoch=2), committed(error=22))
     story.ask(at, commit(9))
     found = rows(story, "commits")
-    assert pick(found, "instance", "group", "member", "epoch", "offset", "error") == [
+    assert pick(found, "instance", "group", "member_id", "generation", "offset", "error") == [
         *[("billing/1", "g", "m", 3, 5, 0), ("billing/1", "g", "m", 2, 9, 22), ("billing/1", "g", "m", 3, 9, None)]
     ]
 
@@ -206,7 +223,13 @@ def test_the_assignment_of_a_classic_group_is_decoded_and_one_of_another_kind_is
     story.call(at, sync(), synced(b"\0\1 of Connect"))
     story.call(at, sync(), synced(b"", error=27))
     found = rows(story, "membership")
-    assert pick(found, "call", "error", "given_member", "given_epoch", "leads")[0] == ("JoinGroup", 0, "m", 3, True)
+    assert pick(found, "call", "error", "given_member_id", "given_generation", "leads")[0] == (
+        "JoinGroup",
+        0,
+        "m",
+        3,
+        True,
+    )
     assert [[(a.topic, a.partitions) for a in row["assigned"] or ()] for row in found[1:]] == [
         [("orders", [0, 3])],
         [],

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.relay.capture import ANSWER, FOLDER, Entry, Recorder, Tape
 from chaos.relay.frames import Head
+from checks.spark.session import tuned
 from checks.wire import decode
 from checks.wire.tables import Wire
 from checks.wire.written import written
@@ -17,7 +18,8 @@ MARKER = {"control": b"\0\0\0\1", "transactional": True}
 
 @pytest.fixture(scope="module")
 def decoder(spark):
-    return decode.prepare(spark)
+    with tuned(spark):
+        yield decode.prepare(spark)
 
 
 @pytest.fixture
