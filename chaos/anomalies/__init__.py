@@ -74,7 +74,8 @@ ANOMALIES: dict[str, Anomaly] = {
     ),
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
-        "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",
+        "enable.idempotence=true (within one producer session; with librdkafka also "
+        "max.in.flight.requests.per.connection=1), a stable transactional.id across restarts",
         "No record is written twice",
         "Records are written twice",
         "records in the log",

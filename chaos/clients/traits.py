@@ -271,6 +271,7 @@ class Traits:
     contradictions: returns settings with which it does not start, though it takes each of them alone, as clauses.
     long_sessions_since: first release with sessions of 45 s by default (KIP-735); empty if `defaults` has the time-out.
     sticky: the settings that make its partitioner sticky, if it is not so by default.
+    careful: the settings of a producer that keep an open bug of the library away, besides acks=all and idempotence.
     starts_reset: whether the start of a consumer in assign mode replaces auto.offset.reset.
     sends, commits: the errors that prove a refusal.
     defaults: returns the values of settings that the scenario leaves out, by common names and by release (None: the
@@ -311,6 +312,7 @@ class Traits:
     contradictions: Callable[[Given], Iterator[str]] = contradictions
     long_sessions_since: str = ""
     sticky: Config = field(default_factory=dict)
+    careful: Config = field(default_factory=dict)
     starts_reset: bool = False
     sends: Refusals = field(default_factory=dict)
     commits: Refusals = field(default_factory=dict)

@@ -235,6 +235,18 @@ EFFECT_READS = _table(effect=_str, rows=_i64, unreadable=_i64, example=_str, err
 """Schema of `effect_reads`: for each effect how many rows were read, and how many of them have no id, with the first of
 these. `error`: why nothing could be read, else null."""
 
+BATCHES = _table(
+    topic=_str,
+    partition=_i32,
+    base_offset=_i64,
+    last_offset=_i64,
+    producer_id=_i64,
+    producer_epoch=_i32,
+    base_sequence=_i32,
+)
+"""Schema of `batches`: batches with records that a producer incarnation has more than once in a partition, as the
+leader returns them; only of idempotent producers (KIP-98), and not all of them if there are many."""
+
 COMMIT_LOG = _table(
     group=_str,
     topic=_str,

@@ -132,7 +132,8 @@ def _default(model: type[BaseModel], name: str, part: dict[str, Any]) -> str:
     field = model.model_fields[name]
     if field.is_required():
         return "**required**"
-    value = field.default
+    defaults = {other: f.default for other, f in model.model_fields.items()}
+    value = field.get_default(call_default_factory=True, validated_data=defaults)
     if value is PydanticUndefined or value is None or value in ([], {}, ""):
         return ""
     if isinstance(value, BaseModel):

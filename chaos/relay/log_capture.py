@@ -1,4 +1,5 @@
-"""The batches of a log, captured as if a client had fetched them: what the wire ledger is compared with.
+"""The batches of a log, captured as if a client had fetched them: what the wire ledger is compared with. Also the
+producer, epoch and sequence of single batches.
 
 The leader of each partition is asked by raw Fetch requests. The answers go to segments as of any capture, so whatever
 decodes those decodes the log, too. Only headers of batches are kept, unless `kept` says otherwise.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,36 @@ OUT_OF_RANGE = 1
 FRONT = "log"
 """The name of the front in the capture."""
 _HEADER, _HEADER_V2 = struct.Struct(">qiib"), 27
+_BATCH = struct.Struct(">8x4x4xb4x2xi8x8xqhi")  # magic, last offset delta, producer id, producer epoch, base sequence
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The origin of the records of a batch (KIP-98); all offsets inclusive. -1 from a producer without idempotence."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def batch_at(kafka: Kafka, partition: TopicPartition, offset: int) -> Batch | None:
+    """Return the batch with a record of the log; None if the leader does not return it, or if it has an older format.
+
+    The brokers send one whole batch, although it is larger than the one byte that the request allows (KIP-74).
+    """
+    state = kafka.state(partition)
+    answer = kafka.ask(state.leader, _fetch(partition, offset, 1)) if state else None
+    part = answer.responses[0].partitions[0] if answer and answer.responses else None
+    records = bytes(part.records or b"") if part is not None and not part.error_code else b""
+    if len(records) < _BATCH.size:
+        return None
+    base = int.from_bytes(records[:8], "big")
+    magic, delta, producer_id, epoch, sequence = _BATCH.unpack_from(records)
+    if magic < 2 or not base <= offset <= base + delta:
+        return None
+    return Batch(base, base + delta, producer_id, epoch, sequence)
 
 
 def capture_log(
@@ -86,11 +118,11 @@ def _capture(kafka: Kafka, recorder: Recorder, partition: TopicPartition, at: in
     return ""
 
 
-def _fetch(partition: TopicPartition, at: int) -> Any:
-    part = {"partition": partition.number, "fetch_offset": at, "partition_max_bytes": FETCH_BYTES}
+def _fetch(partition: TopicPartition, at: int, size: int = FETCH_BYTES) -> Any:
+    part = {"partition": partition.number, "fetch_offset": at, "partition_max_bytes": size}
     return messages.request(
         FetchRequest[VERSION],
-        **{"replica_id": -1, "max_wait_ms": 500, "min_bytes": 1, "max_bytes": FETCH_BYTES, "isolation_level": 0},
+        **{"replica_id": -1, "max_wait_ms": 500, "min_bytes": 1, "max_bytes": size, "isolation_level": 0},
         topics=[{"topic": partition.topic, "partitions": [part]}],
     )
 

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from chaos.clients.choice import Client, ClientChoice
 from chaos.clients.java.traits import ASSIGNORS, PACKAGE
@@ -27,6 +34,11 @@ from chaos.values.model import Value
 
 Asked = Iterator[tuple[str, Ability]]
 """Keys, each with an ability that its value needs."""
+
+
+def strong(client: Client) -> Config:
+    """Return the settings with which a producer of this library loses no record, and writes each one once."""
+    return {"acks": "all", "enable.idempotence": True, **client.traits.careful}
 
 
 @dataclass(frozen=True)
@@ -236,7 +248,19 @@ class Producer(Strict):
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Annotated[
         Config, Needs("parallel writing", lambda config, _: str(config.get("parallelism.default", 1)) != "1")
-    ] = Field({"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library")
+    ] = Field(
+        default_factory=lambda given: strong(given.get("client", Client())),
+        description="settings by the names of the client library; the default has one request in flight only with "
+        "librdkafka, because of its issue 4953",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, dumped: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Leave out settings that are the default of the library, because another library may have others."""
+        fields: dict[str, Any] = dumped(self)
+        if info.exclude_defaults and self.config == strong(self.client):
+            fields.pop("config", None)
+        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LARGE, LOG, LOG_RANGE, OPTIONAL, TABLES
+from chaos.ledger.schemas import (
+    BATCHES,
+    COMMIT_LOG,
+    COMMIT_LOG_RANGE,
+    LARGE,
+    LOG,
+    LOG_RANGE,
+    OPTIONAL,
+    TABLES,
+)
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -23,7 +32,8 @@ class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
     small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range),
-    and commit_log_range, which is empty if the log of offset commits was not read back. commit_log: that log.
+    commit_log_range, which is empty if the log of offset commits was not read back, and batches, which is empty if the
+    log was read back without them. commit_log: the log of offset commits.
     files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never
     reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
@@ -57,6 +67,7 @@ def load(run: Run) -> Ledger:
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([str(path)], LOG_RANGE)
     small["commit_log_range"] = _commit_log(run, "commit_log_range", COMMIT_LOG_RANGE)
+    small["batches"] = _if_there(run, "batches", BATCHES)
     commit_log = _commit_log(run, "commit_log", COMMIT_LOG)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
     return Ledger(small, files, rows, torn, seal if remote else None, commit_log)
@@ -121,8 +132,17 @@ def _read(paths: list[str], schema: pa.Schema) -> pa.Table:
 
 def _commit_log(run: Run, table: str, schema: pa.Schema) -> pa.Table:
     """Return a table of the log of offset commits; empty for a ledger without it, as earlier releases wrote it."""
-    path = run.ledger / f"{table}.parquet"
     if not (run.ledger / "commit_log_range.parquet").exists():
+        return schema.empty_table()
+    path = run.ledger / f"{table}.parquet"
+    _check_file(table, path, schema)
+    return _read([str(path)], schema)
+
+
+def _if_there(run: Run, table: str, schema: pa.Schema) -> pa.Table:
+    """Return a table that may be missing; empty without it."""
+    path = run.ledger / f"{table}.parquet"
+    if not path.exists():
         return schema.empty_table()
     _check_file(table, path, schema)
     return _read([str(path)], schema)

@@ -407,6 +407,7 @@ def judge(spark: SparkSession, inputs: Inputs, surveyed: Surveyed, started: Star
         inputs.tables["transactions"],
         tally,
         inputs.tables["lifecycle"],
+        inputs.tables["batches"],
     )
     rows = sum(ledger.rows[table] for table in ledger.files)
     tally.merge(scan.judge(spark, ledger.files, started.facts, rows, judge_block))

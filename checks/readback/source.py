@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -30,6 +31,8 @@ from chaos.values.payloads import Unmarked
 from checks.readback.rows import Flags, Records
 
 ROWS_PER_FILE = 1 << 20
+COPIES = 100
+"""Maximum number of records of a part that are looked for because they are there more than once."""
 ROWS_PER_BATCH = 4096  # about what fits a core's cache
 BATCH_BYTES = 8 << 20
 SILENCE_S = 60.0
@@ -81,17 +84,26 @@ class OffsetRange:
         return self.folder / f"{part_name(self.index).removesuffix('.parquet')}-{number:05}.parquet"
 
 
-def read(part: OffsetRange) -> int:
-    """Write the records of the part to its files, and return the number of records.
+@dataclass(frozen=True)
+class Read:
+    """What was read of a part. rows: number of records. copies: offsets of records that are there more than once."""
+
+    rows: int
+    copies: tuple[int, ...]
+
+
+def read(part: OffsetRange) -> Read:
+    """Write the records of the part to its files.
 
     Offsets without a record (compacted, evicted, control records) are skipped; the audit judges them. Raises
     `ClusterError` if the cluster does not return the records.
     """
-    rows, number = 0, 0
+    rows, number, copies = 0, 0, _Copies()
     writer: pq.ParquetWriter | None = None
     try:
         with _without_gc():
             for batch in _batches(part):
+                copies.add(batch)
                 while batch.num_rows:
                     if writer is None:
                         writer = pq.ParquetWriter(part.file(number), LOG, **parquet_options(LOG))
@@ -105,7 +117,49 @@ def read(part: OffsetRange) -> int:
     finally:
         if writer is not None:
             writer.close()
-    return rows
+    return Read(rows, copies.offsets([path for i in range(number + 1) if (path := part.file(i)).exists()]))
+
+
+Sent = tuple[str, int, int]
+"""producer, incarnation, seq."""
+
+
+class _Copies:
+    """The records of a part that may be there more than once: a producer incarnation has sent a later one before.
+
+    That one is looked for in the files only if there is such a record. It may also be in another part, or missing: then
+    the record is not a copy, but out of order.
+    """
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[str, int], int] = {}
+        self._behind: set[Sent] = set()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Note the records of a batch that are not after all earlier ones of their producer incarnation."""
+        if batch["seq"].null_count:
+            batch = batch.filter(batch["seq"].is_valid())
+        producers, seq = batch["producer"].dictionary_encode(), batch["seq"].to_numpy()
+        sources = producers.indices.to_numpy().astype(np.int64) << 32 | batch["incarnation"].to_numpy()
+        for source in np.unique(sources).tolist():
+            of_source = seq[sources == source]
+            name = producers.dictionary[source >> 32].as_py(), source & 0xFFFFFFFF
+            highest = np.maximum.accumulate(np.concatenate([[self._highest.get(name, -1)], of_source]))
+            self._highest[name] = int(highest[-1])
+            behind = of_source[of_source <= highest[:-1]][: COPIES - len(self._behind)]
+            self._behind |= {(*name, number) for number in behind.tolist()}
+
+    def offsets(self, files: Sequence[Path]) -> tuple[int, ...]:
+        """Return the offsets of the records that are in the files more than once."""
+        places: dict[Sent, list[int]] = {sent: [] for sent in self._behind}
+        numbers = pa.array([seq for _, _, seq in self._behind], pa.int64())
+        for path in files if self._behind else ():
+            found = pq.read_table(path, columns=["producer", "incarnation", "seq", "offset"], partitioning=None)
+            found = found.filter(pc.is_in(found["seq"], numbers))
+            for producer, incarnation, seq, offset in zip(*(c.to_pylist() for c in found.columns), strict=True):
+                if (producer, incarnation, seq) in places:
+                    places[producer, incarnation, seq].append(offset)
+        return tuple(sorted(offset for at in places.values() if len(at) > 1 for offset in at))
 
 
 @contextmanager

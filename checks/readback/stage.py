@@ -11,6 +11,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,9 +23,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
 from chaos.errors import AftershockError, ClusterError
-from chaos.kafka.security import Security, librdkafka_settings
-from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition as Address
+from chaos.kafka.security import Access, Security, librdkafka_settings
+from chaos.ledger.schemas import BATCHES, LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
+from chaos.relay.log_capture import batch_at
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.resolve import Resolved
@@ -52,9 +57,10 @@ def read_back(
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved)
+        times, copies = _write_log(spark, bootstrap, ranges, stable, half, security, resolved)
         ids = topic_ids(bootstrap, topics, security)
         internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
+        _write_batches(bootstrap, copies, security, run.ledger / "batches.parquet")
         _write_range(ranges, times, ids, internal, run.ledger / "log_range.parquet")
         _name_parts(half)
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
@@ -77,6 +83,8 @@ Ranges = dict[tuple[str, int], tuple[int, int]]
 Offsets = dict[tuple[str, int], int]
 Times = dict[tuple[str, int], tuple[int, int]]
 """When reading of a partition began, and when all its records had been read."""
+Copies = dict[tuple[str, int], list[int]]
+"""The offsets of records that are in a partition more than once."""
 
 
 def _present(bootstrap: str, resolved: Resolved, security: Security | None) -> list[str]:
@@ -148,8 +156,8 @@ def _write_log(
     folder: Path,
     security: Security | None,
     resolved: Resolved,
-) -> Times:
-    """Write the records of the ranges as Parquet files, and return when each partition was read."""
+) -> tuple[Times, Copies]:
+    """Write the records of the ranges as Parquet files; return when each partition was read, and copies in it."""
     keyed, producers = resolved.scenario.keyed, resolved.scenario.producers
     marked = {topic for p in producers if p.in_headers for topic in p.written}
     began_us = now_us()
@@ -173,14 +181,16 @@ def _write_log(
         few = total <= SMALL
         with ThreadPoolExecutor() if few else ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
             done = list(pool.map(_read, parts))
-    if errors := "; ".join(error for error, _, _ in done if error):
+    if errors := "; ".join(error for error, _, _, _ in done if error):
         raise ClusterError(errors)
     times = dict.fromkeys(ranges, (began_us, now_us()))
     found: Times = {}
-    for part, (_, from_us, to_us) in zip(parts, done, strict=True):
+    copies: Copies = {}
+    for part, (_, from_us, to_us, of_part) in zip(parts, done, strict=True):
         first, last = found.get((part.topic, part.partition), (from_us, to_us))
         found[part.topic, part.partition] = min(first, from_us), max(last, to_us)
-    return times | found
+        copies.setdefault((part.topic, part.partition), []).extend(of_part)
+    return times | found, copies
 
 
 def _offsets_topic(bootstrap: str, security: Security | None) -> dict[tuple[int, int, int], int]:
@@ -189,7 +199,7 @@ def _offsets_topic(bootstrap: str, security: Security | None) -> dict[tuple[int,
     with tempfile.TemporaryDirectory() as folder:
         for (topic, partition), (start, end) in log_ranges(bootstrap, [OFFSETS_TOPIC], security).items():
             part = OffsetRange(bootstrap, topic, partition, start, end, Path(folder), partition, security)
-            records[partition, start, end] = read(part)
+            records[partition, start, end] = read(part).rows
     return records
 
 
@@ -204,17 +214,38 @@ def _split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
             yield topic, partition, at, min(at + step, end)
 
 
-def _read(part: OffsetRange) -> tuple[str, int, int]:
-    """Read a part and return its error, empty without one, and when reading began and ended.
+def _read(part: OffsetRange) -> tuple[str, int, int, tuple[int, ...]]:
+    """Read a part and return its error, empty without one, when reading began and ended, and the offsets of copies.
 
     The error would be lost in the trace of a Spark job.
     """
-    error, began_us = "", now_us()
+    began_us = now_us()
     try:
-        read(part)
+        copies = read(part).copies
     except AftershockError as e:
-        error = str(e)
-    return error, began_us, now_us()
+        return str(e), began_us, now_us(), ()
+    return "", began_us, now_us(), copies
+
+
+def _write_batches(bootstrap: str, copies: Copies, security: Security | None, path: Path) -> None:
+    """Write the batches of records that are in a partition more than once, as far as their leaders return them.
+
+    A batch without a producer id is left out.
+    """
+    rows: list[dict[str, object]] = []
+    with closing(Kafka(bootstrap, TIMEOUT_S, Access.of(security))) as kafka:
+        for (topic, partition), offsets in copies.items():
+            last = -1
+            for offset in offsets:
+                if offset <= last:
+                    continue
+                batch = batch_at(kafka, Address(topic, partition), offset)
+                if batch is None:  # a leader that does not answer would take the time-out for each
+                    break
+                last = batch.last_offset
+                if batch.producer_id >= 0:
+                    rows.append({"topic": topic, "partition": partition} | asdict(batch))
+    pq.write_table(pa.Table.from_pylist(rows, BATCHES), path)
 
 
 def _write_range(

@@ -25,7 +25,7 @@ from chaos.run.directory import Run
 
 INPUTS = (
     *("scenario.yaml", "resolved.json", "cluster.json", "events.jsonl"),
-    *("ledger/seal.json", "ledger/log_range.parquet"),
+    *("ledger/seal.json", "ledger/log_range.parquet", "ledger/batches.parquet"),
     *("ledger/commit_log.parquet", "ledger/commit_log_range.parquet"),
     *("ledger/effect_reads.parquet", "ledger/effect_sights"),
     *(f"ledger/{table}.parquet" for table in TABLES if table not in LARGE),

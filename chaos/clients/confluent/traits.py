@@ -7,6 +7,7 @@ from typing import get_args
 
 from chaos.clients.traits import (
     COMMITS,
+    IN_FLIGHT,
     OWN_POSITIONS,
     SENDING,
     Given,
@@ -155,6 +156,9 @@ TRAITS = Traits(
     long_sessions_since=LONG_SESSIONS_SINCE,
     # it is sticky for records without a key, whatever the hash is
     sticky={"partitioner": "consistent_random"},
+    # With several requests in flight, a producer may write records of a partition twice when another one has an error:
+    # it takes a new epoch for all, in which unanswered records have new sequence numbers (librdkafka issue 4953).
+    careful={IN_FLIGHT: 1},
     rack="client.rack",
     sends=SENDS,
     commits=COMMITS,

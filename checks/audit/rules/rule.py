@@ -39,7 +39,7 @@ class RunData:
     """The run as rules of a whole run and explanations see it, on the driver.
 
     committed: by index of the epoch. transactions: rows of table `transactions`. survey: the result of the first pass.
-    lifecycle: rows of that table.
+    lifecycle, batches: rows of these tables.
     """
 
     scenario: Scenario
@@ -50,6 +50,7 @@ class RunData:
     transactions: list[Row]
     survey: Tally
     lifecycle: Sequence[Row] = ()
+    batches: Sequence[Row] = ()
 
     def setting(self, client: str | None, name: str, default: str) -> str:
         """Return a setting of a producer client such as `shop/1`: the scenario's value, else the library's default."""
@@ -89,6 +90,12 @@ class RunData:
     def names_libraries(self) -> bool:
         """Whether a finding names the library of its clients: not if all clients have the default one."""
         return any(library.runtime != DEFAULT for library in self.libraries.values())
+
+    def batch(self, topic: str, partition: int, offset: int) -> Row | None:
+        """Return the batch of a record in the log; None if the read-back noted none (see `batches` of the ledger)."""
+        place = topic_of(topic), partition
+        here = (b for b in self.batches if (b["topic"], b["partition"]) == place)
+        return next((b for b in here if b["base_offset"] <= offset <= b["last_offset"]), None)
 
     def last_fault(self, at_us: int) -> str | None:
         """Return the fault injected last at or before a moment, None if there was none."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from chaos.clients.choice import DEFAULT
+from chaos.clients.traits import IN_FLIGHT
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, nullable
@@ -258,11 +260,45 @@ def duplicate_write(b: ProducerBlock, tally: Tally) -> None:
 
 def _explain_duplicate(f: Finding, e: Evidence, c: RunData) -> str:
     first = f"written at {e['first_topic']}/{e['first_partition']} offset {e['first_offset']}"
+    again = f"again at {f['topic']}/{f['partition']} offset {f['offset']}"
     if e["first_incarnation"] != f["incarnation"]:
-        second = f"again by incarnation {f['incarnation']} after the restart"
-        return f"{first} by incarnation {e['first_incarnation']}, and {second}"
+        again = f"{again} by incarnation {f['incarnation']} after the restart"
+        return f"{first} by incarnation {e['first_incarnation']}, and {again}"
     idempotence = c.setting(f["producer"], "enable.idempotence", "false")
-    return f"{first}, and again by a retry of the same producer (enable.idempotence={idempotence})"
+    earlier = _origin(c, e["first_topic"], e["first_partition"], e["first_offset"])
+    later = _origin(c, f["topic"], f["partition"], f["offset"])
+    if earlier is None or later is None:
+        return f"{first}, and {again} by a retry of the same producer (enable.idempotence={idempotence})"
+    e |= {f"first_{name}": value for name, value in earlier.items()} | later
+    numbered = "with sequence number {sequence} of producer epoch {producer_epoch}"
+    written = f"{first} {numbered.format(**earlier)}, and {again} {numbered.format(**later)}"
+    return f"{written}: {_why_not_recognized(f, earlier, later, c)}"
+
+
+def _origin(c: RunData, topic: str, partition: int, offset: int) -> Evidence | None:
+    """Return producer id, epoch and sequence number of a record in the log; None if they are not known."""
+    batch = c.batch(topic, partition, offset)
+    if batch is None:
+        return None
+    sequence = (batch["base_sequence"] + offset - batch["base_offset"]) % 2**31  # KIP-98: 0 follows the highest
+    return {"producer_id": batch["producer_id"], "producer_epoch": batch["producer_epoch"], "sequence": sequence}
+
+
+def _why_not_recognized(f: Finding, earlier: Evidence, later: Evidence, c: RunData) -> str:
+    """Return why the broker did not refuse a record that it has from the same incarnation of an idempotent producer."""
+    if earlier["producer_id"] != later["producer_id"]:
+        return f"the producer took another id, {later['producer_id']} after {earlier['producer_id']}"
+    if earlier == later:
+        return "the broker has appended the same sequence number twice"
+    if earlier["producer_epoch"] == later["producer_epoch"]:
+        return "the client sent it as two records, which no broker can recognize"
+    why = "in a new epoch, an unanswered record has a new sequence number, so that no broker recognizes it"
+    library = c.library(f["producer"] or "")
+    if library is None or library.runtime != DEFAULT:
+        return why
+    why += "; librdkafka takes a new epoch for all partitions when one of them has an error (its issue 4953)"
+    several = c.setting(f["producer"], IN_FLIGHT, c.setting(f["producer"], "max.in.flight", "")) != "1"
+    return f"{why}, which {IN_FLIGHT}=1 avoids" if several else why
 
 
 def reordered_write(b: ProducerBlock, tally: Tally) -> None:

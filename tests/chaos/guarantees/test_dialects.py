@@ -156,7 +156,7 @@ CASES: list[tuple[str, str | bytes, tuple[str, ...], set[str], set[str]]] = [
     # .NET and JSON of librdkafka
     ("appsettings.json", DEPOT, (),
      {"producer enable.idempotence=true appsettings.json:2", "consumer auto.offset.reset=Earliest appsettings.json:4"},
-     ORDERED),
+     {"order/partition/idempotent", "duplication/retries/librdkafka"}),
     ("appsettings.json", TWO, ("--select", "logs"), {"producer acks=None appsettings.json:1"},
      {"durability/brokers-fail/acks-0"}),
     ("appsettings.json", '{"Kafka:ProducerSettings": {"Acks": "Leader"}}', (),

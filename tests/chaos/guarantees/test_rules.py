@@ -159,6 +159,11 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
         )
     },
     "duplication/retries": {
+        "librdkafka": (
+            changed(producer={"client": "confluent", "enable.idempotence": True}),
+            changed(producer={"client": "confluent", "enable.idempotence": True, FLIGHT: 1}),
+            "idempotent",
+        ),
         "idempotent": (changed(), changed(producer=PLAIN), "plain"),
         "unanswered": (producer(acks=0), producer(acks=1), "plain"),
         "no-retries": (producer(retries=0), producer(retries=1), "idempotent"),

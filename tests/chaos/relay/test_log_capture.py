@@ -65,3 +65,16 @@ def test_a_partition_whose_log_does_not_reach_back_is_named(tmp_path, monkeypatc
 def test_an_empty_range_is_not_asked_for(tmp_path, monkeypatch):
     brokers = Brokers([])
     assert captured(tmp_path, monkeypatch, brokers, 0) == ({}, []) and brokers.asked == []
+
+
+def test_a_batch_has_the_sequence_of_its_producer() -> None:
+    brokers = Brokers([(4, batch((b"a", b"b"), (7, 3, 11), base=4)), (6, batch(base=6))])
+    assert log_capture.batch_at(brokers, ORDERS, 4) == log_capture.Batch(4, 5, 7, 3, 11)
+    assert log_capture.batch_at(brokers, ORDERS, 6) is None  # the answer is late
+    plain = log_capture.batch_at(brokers, ORDERS, 6)
+    assert plain is not None and plain.producer_id == -1
+
+
+def test_a_batch_that_does_not_have_the_offset_is_not_taken_for_it() -> None:
+    assert log_capture.batch_at(Brokers([(4, batch(base=4))]), ORDERS, 3) is None
+    assert log_capture.batch_at(Brokers([(4, batch(base=4))], error=1), ORDERS, 4) is None

@@ -163,7 +163,7 @@ def test_a_file_is_full_before_the_next_begins(
     producer.flush(30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_FILE", 30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_BATCH", 13)
-    assert read(OffsetRange(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)) == 90
+    assert read(OffsetRange(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)).rows == 90
     files = sorted(tmp_path.iterdir())
     assert [path.name for path in files] == [f"part-00002-{i:05}.parquet" for i in range(3)]
     assert [pq.read_table(path)["offset"].to_pylist() for path in files] == [
@@ -184,8 +184,8 @@ def test_offsets_without_a_record_are_skipped(cluster: ProcessCluster, tmp_path:
         end(30)
     bounds = log_ranges(cluster.bootstrap, ["txn"])["txn", 0]
     assert bounds == (0, 4)
-    assert read(OffsetRange(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)) == 2
-    assert read(OffsetRange(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)) == 0
+    assert read(OffsetRange(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)).rows == 2
+    assert read(OffsetRange(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)).rows == 0
 
 
 @pytest.mark.kafka
