@@ -13,7 +13,7 @@ from chaos.faults import SPECS
 from chaos.scenario.load import all_overrides, models_of, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import resolve
-from chaos.setup.clients import Needs, assignors_of, reads_committed, settings_of
+from chaos.setup.clients import Needs, Producer, assignors_of, reads_committed, settings_of
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"
@@ -657,3 +657,15 @@ def test_a_refusal_names_the_place_and_the_libraries_that_can():
 def test_each_reason_belongs_to_an_ability_that_the_library_lacks():
     for name, traits in RUNTIMES.items():
         assert not traits.lacks.keys() & traits.abilities.keys(), name
+
+
+def test_a_producer_has_the_default_settings_of_its_library_and_a_dump_leaves_them_out():
+    """With several requests in flight, librdkafka may write a record twice (its issue 4953)."""
+    strong, one = {"acks": "all", "enable.idempotence": True}, {"max.in.flight.requests.per.connection": 1}
+    for client, default in (("confluent", strong | one), ("java", strong), ("sarama", strong), ("aiokafka", strong)):
+        producer = Producer.model_validate({"name": "shop", "topic": "orders", "client": client})
+        assert producer.config == default
+        assert "config" not in producer.model_dump(exclude_defaults=True)
+        assert producer.model_dump()["config"] == default
+    given = Producer.model_validate({"name": "shop", "topic": "orders", "client": "java", "config": strong | one})
+    assert given.model_dump(exclude_defaults=True)["config"] == strong | one
