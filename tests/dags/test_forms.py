@@ -55,8 +55,7 @@ from airflow.sdk.definitions.param import ParamsDict
 copied, deepcopy = [], ParamsDict.__deepcopy__
 ParamsDict.__deepcopy__ = lambda params, memo: (copied.append(len(params)), deepcopy(params, memo))[1]
 
-import aftershock_forms, release_gate, prove, incident_reproduction, resilience
-from aftershock_addresses import report_url
+import aftershock_forms, release_gate, prove, incident_reproduction
 from airflow.sdk.exceptions import ParamValidationError
 
 def refused(param, value):
@@ -68,17 +67,17 @@ def refused(param, value):
 
 values = json.loads(sys.argv[1])
 copied.clear()
-dags = resilience.build_all()
+import resilience
 in_all = sum(copied)
+dags = {name.removeprefix("resilience_"): dag for name, dag in vars(resilience).items()
+        if name.startswith("resilience_")}
 others = {name: module.dag for name, module in
           {"release_gate": release_gate, "prove": prove, "incident_reproduction": incident_reproduction}.items()}
 checked = dags["clean-run"].params
 print(json.dumps({
     "refused": [refused(checked.get_param(name), value) for name, value in values],
     "copied": in_all,
-    "folder": dags["leader-kill"].params.get_param("runs_dir").value,
     "names": list(aftershock_forms.PARAM_NAMES),
-    "urls": [report_url(*given) for given in json.loads(sys.argv[2])],
     "dags": {name: {
         "display": dag.dag_display_name, "doc": dag.doc_md, "tags": sorted(dag.tags), "params": list(dag.params),
         "drivers": dag.params.get_param("driver").schema["enum"] if name in dags else None,
@@ -112,6 +111,7 @@ CONTRADICTING = [
     ({"bootstrap": "a:1", "driver": "docker"}, "the param bootstrap is for an existing cluster, and the param driver="),
     ({"bootstrap": "a:1", "kafka": "3.9.2"}, "the param kafka chooses the release of a new cluster"),
     ({"overrides": ["title.x=3"]}, "the param overrides title.x=…: title is a single value"),
+    ({"kakfa": "3.9.2"}, "there is no param 'kakfa' (did you mean kafka?)"),
 ]
 AGREEING = [
     {"kafka_conn_id": "mine", "overrides": ["topics.0.partitions=3"]},
@@ -139,6 +139,13 @@ def refusal(params):
 
 print(json.dumps([refusal(params) for params in json.loads(sys.argv[1])]))
 """
+ADDRESS = """
+import json, sys
+from aftershock_addresses import report_url
+import resilience
+folder = vars(resilience)["resilience_leader-kill"].params.get_param("runs_dir").value
+print(json.dumps({"folder": folder, "urls": [report_url(*given) for given in json.loads(sys.argv[1])]}))
+"""
 URLS = [
     ("/runs/a-1", "/runs", "faults"),
     ("/runs/ab-1/ab-1-left", "/runs", ""),
@@ -148,16 +155,13 @@ URLS = [
 ]
 
 
-def describe(tmp_path, **env):
-    (tmp_path / "own").mkdir(exist_ok=True)
-    (tmp_path / "own" / "mine.yaml").write_text(MINE)
-    env = {"AIRFLOW_HOME": str(tmp_path / "airflow"), "AFTERSHOCK_SCENARIOS": str(tmp_path / "own"), **env}
-    return run_program(tmp_path, DESCRIBE, json.dumps(VALUES), json.dumps(URLS), **env)
-
-
 @pytest.fixture(scope="module")
 def described(tmp_path_factory):
-    return describe(tmp_path_factory.mktemp("dags"))
+    folder = tmp_path_factory.mktemp("dags")
+    (folder / "own").mkdir()
+    (folder / "own" / "mine.yaml").write_text(MINE)
+    env = {"AIRFLOW_HOME": str(folder / "airflow"), "AFTERSHOCK_SCENARIOS": str(folder / "own")}
+    return run_program(folder, DESCRIBE, json.dumps(VALUES), **env)
 
 
 def accepts(path, *overrides):
@@ -255,16 +259,22 @@ def test_each_task_has_a_link_to_a_section_that_exists(described):
     assert sides["acks-1.drive"] == [["acks-1.deploy_side", "faults"]] and sides["compare"] == [["prepare", ""]]
 
 
-def test_an_address_is_below_the_pages_and_only_for_what_they_serve(described, tmp_path):
-    assert described["urls"] == [
+def test_an_address_is_below_the_pages_and_only_for_what_they_serve(tmp_path):
+    def ask(**env):
+        # of all DAGs only one is built, as for a task of that one
+        return run_program(
+            tmp_path, ADDRESS, json.dumps(URLS), _AIRFLOW_PARSING_CONTEXT_DAG_ID="resilience.leader-kill", **env
+        )
+
+    assert ask()["urls"] == [
         "/aftershock/runs/a-1/report.html#faults",
         "/aftershock/runs/ab-1/ab-1-left/report.html",
         "/aftershock/runs/a%20b%23%3F%25/report.html",
         "",
         "",
     ]
-    behind_a_proxy = describe(tmp_path, AIRFLOW__API__BASE_URL="https://data.example.org/airflow/")
+    behind_a_proxy = ask(AIRFLOW__API__BASE_URL="https://data.example.org/airflow/")
     assert behind_a_proxy["urls"][0] == "https://data.example.org/airflow/aftershock/runs/a-1/report.html#faults"
-    elsewhere = describe(tmp_path, AFTERSHOCK_PAGES="https://reports.example.org/", AFTERSHOCK_RUNS="runs")
+    elsewhere = ask(AFTERSHOCK_PAGES="https://reports.example.org/", AFTERSHOCK_RUNS="runs")
     assert elsewhere["folder"] == str(tmp_path / "runs")
     assert elsewhere["urls"][0] == "https://reports.example.org/runs/a-1/report.html#faults"

@@ -28,7 +28,7 @@ def check(task_id, there, run_dir):
         return str(e)
     return ""
 
-dags = [*resilience.build_all().values(), release_gate.dag]
+dags = [*(dag for name, dag in vars(resilience).items() if name.startswith("resilience_")), release_gate.dag]
 print(json.dumps({
     "answers": [check(*case) for case in json.loads(sys.argv[1])],
     "pulled": pulled,

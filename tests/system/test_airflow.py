@@ -188,30 +188,27 @@ def test_each_notifier_gets_the_message_although_another_one_fails(airflow, tmp_
     assert [len(line.get("failed_notifiers", [])) for line in lines] == [1, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("connection", "master"),
-    [
-        (None, None),
-        ("spark://10.0.0.1", "spark://10.0.0.1:7077"),
-        pytest.param("spark://10.0.0.1:7078", "spark://10.0.0.1:7078", marks=pytest.mark.landing),
-        pytest.param("spark://yarn", "yarn", marks=pytest.mark.landing),
-        pytest.param(
-            '{"conn_type": "spark", "host": "spark://one:7077,two:7077"}',
-            "spark://one:7077,two:7077",
-            marks=pytest.mark.landing,
-        ),
-        pytest.param('{"conn_type": "spark", "host": "local[2]"}', "local[2]", marks=pytest.mark.landing),
-    ],
-)
-def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provider(airflow, connection, master):
-    env = {
-        **airflow,
-        "PYTHONPATH": str(ROOT / "dags"),
-        **({"AIRFLOW_CONN_AFTERSHOCK_SPARK": connection} if connection else {}),
-    }
-    code = "import json, resilience; print(json.dumps(resilience.spark_master('aftershock_spark')))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == master
+MASTERS = {
+    "spark://10.0.0.1": "spark://10.0.0.1:7077",
+    "spark://10.0.0.1:7078": "spark://10.0.0.1:7078",
+    "spark://yarn": "yarn",
+    '{"conn_type": "spark", "host": "spark://one:7077,two:7077"}': "spark://one:7077,two:7077",
+    '{"conn_type": "spark", "host": "local[2]"}': "local[2]",
+}
+ASK_MASTERS = """
+import json, sys
+from aftershock_connections import spark_master
+print(json.dumps([spark_master(name) for name in sys.argv[1:]]))
+"""
+
+
+def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provider(airflow):
+    names = {f"spark_{n}": connection for n, connection in enumerate(MASTERS)}
+    given = {f"AIRFLOW_CONN_{name.upper()}": connection for name, connection in names.items()}
+    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags")]), **given}
+    argv = [sys.executable, "-c", ASK_MASTERS, *names, "missing"]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == [*MASTERS.values(), None]
 
 
 @pytest.mark.landing
@@ -231,16 +228,6 @@ def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow, tmp_
         assert ended.err.count(phase) >= 3
 
 
-@pytest.mark.kafka
-def test_a_dag_whose_contract_is_broken_is_not_green(airflow, tmp_path):
-    conf = {"runs_dir": str(tmp_path), "run_id": "broken", "overrides": ["expect.duplicate_write={min: 1}"]}
-    argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.group-split", "--conf", json.dumps(conf)]
-    done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout[-2000:]
-    assert json.loads((tmp_path / "broken" / "result.json").read_text())["verdict"] == "fail"
-    assert left_running(tmp_path) == []
-
-
 @pytest.fixture
 def small(tmp_path):
     """Return the file of a scenario that passes, with one broker and no fault."""
@@ -252,6 +239,17 @@ def small(tmp_path):
 def run_dag(name, airflow, **conf):
     argv = [sys.executable, "-m", "airflow", "dags", "test", name, "--conf", json.dumps(conf, default=str)]
     return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.kafka
+def test_a_dag_whose_contract_is_broken_is_not_green(airflow, small, tmp_path):
+    env = {**airflow, "AFTERSHOCK_SCENARIOS": str(small.parent)}
+    done = run_dag(
+        "resilience.small", env, runs_dir=tmp_path, run_id="broken", overrides=["expect.duplicate_write={min: 1}"]
+    )
+    assert done.returncode == 1, done.stdout[-2000:]
+    assert json.loads((tmp_path / "broken" / "result.json").read_text())["verdict"] == "fail"
+    assert left_running(tmp_path) == []
 
 
 @pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py")
@@ -292,17 +290,11 @@ def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
     assert left_running(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("conf", "reason"),
-    [
-        ({"kakfa": "3.9.2"}, "there is no param 'kakfa' (did you mean kafka?)"),
-        ({"overrides": ["producers.shop.recrods=5"]}, "unknown key (did you mean records?)"),
-    ],
-)
-def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path, conf, reason):
-    done = run_dag("resilience.leader-kill", airflow, runs_dir=tmp_path, run_id="refused", **conf)
+def test_deploy_refuses_with_one_line_what_the_form_cannot(airflow, tmp_path):
+    overrides = ["producers.shop.recrods=5"]
+    done = run_dag("resilience.leader-kill", airflow, runs_dir=tmp_path, run_id="refused", overrides=overrides)
     said = done.stdout + done.stderr
-    assert done.returncode == 1 and reason in said, said[-3000:]
+    assert done.returncode == 1 and "unknown key (did you mean records?)" in said, said[-3000:]
     assert "/chaos/scenario/" not in said  # only Airflow's part of a traceback
     assert not (tmp_path / "refused").exists()
 

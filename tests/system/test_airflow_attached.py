@@ -58,7 +58,9 @@ def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflo
     before = topics_and_groups(secured)
     with Watch() as watch:
         ended = chaos(
-            "dag", "clean-run", "--kafka-conn-id", "kafka_secured", "--json", "--runs-dir", tmp_path, env=airflow
+            *("dag", "clean-run", "--kafka-conn-id", "kafka_secured", "--set", "producers.shop.records=2000"),
+            *("--json", "--runs-dir", tmp_path),
+            env=airflow,
         )
     result = ended.result
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] not in HELD]

@@ -26,7 +26,12 @@ FILE = ROOT / "docker" / "compose.yaml"
 LOCAL_BASE = "aftershock-base:bookworm"
 DAG = "/api/v2/dags/resilience.clean-run"
 USER = os.getuid() or 1000  # root of a container could write anywhere, which would hide a missing permission
-SMALL = ["producers.shop.records=2000"]
+SMALL = [
+    "cluster.brokers=1",
+    "topics.orders.replication_factor=1",
+    "topics.orders.config={}",
+    "producers.shop.records=2000",
+]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from chaos.incident.bundle import open_bundle
 from chaos.run.directory import Run
 from tests.support.platform import HELD, chaos, left_running
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.landing]
 OLDER = "2.5.0"
 
 
@@ -46,7 +46,6 @@ def test_the_run_names_the_lost_records_with_their_mechanism(lost):
     assert "acks=1" in found[0]["mechanism"]
 
 
-@pytest.mark.landing
 def test_the_same_loss_fails_a_contract_that_forbids_it(lost, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(lost.path, copy)
@@ -75,7 +74,6 @@ def test_a_bundle_names_the_client_release_that_ran(bundle):
     assert manifest.missing == []
 
 
-@pytest.mark.landing
 def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     ended = chaos("replay", bundle, "--json", "--runs-dir", runs_dir)
     found = json.loads(ended.out)

@@ -28,8 +28,26 @@ faults:
 """
 
 
-def under_way(runs_dir, process, happened=lambda events: any(e.get("acked") for e in events), words="no record acked"):
-    """Wait until records are acknowledged, or until the given condition holds for the events."""
+SMALL = """
+title: Records from one broker until the platform ends
+cluster: {brokers: 1}
+topics: [{name: orders, partitions: 2, replication_factor: 1}]
+producers: [{name: shop, topic: orders, rate: 200/s, records: 40000}]
+consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
+faults:
+  - {name: sleep, kind: consumer.pause, target: {member: billing/1}, when: {acked: 20}, heal: {after: 10m}}
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Return the file of a scenario with one broker, records without end, and a consumer that is stopped."""
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return tmp_path / "small.yaml"
+
+
+def under_way(runs_dir, process, happened, words):
+    """Wait until a condition holds for the events of the run."""
 
     def seen():
         assert process.poll() is None, process.stderr.read()[-2000:]
@@ -44,9 +62,9 @@ def injected(events):
     return sum(e["kind"] == "fault" and e["phase"] == "injected" for e in events)
 
 
-def test_ctrl_c_ends_everything(tmp_path):
-    process = start("run", "leader-kill", "--runs-dir", tmp_path)
-    under_way(tmp_path, process)
+def test_ctrl_c_ends_everything(small, tmp_path):
+    process = start("run", small, "--runs-dir", tmp_path / "runs")
+    under_way(tmp_path / "runs", process, lambda events: injected(events) == 1, "no fault")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -97,13 +115,13 @@ def test_ctrl_c_at_each_stage_leaves_nothing(tmp_path, moment):
     assert left_running(tmp_path) == [] and not list(runs.glob("*/brokers"))
 
 
-def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green(tmp_path):
-    process = start("run", "leader-kill", "--runs-dir", tmp_path)
-    under_way(tmp_path, process)
+def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green(small, tmp_path):
+    process = start("run", small, "--runs-dir", tmp_path / "runs")
+    under_way(tmp_path / "runs", process, lambda events: injected(events) == 1, "no fault")
     process.kill()
     process.communicate(timeout=30)
     wait_until(lambda: left_running(tmp_path) == [], 30, lambda: f"left running: {left_running(tmp_path)}")
-    (run,) = tmp_path.iterdir()
+    (run,) = (tmp_path / "runs").iterdir()
     assert not (run / "brokers").exists()
     ended = chaos("audit", run, "--json")
     assert ended.code == 3
@@ -112,22 +130,7 @@ def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusi
 
 
 @pytest.mark.landing
-def test_ps_lists_and_gc_removes_processes_that_outlive_the_reaper(tmp_path):
-    process = start("run", "leader-kill", "--runs-dir", tmp_path)
-    under_way(tmp_path, process)
-    reaper = next(m for m in find_marked() if tmp_path in m.run_dir.parents and m.role == "reaper")
-    reaper.identity.signal(signal.SIGKILL)
-    process.kill()
-    process.communicate(timeout=30)
-    (run,) = tmp_path.iterdir()
-    listed = json.loads(chaos("ps", "--json").out)
-    assert {"gone"} == {p["owner"] for p in listed if p["run_id"] == run.name}
-    assert chaos("gc", "--run", run.name).code == 0
-    assert left_running(tmp_path) == []
-
-
-@pytest.mark.landing
-def test_the_effects_of_faults_on_processes_disks_and_links_end_with_the_run(tmp_path):
+def test_ps_lists_and_gc_ends_what_faults_left_on_processes_disks_and_links(tmp_path):
     (tmp_path / "lasting.yaml").write_text(LASTING)
     runs = tmp_path / "runs"
     process = start("run", tmp_path / "lasting.yaml", "--runs-dir", runs)
@@ -137,6 +140,9 @@ def test_the_effects_of_faults_on_processes_disks_and_links_end_with_the_run(tmp
     process.kill()
     process.communicate(timeout=30)
     assert {"proxy", "switch"} < {role.partition(" of ")[0] for role in left_running(runs)}
-    assert chaos("gc").code == 0
+    (run,) = runs.glob("lasting-*")
+    listed = json.loads(chaos("ps", "--json").out)
+    assert {"gone"} == {p["owner"] for p in listed if p["run_id"] == run.name}
+    assert chaos("gc", "--run", run.name).code == 0
     assert left_running(runs) == []
     assert not [folder for folder in runs.glob("*/brokers") if any(folder.iterdir())]

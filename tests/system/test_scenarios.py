@@ -35,7 +35,7 @@ TWINS = {
     "auto-commit-crash/default": (
         "chaos/clients/test_consumers.py::test_automatic_commits_are_recorded_and_with_librdkafka_defaults_run_ahead"
     ),
-    "clean-run": "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure",
+    "clean-run": "system/test_compose.py::test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report",
     "clock-client": (
         "chaos/clients/test_clocks.py::test_a_client_sees_another_time_and_its_rows_have_that_of_the_machine"
     ),
@@ -94,17 +94,12 @@ def runs_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def chosen(request):
-    """Return the cases that this session runs: the selected ones, and the part if other selected tests use it."""
+def catalogue(request, runs_dir):
+    """Return the row of each scenario of the contract's selected tests by its name, with its result."""
     here = [item for item in request.session.items if item.path == request.path]
-    selected = {item.callspec.params["name"] for item in here if item.originalname == CONTRACT.__name__}
-    others = [item for item in here if item.originalname != CONTRACT.__name__ and "results" in item.fixturenames]
-    return selected | PART if others else selected
-
-
-@pytest.fixture(scope="module")
-def catalogue(runs_dir, chosen):
-    """Return the row of each case by its name, with its result."""
+    chosen = {item.callspec.params["name"] for item in here if item.originalname == CONTRACT.__name__}
+    if not chosen:
+        return {}
     patterns = [argument for name in sorted(chosen) for argument in ("--only", name)]
     folder = runs_dir / "catalogue"
     ended = chaos("catalogue", "--json", "--seed", 7, "--into", folder, *patterns, timeout_s=2600)
@@ -113,18 +108,16 @@ def catalogue(runs_dir, chosen):
     for part in json.loads(ended.out)["parts"]:
         (run,) = part["runs"]
         result = json.loads((folder / run["run_id"] / "result.json").read_text())
-        rows[part["name"]] = {"code": EXIT_CODES[run["verdict"]], "result": result}
+        rows[part["name"]] = EXIT_CODES[run["verdict"]], result
     return rows
 
 
 @pytest.fixture(scope="module")
 def results(runs_dir, catalogue):
-    """Return a function from a scenario to its exit code and result, of the catalogue or of a run with options."""
-    done = {}
+    """Return a function from a scenario and options to its exit code and result: of the catalogue, or of a run."""
+    done = {(name,): found for name, found in catalogue.items()}
 
     def run(name, *arguments):
-        if not arguments:
-            return catalogue[name]["code"], catalogue[name]["result"]
         key = (name, *arguments)
         if key not in done:
             ended = chaos("run", name, "--json", "--seed", 7, "--runs-dir", runs_dir, *arguments)
@@ -157,7 +150,6 @@ def test_the_part_belongs_to_the_catalogue():
     assert PART <= ALL
 
 
-@pytest.mark.landing
 def test_acks_all_loses_nothing(results):
     _, result = results("leader-kill")
     assert total(result, "lost_write") == 0

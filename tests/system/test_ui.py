@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.landing, pytest.mark.airflow, pytest.mark.kafka, pytes
 
 NO_EFFECT = """
 title: a consumer that is slowed down by nothing
-schedule: "* * * * *"
+schedule: "@daily"
 cluster: {brokers: 1}
 topics: [{name: orders, partitions: 2, replication_factor: 1}]
 producers: [{name: shop, topic: orders, rate: 1000/s, records: 3000, outlast_faults: true}]
@@ -48,7 +48,9 @@ def ui(tmp_path):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     argv = ["ui", "--port", str(port), "--scenarios", str(tmp_path / "nightly"), "--runs-dir", str(tmp_path / "runs")]
-    env = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    # a schedule of intervals is due for the last one at once, and then not before the next day
+    intervals = {"AIRFLOW__SCHEDULER__CREATE_CRON_DATA_INTERVALS": "True"}
+    env = {**os.environ, **intervals, "AIRFLOW_HOME": str(tmp_path / "airflow")}
     with (tmp_path / "said").open("wb") as sink:
         process = start(*argv, env=env, stderr=sink)
         try:

@@ -40,19 +40,31 @@ def lacks(runtime: str, name: str) -> str:
 
 
 def lane(runtime: str, case: str) -> Sequence[pytest.MarkDecorator]:
-    """Return the mark of a case that the standard lane leaves to others: it has librdkafka, the default."""
-    name = "test_a_shipped_runtime_keeps_every_point"
-    if (runtime, case) == ("flink", "producer"):
-        flink = "test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree"
-        return [pytest.mark.nightly(twin=f"chaos/clients/flink/test_flink.py::{flink}[exactly-once]")]
-    if runtime == "spark":
-        spark = "test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates_has_each_result_once"
-        return [pytest.mark.nightly(twin=f"chaos/clients/spark/test_spark.py::{spark}")]
-    if runtime == "flink-legacy":
-        return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[flink-assign_consumer]")]
-    if runtime in ("java", "franz-go", "sarama", "kafka-python", "aiokafka") and case != "group_consumer":
-        return [pytest.mark.nightly(twin=f"chaos/clients/test_conformance.py::{name}[{runtime}-group_consumer]")]
+    """Return the mark of a case that the standard lane leaves to others: it has librdkafka, the default.
+
+    The tests of a runtime's folder run in the standard lane or the landing lane; libraries without one have a case.
+    """
+    if twin := TWINS.get((runtime, case)) or TWINS.get((runtime, "")):
+        return [pytest.mark.nightly(twin=f"chaos/clients/{twin}")]
+    if runtime in ("franz-go", "kafka-python", "aiokafka") and case != "group_consumer":
+        name = f"test_conformance.py::test_a_shipped_runtime_keeps_every_point[{runtime}-group_consumer]"
+        return [pytest.mark.nightly(twin=f"chaos/clients/{name}")]
     return [] if runtime == "confluent" else [pytest.mark.landing]
+
+
+FLINK_READS = "flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager"
+TWINS = {
+    ("flink", "producer"): (
+        "flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[exactly-once]"
+    ),
+    ("flink", ""): FLINK_READS,
+    ("flink-legacy", ""): FLINK_READS,
+    ("java", ""): "java/test_java.py",
+    ("sarama", ""): "golang/test_clients.py::test_clients_write_read_and_restart_and_their_rows_agree",
+    ("spark", ""): "spark/test_spark.py",
+    ("streams", ""): "streams/test_streams.py",
+}
+"""Tests of the other lanes by runtime and case, or by runtime for each of the other cases."""
 
 
 @kafka

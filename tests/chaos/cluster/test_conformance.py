@@ -66,13 +66,15 @@ DRIVEN = [*itertools.product(DRIVERS, ("4.3.1",)), *itertools.product(("process"
 
 
 def marks(name: str, kafka: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a driver's tests: the standard lane has processes of one release."""
+    """Return the marks of a driver's tests: the other lanes have processes of one release."""
     if name == "docker":
         every_fault = "system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed"
         return [needs_engine, pytest.mark.nightly(twin=every_fault)]
     if kafka == "3.9.2":
         return [pytest.mark.nightly(twin="chaos/cluster/test_conformance.py")]
-    return [pytest.mark.landing] if name == "attached" else []
+    if name == "attached":
+        return [pytest.mark.nightly(twin="chaos/cluster/test_attached.py::test_commands_break_and_restore_brokers")]
+    return []
 
 
 @pytest.fixture(
@@ -260,7 +262,19 @@ def test_a_paused_broker_can_be_killed(cluster: Cluster, kafka: Kafka) -> None:
     assert answers(cluster, 2)
 
 
-@pytest.mark.parametrize("direction", ["both", "in", "out"])
+@pytest.mark.parametrize(
+    "direction",
+    [
+        pytest.param(
+            "both",
+            marks=pytest.mark.nightly(
+                twin="chaos/cluster/test_conformance.py::test_isolate_a_leader_from_its_peers[process-4.3.1-in]"
+            ),
+        ),
+        "in",
+        "out",
+    ],
+)
 def test_isolate_a_leader_from_its_peers(cluster: Cluster, kafka: Kafka, direction: str) -> None:
     needs(cluster, "isolate")
     before = state(kafka)

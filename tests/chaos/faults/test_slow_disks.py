@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import FaultError
-from chaos.faults import FAULTS, SPECS, resources
+from chaos.faults import FAULTS, SPECS
 from chaos.faults.base import World
 from chaos.preload.libraries import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
@@ -18,6 +18,18 @@ from chaos.setup.triggers import Target, Trigger
 WRITE = {"write": "50ms"}
 BOTH = {"write": "50ms", "fsync": "200ms"}
 USUAL_S = 0.002
+
+
+class Time:
+    """Stands for the module: its time passes only while somebody sleeps."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
 
 class Cluster:
@@ -85,8 +97,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("chaos.kafka.raw_producer.create_probe", lambda kafka, topic, node: topics.append(topic))
     monkeypatch.setattr("chaos.kafka.raw_producer.probe", probe)
     monkeypatch.setattr("chaos.kafka.raw_producer.remove_probe", lambda kafka, topic: topics.remove(topic))
-    for name in ("NORMAL_TIMEOUT_S", "FRESH_TIMEOUT_S", "ENDED_TIMEOUT_S"):
-        monkeypatch.setattr(resources, name, 0.5)
+    monkeypatch.setattr("chaos.wait.time", Time())
     kafka = SimpleNamespace(controller=lambda: (101, 1), topics=topics)
     return World(SimpleNamespace(), cluster, None, None, kafka, random.Random(1))  # type: ignore[arg-type]
 
