@@ -36,11 +36,11 @@ FAULTS = [
 
 
 def everything() -> str:
-    """Return a scenario with one fault after the other; each begins 6 s after the heal of the one before."""
+    """Return a scenario with one fault after the other; each begins 3 s after the heal of the one before."""
     faults = []
     for fault in FAULTS:
         name = fault.get("name", fault["kind"].replace(".", "-"))
-        when = {"after": f"{faults[-1]['name']}.healed + 6s"} if faults else {"acked": 500}
+        when = {"after": f"{faults[-1]['name']}.healed + 3s"} if faults else {"acked": 500}
         heal = {"when": {"after": f"{name}.proven + 1s"}}
         faults.append({**fault, "name": name, "target": TARGET, "when": when, "heal": heal})
     limits = {"driver": "docker", "cpus": 1.5, "memory": "640MiB", "disk": "256MiB"}
@@ -59,6 +59,23 @@ def everything() -> str:
             "limits": {"drive": "10m", "proof": "60s", "drain": "90s"},
         }
     )
+
+
+SMALL = """
+title: One container, records until the platform ends, and a fault
+cluster: {driver: docker, brokers: 1}
+topics: [{name: orders, replication_factor: 1}]
+producers: [{name: shop, topic: orders, rate: 200/s, records: 100000}]
+faults: [{name: pause, kind: broker.pause, target: {broker: 1}, when: {acked: 100}, heal: {after: 10m}}]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Return the file of a scenario with one broker, which is paused."""
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+    return file
 
 
 def left(runs_dir: Path) -> list[str]:
@@ -98,12 +115,8 @@ def test_every_fault_of_containers_is_proven_and_healed(tmp_path: Path) -> None:
 
 
 @needs_engine
-def test_a_killed_platform_leaves_nothing_not_even_a_paused_container(tmp_path: Path) -> None:
-    file = tmp_path / "frozen.yaml"
-    scenario = yaml.safe_load(everything())
-    scenario["faults"] = [{"kind": "broker.pause", "name": "pause", "target": TARGET, "when": {"acked": 100}}]
-    file.write_text(yaml.safe_dump(scenario))
-    platform = start("run", file, "--runs-dir", tmp_path / "runs")
+def test_a_killed_platform_leaves_nothing_not_even_a_paused_container(tmp_path: Path, small: Path) -> None:
+    platform = start("run", small, "--runs-dir", tmp_path / "runs")
     try:
         wait_until(lambda: any(c.status == "paused" for c in _containers(tmp_path)), 120, "no broker was paused")
     finally:
@@ -194,11 +207,11 @@ while True:
 
 @needs_engine
 @pytest.mark.landing
-def test_a_lost_engine_ends_the_run_and_gc_removes_the_rest(tmp_path: Path) -> None:
+def test_a_lost_engine_ends_the_run_and_gc_removes_the_rest(tmp_path: Path, small: Path) -> None:
     path, runs = tmp_path / "engine.sock", tmp_path / "runs"
     forward = subprocess.Popen([sys.executable, "-c", FORWARD, str(path)], stdout=subprocess.PIPE)
     assert forward.stdout is not None and forward.stdout.readline() == b"ready\n"
-    argv = [sys.executable, "-m", "chaos", "run", "leader-kill", "--driver", "docker", "--runs-dir", str(runs)]
+    argv = [sys.executable, "-m", "chaos", "run", str(small), "--runs-dir", str(runs)]
     env = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
     with subprocess.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as platform:
         try:

@@ -74,7 +74,7 @@ def installed() -> Iterator[Installation]:
         uv("venv", "--quiet", "--python", python, environment)
         uv("pip", "install", "--quiet", "--python", environment, "-c", ROOT / "requirements.txt", wheel)
         add_packages_of_others(environment)
-        compile_what_runs(environment / "bin" / "python")
+        compile_what_runs(environment)
         if os.geteuid() == 0:
             for path in (folder, *(folder / name for name in ("Träge Läufe 1", "tmp mit Überraschung"))):
                 os.chown(path, NOBODY, NOBODY)
@@ -92,16 +92,18 @@ def add_packages_of_others(environment: Path) -> None:
         (packages / name / "__init__.py").write_text(f"raise ImportError('this {name} is not of Aftershock')\n")
 
 
-def compile_what_runs(python: Path) -> None:
-    """Import the modules of a run, which writes their bytecode; the user of the tests cannot write it."""
+def compile_what_runs(environment: Path) -> None:
+    """Write bytecode of our package, and of what a run imports; the user of the tests cannot write it."""
     modules = (
         "aftershock.chaos.cli",
         "aftershock.chaos.clients.confluent.library",
         "aftershock.checks.expectations.validate",
         "aftershock.checks.spark",
     )
-    done = subprocess.run([python, "-c", f"import {', '.join(modules)}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    (package,) = environment.glob("lib/python*/site-packages/aftershock")
+    for argv in (["-m", "compileall", "-q", package], ["-c", f"import {', '.join(modules)}"]):
+        done = subprocess.run([environment / "bin" / "python", *argv], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
 
 
 def uv(*arguments: object) -> None:

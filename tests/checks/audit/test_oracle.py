@@ -1,6 +1,7 @@
 """Generated histories, many to an audit, against an oracle that goes through them in plain Python.
 
 `AUDIT_HISTORIES=20000 AUDIT_SEED=7 pytest tests/checks/audit/test_oracle.py` soaks with others than the usual ones.
+The standard lane has few, the nightly lane `AUDIT_HISTORIES=4000`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.checks.audit.shrinking import compare, shrink, written
 from tests.checks.audit.stories import STORIES
 from tests.checks.audit.story import TOKEN, Story, rows_of, scenario_of
 
-HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "1000"))
+HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "400"))
 SEED = int(os.environ.get("AUDIT_SEED", "0"))
 AN_AUDIT = 1_000
 """Histories to one audit."""
@@ -35,6 +36,7 @@ def test_the_oracle_agrees_with_every_story(name: str) -> None:
     assert meant_by(judge(rows_of([story]), scenario_of([story]), TOKEN)) == expected
 
 
+@pytest.mark.nightly(twin="checks/audit/test_mutations.py::test_every_check_is_meant_by_some_change[some]")
 def test_generated_histories_break_every_rule() -> None:
     meant: Counter[str] = Counter()
     for plan in planned(2400, SEED):
