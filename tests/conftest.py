@@ -41,6 +41,16 @@ LONGEST = (
 )
 """The files that take longest, longest first."""
 
+LANDING = "landing and not nightly"
+"""The mark expression of the landing lane (Makefile)."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a test of the landing lane for it: that would take longer than some of its tests."""
+    if config.option.markexpr != LANDING or collection_path.suffix != ".py":
+        return None
+    return "landing" not in collection_path.read_text(encoding="utf-8") or None
+
 
 Lanes = dict[str, tuple[pytest.Mark, ...]]
 COLLECTED = pytest.StashKey[Lanes]()
