@@ -28,6 +28,8 @@ from tests.checks.audit.histories import JUDGED, History, by_audit, by_oracle, d
 from tests.checks.audit.mutations import CHANGES, Change, mutants
 from tests.checks.audit.oracle import Judgement, Row
 
+pytestmark = pytest.mark.histories
+
 HEAD_WIDTH = 7
 """Most letters in a line of a column head."""
 LEGAL = "duplicate_delivery.legal"
