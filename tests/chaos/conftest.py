@@ -49,3 +49,15 @@ def other_owner() -> Iterator[subprocess.Popen[bytes]]:
 def roles(run: Run) -> list[str]:
     """Return the roles of the live processes of a run."""
     return [m.role for m in find_marked() if m.run_dir == run.path]
+
+
+class Time:
+    """Stands for the module: its time passes only while somebody sleeps."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds

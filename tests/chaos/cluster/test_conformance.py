@@ -298,7 +298,7 @@ def test_isolate_from_clients_only(cluster: Cluster, kafka: Kafka) -> None:
     try:
         assert silent(cluster, before.leader)
         with pytest.raises(WaitTimeout, match="the ISR stays as it is"):
-            wait_until(lambda: len(state(kafka).isr) < len(before.isr), 8, "the ISR stays as it is")
+            wait_until(lambda: len(state(kafka).isr) < len(before.isr), 5, "the ISR stays as it is")
     finally:
         able(cluster, Isolate).mend_network(cut)
     wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")

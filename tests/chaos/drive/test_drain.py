@@ -14,6 +14,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.run.directory import Run
 from chaos.run.events import UNDRAINED, EventLog, read_events
 from chaos.scenario.load import parse
+from tests.chaos.conftest import Time
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 END = 1000
@@ -48,6 +49,11 @@ def drained(run: Run, position: Callable[[int, TopicPartition], int]) -> tuple[b
     cluster: Any = SimpleNamespace()
     one = drain.Drain(parse(SCENARIO, "t"), cluster, kafka, fleet, EventLog(run), lambda fleet: None)
     return one.run([FIRST, SECOND]), read_events(run)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.drive.drain.time", Time())
 
 
 @pytest.fixture

@@ -14,22 +14,11 @@ from chaos.faults.base import World
 from chaos.preload.libraries import FAST, Delayed, Delays
 from chaos.preload.meter import Meter, Reading
 from chaos.setup.triggers import Target, Trigger
+from tests.chaos.conftest import Time
 
 WRITE = {"write": "50ms"}
 BOTH = {"write": "50ms", "fsync": "200ms"}
 USUAL_S = 0.002
-
-
-class Time:
-    """Stands for the module: its time passes only while somebody sleeps."""
-
-    now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
 
 
 class Cluster:
