@@ -36,11 +36,11 @@ FAULTS = [
 
 
 def everything() -> str:
-    """Return a scenario with one fault after the other; each begins 3 s after the heal of the one before."""
+    """Return a scenario with one fault after the other; each begins 6 s after the heal of the one before."""
     faults = []
     for fault in FAULTS:
         name = fault.get("name", fault["kind"].replace(".", "-"))
-        when = {"after": f"{faults[-1]['name']}.healed + 3s"} if faults else {"acked": 500}
+        when = {"after": f"{faults[-1]['name']}.healed + 6s"} if faults else {"acked": 500}
         heal = {"when": {"after": f"{name}.proven + 1s"}}
         faults.append({**fault, "name": name, "target": TARGET, "when": when, "heal": heal})
     limits = {"driver": "docker", "cpus": 1.5, "memory": "640MiB", "disk": "256MiB"}
