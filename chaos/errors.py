@@ -1,7 +1,7 @@
 """The errors of Aftershock, by type.
 
-Every message states what happened, where (a path or a key) and what to do next. `exit_code` is the one of the command
-line: 2 if nothing was run because of the input or the machine, 3 if a run began without a result.
+Every message states what happened, where (a path or a key) and what to do next. `exit_code` is the exit code of the
+command line: 2 if nothing was run because of the input or the machine, 3 if a run began without a result.
 """
 
 from __future__ import annotations

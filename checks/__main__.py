@@ -80,7 +80,7 @@ def _open(options: argparse.Namespace, stages: list[str], stack: contextlib.Exit
 def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.Listener, code: int = PASS) -> int:
     """Run the stages in order and return the exit code. After a failed stage only the report runs, to explain it.
 
-    code: that of the stages before.
+    code: the exit code of the stages before.
     """
     work: dict[str, Callable[..., object]] = {
         "readback": partial(pipeline.readback, master=spark_master),

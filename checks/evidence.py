@@ -64,7 +64,7 @@ def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
 def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     """Return one outcome for each fault of the scenario, including faults that were never injected.
 
-    If the drive was killed before it sealed the ledger, the rows are those that it had written until then.
+    If the drive was killed before it sealed the ledger, the rows are what it had written until then.
     """
     columns = ["fault", "kind", "target", "phase", "evidence", "at_us"]
     found = ledger_rows(run, "faults", columns) or _unsealed_rows(run, "faults")

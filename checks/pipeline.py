@@ -41,7 +41,7 @@ TASK_MODULES = ("checks.audit.engine.scan",)
 def readback(run: Run, *, master: str | None = None, listener: Listener | None = None, spark: Any = None) -> None:
     """Read the final log from the healed cluster into the ledger, unless the ledger has it already.
 
-    spark: the session, in a thread that did not start it; `session` knows only that of its thread.
+    spark: the session, in a thread that did not start it; `session` knows only the session of its thread.
     """
     with _stage(run, "readback", listener):
         resolved = read_resolved(run)
@@ -215,7 +215,7 @@ def _bootstrap(run: Run) -> str:
 
 
 def _security(run: Run, resolved: Resolved) -> Security:
-    """Return the way of the platform to the cluster: its own, or that of the scenario for an existing cluster."""
+    """Return how the platform connects to the cluster: as deployed, or as the scenario says for an existing cluster."""
     made = read_json(run.cluster, "description of the cluster").get("secured")
     return Security.model_validate(made["platform"]) if made else resolved.scenario.cluster.security.given()
 

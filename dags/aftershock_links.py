@@ -1,12 +1,11 @@
-"""Links from a task to its part of the report (see `aftershock_addresses`). A task has its link when it has ended."""
+"""Links from a task to its part of the report (see `report_url`). A task has its link when it has ended."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import attrs
-from aftershock_addresses import report_url
-from aftershock_outcome import handed_on
+from aftershock_outcome import handed_on, report_url
 from airflow.sdk import BaseOperatorLink
 
 SECTIONS = {

@@ -14,8 +14,9 @@ folder of the runs, and calls every notifier in the Airflow variable `aftershock
       "from_email": "aftershock@example.org", "subject": "{{ headline }}", "html_content": "{{ message }}"}]
 
 Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...), or `aftershock_webhook`; its templated
-arguments may use `headline`, `message`, `verdict`, `sentence`, `worse`, `report`, `link`, `run_dir` and all variables
-of Airflow. Secrets that Airflow knows are masked in all of them. If a notifier fails, the others are still called.
+arguments may use `headline`, `message`, `verdict`, `sentence`, `regressions`, `report`, `link`, `run_dir` and all
+variables of Airflow. Secrets that Airflow knows are masked in all of them. If a notifier fails, the others
+are still called.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from urllib.parse import quote
 
-from aftershock_addresses import report_url
 from airflow.sdk import Asset, BaseNotifier, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -39,6 +40,10 @@ VARIABLE = "aftershock_notifiers"
 BEGAN = "began"
 """The XCom key of the run directory. `deploy` pushes it at once, because it may fail before it returns."""
 LOG = "notifications.jsonl"
+PAGES = "AFTERSHOCK_PAGES"
+"""The base of the pages, such as the URL of `python -m chaos serve` or of a static host."""
+MOUNT = "/aftershock"
+"""The mount path of the plugin below Airflow's base URL: the base without `PAGES`."""
 NO_VERDICT = "the run broke off before its verdict; see the log of the task that failed"
 
 
@@ -110,13 +115,13 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
 
     def notify(self, context: Any) -> None:
         """Call every notifier of the variable, then write the line."""
-        self._notify(context, self._values(context, self._worse(context)))
+        self._notify(context, self._values(context, self._regressions(context)))
 
-    def notify_worse(self, context: Any) -> None:
+    def notify_regressions(self, context: Any) -> None:
         """Call every notifier, and write the line, if the run passed and something became worse with it."""
         try:
-            values = self._values(context, self._worse(context))
-            if values["verdict"] == "pass" and values["worse"]:
+            values = self._values(context, self._regressions(context))
+            if values["verdict"] == "pass" and values["regressions"]:
                 self._notify(context, values)
         except Exception:
             self.log.exception("nobody was notified")  # the verdict of the run stays
@@ -139,15 +144,15 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
             f.write(json.dumps({**line, "failed_notifiers": errors} if errors else line) + "\n")
         self.log.warning("%s", values["headline"])
 
-    def _values(self, context: Any, worse: list[str]) -> dict[str, str]:
+    def _values(self, context: Any, regressions: list[str]) -> dict[str, str]:
         run = summary(self._run_dir(context))
-        headline = f"{run['verdict']}: {self.scenario}" + (" became worse" if worse else "")
-        parts = [f"{headline}. {run['sentence']}", *(f"Worse: {text}." for text in worse)]
+        headline = f"{run['verdict']}: {self.scenario}" + (" became worse" if regressions else "")
+        parts = [f"{headline}. {run['sentence']}", *(f"Worse: {text}." for text in regressions)]
         parts += [f"Report: {run['report']}"] if run["report"] else []
         values = {
             "headline": headline,
             "message": " ".join(parts),
-            "worse": "; ".join(worse),
+            "regressions": "; ".join(regressions),
             "link": report_url(run["run_dir"], self.runs_dir) if run["report"] else "",
             **{name: run[name] for name in ("verdict", "sentence", "run_dir", "report")},
             "dag_run": str(context.get("run_id", "")),
@@ -158,7 +163,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
         params = getattr(context.get("dag_run"), "conf", None) or {}  # a callback may get none
         return Path(params.get("runs_dir") or self.runs_dir)
 
-    def _worse(self, context: Any) -> list[str]:
+    def _regressions(self, context: Any) -> list[str]:
         """Return what became worse with the run, or with its variants; nothing if the history cannot be read."""
         from chaos.history.recording import new_regressions
 
@@ -188,8 +193,8 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
             return []
 
 
-_VARIABLES = ("headline", "message", "verdict", "sentence", "worse", "report", "link", "run_dir")
-"""Variables for the arguments of notifiers, beside the ones of Airflow (`dag_run`, `ti`, ...). Values are escaped:
+_VARIABLES = ("headline", "message", "verdict", "sentence", "regressions", "report", "link", "run_dir")
+"""Variables for the arguments of notifiers, in addition to Airflow's (`dag_run`, `ti`, ...). Values are escaped:
 names of topics may contain markup, which mails and chats render."""
 
 
@@ -213,7 +218,7 @@ def task_failure() -> Iterator[None]:
 
 _OTHER_NAMES = {"set": "overrides"}
 _OPTIONS = re.compile(
-    r"(?<![\w-])--(set|kafka|driver|bootstrap|i-own-this-cluster|seed|runs-dir|client|budget|against|resume|anomaly)(?![\w-])"
+    r"(?<![\w-])--(set|kafka|driver|bootstrap|i-own-this-cluster|seed|runs-dir|client|budget|baseline|resume|anomaly)(?![\w-])"
 )
 
 
@@ -227,3 +232,23 @@ def with_params(message: str) -> str:
 def default_runs_dir(project: Path) -> str:
     """Return the absolute path of the folder for run directories without a param for it."""
     return str(Path(os.environ.get("AFTERSHOCK_RUNS") or project / "runs").absolute())
+
+
+def report_url(run_dir: str | None, runs_dir: str, section: str = "") -> str:
+    """Return the address of a run's report: `<base>/runs/<run directory below runs_dir>/report.html#<section>`.
+
+    It is an empty text for a run outside of the folder of the runs, because the pages do not serve it.
+    """
+    try:
+        path = Path(run_dir or "").relative_to(Path(runs_dir).absolute()).as_posix()
+    except ValueError:
+        return ""
+    return f"{_base()}/runs/{quote(path)}/report.html" + (f"#{section}" if section else "")
+
+
+def _base() -> str:
+    from airflow.sdk.configuration import conf
+
+    if base := os.environ.get(PAGES):
+        return base.rstrip("/")
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/") + MOUNT

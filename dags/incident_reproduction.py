@@ -80,7 +80,7 @@ PARAMS = {
         pattern=_CLIENT,
         title="Client releases",
         examples=["2.5.0..2.16.0", "java:3.9.2..4.3.1"],
-        description="Of bisect: or among those of a client library.",
+        description="Of bisect: or among the releases of a client library.",
     ),
     "seed": seed_param(),
     "overrides": Param(

@@ -46,7 +46,7 @@ PARAMS = {
     ),
     "most": Param(2, type="integer", enum=[1, 2], title="Faults of a set", description="The number of faults at most."),
     "seed": seed_param(),
-    "against": Param(None, type=["null", "string"], title="Earlier proof", description="Its campaign.json."),
+    "baseline": Param(None, type=["null", "string"], title="Earlier proof", description="Its campaign.json."),
     "resume": Param(
         None, type=["null", "string"], title="Continue", description="The folder of a proof that is continued."
     ),
@@ -71,7 +71,7 @@ def request(params: dict[str, Any], folder: str | None = None) -> Any:
         most=params["most"],
         resume=path(folder or params["resume"]),
         into=None if folder else into,
-        against=path(params["against"]),
+        baseline=path(params["baseline"]),
     )
 
 

@@ -52,7 +52,7 @@ PARAMS = {
         minimum=1,
         maximum=1000,
         title="Runs of each cell",
-        description="That of the gate when left out.",
+        description="The number of the gate when left out.",
     ),
     "seed": seed_param(),
     **folder_params(RUNS, "gate"),

@@ -22,7 +22,7 @@ runs succeed. XCom carries only the path of the run directory.
 
 The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
 local[*] if that connection does not exist. Do not install Airflow's Spark provider: the files of
-its pyspark-client overwrite those of pyspark.
+its pyspark-client overwrite the files of pyspark.
 
 With `kafka_conn_id`, the run uses the existing cluster of that connection (of the Kafka provider). Its secrets stay in
 Airflow's store: each task that connects reads them into its environment, and the run directory has only the names of
@@ -186,7 +186,7 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
     if run_dir := handed_on(ti, first):
         report_broken_off(runs := runs_of(run_dir))
         record(runs, Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
-        Notifier(scenario, first, RUNS).notify_worse(get_current_context())
+        Notifier(scenario, first, RUNS).notify_regressions(get_current_context())
     yield Metadata(asset(scenario, "verdict"), summary(run_dir))
 
 
@@ -227,7 +227,7 @@ def invalid(reason: str) -> None:
 
 
 def judged(run_dir: Any) -> tuple[Any, Any, Any]:
-    """Add the tasks of a deployed run; return `drive`, the last one that judges, and the one that ends the cluster."""
+    """Add the tasks of a deployed run; return `drive`, the last judging task, and the task that ends the cluster."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
     # neither `audit` nor `report` depends on `deploy`: Airflow allows no other trigger rule below a setup
     first = run_dir.operator.task_id

@@ -97,6 +97,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are before others that were there when they were sent",
         "acknowledgements and deliveries",
         "{n} {records} {were} before others that were there when they were sent",
+        prevented_by="nothing",
     ),
     "misplaced_write": _write(
         "acknowledged at one partition and offset, found at another",
@@ -105,6 +106,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Acknowledged records are at other offsets than acknowledged",
         "acknowledged records",
         "{n} acknowledged {records} {were} found at another offset",
+        prevented_by="nothing",
     ),
     "phantom_write": _write(
         "in the log, though no producer of this run sent it",
@@ -156,6 +158,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records fail without their producer noticing",
         "records of producers that look at no delivery report",
         "{n} {records} failed without their producer noticing",
+        prevented_by="advice",
     ),
     "resurrected_write": _write(
         "reported to the producer as definitely failed, yet in the log",
@@ -164,6 +167,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are in the log after their send definitely failed",
         "records in the log",
         "{n} {records} {were} in the log although their send definitely failed",
+        prevented_by="nothing",
     ),
     "offset_reuse": _write(
         "two different records were seen at one offset: acknowledged, delivered or in the log",
@@ -181,6 +185,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Transactions are visible in part",
         "records of transactions",
         "{n} {records} {were} on the wrong side of a transaction's end",
+        prevented_by="nothing",
     ),
     "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
@@ -206,6 +211,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Partitions are not read to their end",
         "records to deliver",
         "{n} {records} {were} not delivered when the drain ended",
+        prevented_by="advice",
     ),
     "lost_processing": _read(
         "polled and committed past, but never processed by any member",
@@ -242,6 +248,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Within an assignment offsets fall",
         "deliveries",
         "{n} {records} {were} delivered below an earlier offset of the same assignment",
+        prevented_by="nothing",
     ),
     "poll_skip": _read(
         "inside one assignment an offset that exists in the log was left out",
@@ -250,6 +257,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Within an assignment offsets are left out",
         "deliveries",
         "{n} {records} {were} left out within an assignment",
+        prevented_by="nothing",
     ),
     "dirty_read": _read(
         "delivered, yet not in the final log",
@@ -274,6 +282,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records of aborted transactions are delivered",
         "delivered records of transactions",
         "{n} {records} of aborted transactions {were} delivered",
+        prevented_by="nothing",
     ),
     "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
@@ -282,6 +291,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are delivered before their transaction is committed",
         "delivered records of transactions",
         "{n} {records} {were} delivered before their transaction was committed",
+        prevented_by="nothing",
     ),
     "missing_output": _read(
         "an input that processors processed and their group committed past has no output for read_committed readers",
@@ -369,6 +379,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Partitions have two owners at once",
         "assignments",
         "{n} {times} a partition had two owners at once",
+        prevented_by="nothing",
     ),
     "foreign_commit": _group(
         "a reader resumed at an offset that another job had committed",
@@ -401,6 +412,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "The coordinator is not where the group's id puts it",
         "observed coordinators",
         "{n} {times} a group's coordinator was not the leader of its offsets partition",
+        prevented_by="nothing",
     ),
     # share groups
     "lost_share": _share(
@@ -410,6 +422,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are lost to a share group",
         "records to acquire",
         "{n} {records} {were} never acquired by a share group that is past them",
+        prevented_by="advice",
     ),
     "stalled_share": _share(
         "in the log within the range of a share group, not acquired by a member when the drain ended",
@@ -418,6 +431,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "A share group does not acquire every record",
         "records to acquire",
         "{n} {records} {were} not acquired when the drain ended",
+        prevented_by="advice",
     ),
     "redelivered_share": _share(
         "accepted or rejected with an acknowledgement that the broker confirmed, and acquired again afterwards",
@@ -435,6 +449,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Delivery counts are wrong",
         "acquisitions",
         "{n} {records} had a wrong delivery count",
+        prevented_by="nothing",
     ),
     "lock_overrun": _share(
         "acquired while the lock of another acquisition was still in force",
@@ -443,6 +458,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records have two locks at once",
         "acquisitions",
         "{n} {records} {were} acquired while another lock was in force",
+        prevented_by="nothing",
     ),
     "overlimit_share": _share(
         "delivered more often than the delivery limit of the share group allows",
@@ -451,6 +467,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are delivered beyond the delivery limit",
         "acquisitions",
         "{n} {records} {were} delivered beyond the delivery limit",
+        prevented_by="nothing",
     ),
     "aborted_share": _share(
         "a record of an aborted transaction was acquired by a share group with share.isolation.level=read_committed",
@@ -459,16 +476,17 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records of aborted transactions are acquired",
         "acquisitions by read_committed groups",
         "{n} {records} of aborted transactions {were} acquired",
+        prevented_by="nothing",
     ),
     # the quorum of controllers
     "competing_controllers": _quorum(
-        "a controller goes on as the active one beside another one of a later epoch, for longer than "
+        "a controller goes on as the active one together with one of a later epoch, for longer than "
         "controller.quorum.fetch.timeout.ms",
         "Kafka 3.7 or later, where an active controller gives up when a majority does not follow it (KAFKA-15489)",
         "Only one controller is active",
         "Several controllers are active at a time",
         "terms of active controllers",
-        "{n} {times} a controller went on as the active one beside another one",
+        "{n} {times} a controller went on as the active one together with another one",
     ),
 }
 

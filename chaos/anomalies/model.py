@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Path = Literal["write", "read", "group", "share", "quorum"]
+PreventedBy = Literal["settings", "advice", "nothing"]
+"""`nothing`: neither a setting nor its lack makes the anomaly legal, so it is a bug. `advice`: not a setting."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,15 @@ class Phrases:
 class Anomaly:
     """One kind of finding.
 
-    path: the part of the pipeline that it concerns. meaning: the rule in one sentence. prevents: the settings that
-    prevent it. phrases: by split; the key is empty if the anomaly is counted as a whole.
+    path: the part of the pipeline that it concerns. meaning: the rule in one sentence. prevents: what prevents it, as
+    text. phrases: by split; the key is empty if the anomaly is counted as a whole. prevented_by: what the text names.
     """
 
     path: Path
     meaning: str
     prevents: str
     phrases: Mapping[str, Phrases]
+    prevented_by: PreventedBy = "settings"
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -56,9 +59,9 @@ class Anomaly:
         return tuple(split for split in self.phrases if split)
 
 
-def anomaly(path: Path, meaning: str, prevents: str, *phrases: str) -> Anomaly:
+def anomaly(path: Path, meaning: str, prevents: str, *phrases: str, prevented_by: PreventedBy = "settings") -> Anomaly:
     """Return an anomaly that is counted as a whole. phrases: the fields of `Phrases`, in order."""
-    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)})
+    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)}, prevented_by)
 
 
 @dataclass(frozen=True)

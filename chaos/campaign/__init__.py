@@ -23,8 +23,8 @@
 | `replay` | the incident itself | the same outcome or not |
 | `shrink` | the next candidate | one of its runs shows the anomaly |
 | `bisect` | a release in the middle | the same outcome as the older end, or another one |
-| `gate` | a cell of the matrix, in rounds | contracts, and times beside a reference |
-| `compare` | a scenario with a client library | values beside the reference |
+| `gate` | a cell of the matrix, in rounds | contracts, and times compared with a reference |
+| `compare` | a scenario with a client library | values compared with the reference |
 | `prove` | a set of faults | promises of the application |
 
 `subject` is the scenario of a trial, from a bundle, a run directory or a file; `clients` and `releases` change its

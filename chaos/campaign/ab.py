@@ -85,7 +85,7 @@ def variant_run_id(run_id: str, variant: str, number: int = 1) -> str:
 
 
 def plan_variants(request: VariantsRequest) -> Variants:
-    """Check the scenario, and make the folder, or open the one that goes on. Starts nothing.
+    """Check the scenario, and make the folder, or open an earlier folder to go on. Starts nothing.
 
     Raises `UsageError` or `ScenarioError` for bad input.
     """

@@ -55,7 +55,7 @@ def bisect(request: Request, listener: ProgressListener, report: Report[PartsRes
 
 @dataclass
 class Bisection(Plan):
-    """One search over a list of releases. anomaly: the one that decides; None for the outcome."""
+    """One search over a list of releases. anomaly: the anomaly that decides; None for the outcome."""
 
     bundles = False
 

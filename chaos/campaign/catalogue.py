@@ -54,7 +54,7 @@ class Scenarios(Listed):
 
 
 def names(patterns: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """Return all shipped scenarios with their variants, or those that match a pattern.
+    """Return the shipped scenarios with their variants; only the matching ones if there is a pattern.
 
     Raises `UsageError` if nothing matches.
     """

@@ -86,7 +86,7 @@ class Plan(ABC):
 
     @abstractmethod
     def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
-        """Return the trials that are wanted after these runs, in their order. Those that have run are ignored."""
+        """Return the trials that are wanted after these runs, in their order. Trials that have run are ignored."""
 
     def is_over(self, runs: Sequence[TrialRun]) -> bool:
         """Return whether no other run begins after these."""
@@ -169,7 +169,7 @@ class TrialLab(Lab):
         return self.drive(self.prepare(trial), trial.title or trial.run_id, worker, lent=not trial.alone)
 
     def prepare(self, trial: Trial) -> Run:
-        """Make the run directory of a trial, and its scenario as a file beside it unless the user gives it."""
+        """Make the run directory of a trial, and its scenario as a file next to it unless the user gives it."""
         given = trial.given
         if given is None:
             file = self.folder / f"{trial.run_id}.yaml"

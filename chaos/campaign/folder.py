@@ -85,7 +85,7 @@ class Folder:
 
     @classmethod
     def planned(cls, asked: Asked, kind: str, name: str, parts: list[dict[str, str]]) -> Folder:
-        """Make the folder of a new campaign, or open the one that goes on, and write the plan.
+        """Make the folder of a new campaign, or open an earlier folder to go on, and write the plan.
 
         asked: with its seed. Raises `UsageError` if the folder has other content or another plan, `RunDirError` if it
         cannot be made.
@@ -117,7 +117,7 @@ class Folder:
         write_json(self.path / PLAN, self.plan.model_dump())
 
     def spend(self, seconds: float) -> None:
-        """Add seconds to those that the campaign has run."""
+        """Add seconds to the running time of the campaign."""
         self.plan.spent_s += seconds
         self._save()
 

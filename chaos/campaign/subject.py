@@ -30,9 +30,9 @@ Raw = dict[str, Any]
 class Request(Asked):
     """The request to a campaign over one scenario. Each command uses its own values and ignores the others.
 
-    source: a bundle, a run directory or a scenario, of which `variant` names a side. overrides: `PATH=VALUE`; for `ab`,
-    the changes of the second side. repeat: runs of the scenario, of each side, release or candidate. seed: used in
-    place of the incident's own.
+    source: a bundle, a run directory or a scenario; `variant` names a side of the scenario. overrides: `PATH=VALUE`;
+    for `ab`, the changes of the second side. repeat: runs of the scenario, of each side, release or candidate. seed:
+    used in place of the incident's own.
     """
 
     source: str = ""
@@ -44,7 +44,7 @@ class Request(Asked):
     same_seed: bool = False
     """`repeat`: use one seed for all runs instead of one for each."""
     anomaly: str = ""
-    """`shrink`: the anomaly that must remain. `bisect`: the one that decides, else verdict and kinds of anomalies."""
+    """`shrink`: the anomaly that must remain. `bisect`: the deciding anomaly, else verdict and kinds of anomalies."""
     kafka: str | None = None
     client: str | None = None
     """`bisect`: the releases of either Kafka (`A..B`) or a client library (`releases.client_axis`)."""

@@ -205,7 +205,7 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # the tasks of a cluster run one after another except for its end; tasks that wait for a cluster use no slot
         "AIRFLOW__CORE__PARALLELISM": str(clusters + 1),
-        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # the default 5 s are short beside brokers and Spark
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # the default 5 s are short when brokers and Spark run
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # a `schedule:` in a scenario is meant to run
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AFTERSHOCK_POOL": POOL,
@@ -274,7 +274,7 @@ def _login(home: Path) -> str:
         user, password = next(iter(json.loads(passwords.read_text(encoding="utf-8")).items()))
         return f"user {user}, password {password} (kept in {passwords})"
     except (OSError, ValueError, StopIteration):
-        return f"users and passwords are those of your Airflow settings ({home})"
+        return f"users and passwords come from your Airflow settings ({home})"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

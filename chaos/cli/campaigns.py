@@ -206,7 +206,7 @@ def prove(
     seed: Seed = None,
     resume: Resume = None,
     into: Into = None,
-    against: Annotated[
+    baseline: Annotated[
         Path | None, typer.Option(metavar="CAMPAIGN.JSON", help="Compare with an earlier proof, and name what differs.")
     ] = None,
     bootstrap: Bootstrap = None,
@@ -230,7 +230,7 @@ def prove(
 
     request = ProofRequest(
         runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed,
-        app=app, most=most, against=against, bootstrap=bootstrap, topic=topic,
+        app=app, most=most, baseline=baseline, bootstrap=bootstrap, topic=topic,
         select=tuple(select or ()),
     )  # fmt: skip
     with loading() as view:
@@ -278,7 +278,8 @@ def _print_proof(result: ProofResult, folder: Path) -> None:
         word = "not decided" if found.promised is None else "not promised"
         print_line(f"{word}, and seen: {_broken_promise(found)}")
     for change in result.changes:
-        print_line(f"{'worse' if change.worse else 'differs'}: {change.title}: was {change.before}, is {change.now}")
+        word = "regression" if change.regression else "differs"
+        print_line(f"{word}: {change.title}: was {change.before}, is {change.now}")
     for gap in result.not_tested:
         print_line(f"not tested: {gap.title} ({gap.why})")
     for name in ("report.html", "card.md"):
@@ -310,7 +311,7 @@ def compare_clients(
         str,
         typer.Option(metavar="CLIENT,…", help="Client libraries, such as java:3.9.2,sarama,confluent; all by default."),
     ] = "",
-    against: Annotated[
+    reference: Annotated[
         str,
         typer.Option(metavar="CLIENT", help="The library that the others are compared with; the first one by default."),
     ] = "",
@@ -333,13 +334,13 @@ def compare_clients(
     Ctrl-C (130) keeps the finished runs.
     """
     with loading():
-        from chaos.campaign.compare.compare import CompareRequest, open_folder, plan
-        from chaos.campaign.compare.compare import compare_clients as compare
+        from chaos.campaign.compare import CompareRequest, open_folder, plan
+        from chaos.campaign.compare import compare_clients as compare
 
     names = tuple(name.strip() for name in clients.split(",") if name.strip())
     request = CompareRequest(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed,
-        scenarios=tuple(scenarios or ()), clients=names, against=against, kafka=kafka, margin=margin,
+        scenarios=tuple(scenarios or ()), clients=names, reference=reference, kafka=kafka, margin=margin,
     )  # fmt: skip
     with loading("planning the comparison"):
         planned = plan(request)

@@ -101,7 +101,7 @@ def _import(
             refused += 1
             console.print(f"[bold yellow]left out:[/] {escape(str(e))}")
     if not actions and not refused:
-        raise RunDirError(f"{folder} has no run with a verdict (no result.json beside a resolved.json)")
+        raise RunDirError(f"{folder} has no run with a verdict (no result.json next to a resolved.json)")
     summary = ", ".join(f"{count} {action}" for action, count in sorted(actions.items())) or "nothing added"
     console.print(f"{summary}{f', {refused} left out' if refused else ''}: {escape(store.name)}")
 
@@ -270,7 +270,7 @@ def serve(
     """Open the web pages over all runs on this machine, until Ctrl-C.
 
     All runs with filters, trends, gates, proofs, and each run with its report, live while it is driven. The pages only
-    read. A run is listed at once if it is in the history; `history import RUNS_DIR` adds those that are not.
+    read. A run is listed at once if it is in the history; `history import RUNS_DIR` adds the other runs.
     """
     from chaos.pages.app import LOOPBACK
     from chaos.pages.app import serve as serve_pages

@@ -127,7 +127,7 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 
 
 def saved_cluster(run_dir: Path) -> ClusterState | None:
-    """Return the state of the cluster of a run, unless it is that of another run; None if there is none."""
+    """Return the state of the cluster of a run, unless another run has the cluster; None if there is none."""
     from chaos.cluster import state
     from chaos.run.directory import Run
 

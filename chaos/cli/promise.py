@@ -125,7 +125,7 @@ def _rows(answer: Answer) -> list[tuple[str, Text]]:
         ("promised", Text(answer.promise, style if answer.level == "none" else "")),
         ("until", Text(answer.until)),
         ("by", Text(", ".join(map(_setting, answer.by)))),
-        ("lifted by", Text(answer.lift)),
+        ("remedy", Text(answer.remedy)),
         ("source", Text("; ".join(source.name for source in answer.sources), "dim")),
         ("shown by", Text(", ".join(answer.shown), "dim")),
     ]
@@ -152,7 +152,7 @@ def markdown(promises: Promises) -> str:
     """Return the answers as Markdown."""
     lines = [f"- {part}: {_cell(text)}" for part, text in promises.application.items()]
     lines += [f"- read: {_cell(_read(found))}" for found in promises.read]
-    head = ("", "aspect", "question", "promised", "until", "by", "lifted by", "source", "shown by")
+    head = ("", "aspect", "question", "promised", "until", "by", "remedy", "source", "shown by")
     lines += ["", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for answer in promises.answers:
         links = [f"[{_cell(s.name)}]({s.url})" if s.url else _cell(s.name) for s in answer.sources]
@@ -163,7 +163,7 @@ def markdown(promises: Promises) -> str:
             _cell(answer.promise),
             _cell(answer.until),
             _cell(", ".join(map(_setting, answer.by))),
-            _cell(answer.lift),
+            _cell(answer.remedy),
             ", ".join(links),
             ", ".join(f"`{name}`" for name in answer.shown),
         )

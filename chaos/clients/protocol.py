@@ -24,7 +24,7 @@ Role = Literal["producer", "consumer"]
 Outcome = Literal["ok", "fail", "unknown"]
 """Outcome of a send or a commit: done, definitely not done, or nobody knows."""
 Steady = Literal["settings", "limits", "rights", "timestamps"]
-"""Settings of a topic, its limits (also those that the brokers set), and rights of a client."""
+"""Settings of a topic, its limits (also limits that the brokers set), and rights of a client."""
 FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")
 """What the error of a fenced producer contains, in capitals. The last one: its EndTxn comes while the coordinator ends
 its transaction for the next incarnation (seen with kafka-clients 4.3.1 and Apache Kafka 4.3.1)."""
@@ -148,7 +148,7 @@ class ProducerSpec(WriterSpec):
     checkpoint_every_s: float | None = Field(None, gt=0, description="seconds between checkpoints of its position")
     restore: bool = Field(False, description="continue at its last checkpoint, instead of `first_seq` if there is one")
     definite_errors: list[str] = Field(
-        [], description="names of errors in the protocol that count as `fail`, besides those that prove a refusal"
+        [], description="names of errors in the protocol that count as `fail`, like errors that prove a refusal"
     )
     partitioner: Literal["round_robin", "by_key_number"] | None = Field(
         None, description="the application chooses the partition; the library does when left out"

@@ -357,7 +357,7 @@ def number(release: str) -> tuple[int, ...]:
 def by_common_names(config: Config, names: Mapping[str, str], values: Mapping[str, Mapping[str, str]]) -> Config:
     """Return settings by their common names and values; those without one as they are.
 
-    names: common names by those of the library. values: common values by those of the library in lower case, by common
+    names: common name by the library's name. values: common value by the library's value in lower case, by common
     name. A duration becomes milliseconds, as the common names have them.
     """
     return {names.get(name, name): _value(names.get(name, name), value, values) for name, value in config.items()}

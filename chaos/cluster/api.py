@@ -3,7 +3,8 @@
 A driver deploys the brokers of one run and writes `cluster.json`. Any process, such as a later task of an Airflow DAG,
 can then attach to the brokers. The scenario loader compares the needs of the faults with `drivers.capabilities` before
 anything starts. Methods identify a broker by its node ID (1, 2, ...) and raise `ClusterError` if the operation did not
-take effect. Those that start, end, pause or cut a broker take the node ID of a dedicated controller (101, ...) as well.
+take effect. Methods that start, end, pause or cut a broker take the node ID of a dedicated controller (101, ...) as
+well.
 
 Every driver guarantees:
 - `deploy` returns when every broker is registered and unfenced. If it fails, it removes everything it started.
@@ -282,7 +283,7 @@ class ChangeRelease(Protocol):
         """Return the errors that the broker has logged since its last start, with the path of the log."""
 
     def note_refinalized(self) -> None:
-        """Record that the features, or settings that stand for them, are no longer those of the deployment."""
+        """Record that the features, or settings that stand for them, are no longer as deployed."""
 
 
 @runtime_checkable

@@ -90,7 +90,7 @@ def deploying(
 
 
 class StartedCluster(Cluster):
-    """A cluster whose brokers are started for one run. Subclasses define `_prepare` and `_start`."""
+    """A cluster with brokers that are started for one run. Subclasses define `_prepare` and `_start`."""
 
     @classmethod
     def install(cls, spec: ClusterSpec, on_progress: Progress = silent) -> None:
@@ -228,8 +228,8 @@ def write_cluster(
 ) -> ClusterState:
     """Write the files of every node and `cluster.json`, and return the state.
 
-    `endpoints` are those of the brokers by node ID from 1, `data` is the log directory as a node sees it. `controllers`
-    are the dedicated ones by node ID.
+    `endpoints` are the brokers' endpoints by node ID from 1, `data` is the log directory as a node sees it.
+    `controllers` are the dedicated ones by node ID.
     """
     run, spec = deployment.run, deployment.spec
     # with ZooKeeper, the first broker creates the cluster ID

@@ -4,7 +4,7 @@
 
 The reaper of a run starts before the first broker. When the owner is gone or the deadline has passed, it ends
 everything marked with this run, removes the data of the brokers, writes the reason to `logs/reaper.log`, and exits. A
-run that ends normally also ends its reaper. The reaper may live for days beside the brokers, so its imports are few,
+run that ends normally also ends its reaper. The reaper may live for days with the brokers, so its imports are few,
 and drivers are imported only on use.
 """
 

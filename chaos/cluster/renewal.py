@@ -1,8 +1,8 @@
 """New certificates for the brokers of a running cluster, and the settings with which a broker loads them.
 
 A broker reads a key store or trust store again when the setting that names it is altered, even to the same path. It
-refuses a key store for a listener between nodes that its own trust store does not accept; it does not look at that of
-the clients' listener. So a certificate that has expired is possible there only.
+refuses a key store for a listener between nodes that its own trust store does not accept; it does not look at the key
+store of the clients' listener. So a certificate that has expired is possible there only.
 """
 
 from __future__ import annotations

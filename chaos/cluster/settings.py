@@ -270,7 +270,8 @@ class ClusterSpec:
     - `controllers` is the number of dedicated controllers (0: every broker is a controller too). The first `voters` of
       them form a dynamic quorum, and the others follow it as observers (0: all are voters, of a static quorum).
     - `security`: TLS, SASL and ACLs, see `chaos.cluster.secured`.
-    - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
+    - `extra` returns more settings for a node ID. They win over all others; listeners are added to the driver's
+      listeners.
     - `existing` is the cluster for the attached driver.
     - `switch`, `clocks`, `disks`: the process driver must be able to cut links (`chaos.cluster.process.driver`), to
       change the clocks of nodes, or to slow their disks (`chaos.preload`).
@@ -321,7 +322,7 @@ class ClusterSpec:
             raise UsageError(problem)
 
     def config_problems(self) -> Iterator[str]:
-        """Yield what is wrong with `config` beside names and values that Kafka does not know, and with cut links."""
+        """Yield what is wrong with `config`, apart from unknown names and values, and with cut links."""
         if self.switch and self.zookeeper:
             yield (
                 f"cluster.metadata: links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which "

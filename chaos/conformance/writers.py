@@ -104,7 +104,7 @@ def transactions(bench: Bench) -> Steps:
         committed = {s["seq"] for s in sends if txns[s["txn"]]["outcome"] == "committed"}
         eventually(  # the coordinator answers before it has written the markers
             lambda: {r.identity.seq for r in bench.log(topic, "read_committed") if r.identity} == committed,
-            "the committed records in the log are not those of committed transactions",
+            "the committed records in the log are not the records of committed transactions",
         )
 
     def fenced() -> None:

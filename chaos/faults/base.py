@@ -62,7 +62,7 @@ Effect = Literal[
     "voters",  # changes the voters of a quorum of dedicated controllers, which clients do not see
     "wipes",  # a broker loses its disk
     "power",  # a broker loses records that are not on its disk
-    "moves",  # leaders change while their brokers work; each outage may change leaders, too
+    "elections",  # leaders change while their brokers work; each outage may change leaders, too
     "unclean",  # a replica outside the ISR may become leader
     "reassigns",  # replicas move to other brokers
     "late",  # a broker may write a request after its client has given it up
@@ -116,7 +116,7 @@ class FaultSpec(Strict, defer_build=True):
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
     one_of: ClassVar[tuple[str, ...]] = ()
-    """Parameters of which exactly one is given."""
+    """Parameters with exactly one given."""
 
     name: Name
     target: Target

@@ -227,7 +227,7 @@ class BrokerStop(BrokerKill, spec=BrokerStopSpec):
 
 
 class RollingRestartSpec(FaultSpec):
-    """Restart the brokers one by one, each after all replicas are in sync; healed by a start of those that are down.
+    """Restart the brokers one by one, each after all replicas are in sync; healed by a start of brokers that are down.
 
     Dedicated controllers are restarted before them, one by one, the active one last.
     """
@@ -251,7 +251,7 @@ class OneByOne(Fault[S]):
         targets.answer(lambda: not self._out_of_sync(world), why, IN_SYNC_TIMEOUT_S)
 
     def _out_of_sync(self, world: World) -> list[str]:
-        """Return the problems of all partitions, also those of internal topics: coordinators move with them."""
+        """Return the problems of all partitions, internal topics included: coordinators move with them."""
         metadata = world.kafka.metadata()
         return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
@@ -320,7 +320,7 @@ class RollingRestart(OneByOne[RollingRestartSpec], spec=RollingRestartSpec):
 
 
 def is_gone(broker: int, world: World) -> bool:
-    """Return whether brokers answer and none of those that they list is this one."""
+    """Return whether brokers answer and list this one no longer."""
     metadata = world.kafka.metadata()
     return metadata is not None and bool(metadata.brokers) and broker not in metadata.brokers
 

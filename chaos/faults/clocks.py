@@ -55,7 +55,7 @@ SHOWN_S = 3
 
 
 class ClockFaultSpec(FaultSpec):
-    """A clock that differs from that of the machine."""
+    """A clock that differs from the machine's clock."""
 
     targets = BROKER_TARGETS | CONTROLLER_TARGETS
     hits_controllers = True
@@ -108,7 +108,7 @@ class ClockFaultSpec(FaultSpec):
         """Check that a change can be proven."""
         if abs(shift_s) < least_s:
             yield (
-                f"{where}.{key}: {format_shift(shift_s)} cannot be told from the delays of a loaded machine; "
+                f"{where}.{key}: {format_shift(shift_s)} is no longer than the delays of a loaded machine; "
                 f"give {format_shift(least_s)} or more, or as much back"
             )
 
@@ -280,7 +280,7 @@ class ClockSkew(ClockFault[ClockSkewSpec], OneByOne[ClockSkewSpec], spec=ClockSk
         return f"{self.resolved} has the right time again, after a restart"
 
     def _restart_all(self, world: World, skew: Skew) -> None:
-        """Restart the nodes of which the clock is not as it should be."""
+        """Restart the nodes with a clock that is not as it should be."""
         for node in self.brokers:
             alive, ahead_s = world.cluster.broker_alive(node), able(world.cluster, SetClock).clock_ahead_s(node)
             if alive and ahead_s == skew.ahead_s:
@@ -312,7 +312,8 @@ def format_ahead(ahead_s: float) -> str:
 class ClockJumpSpec(ClockFaultSpec):
     """Step the clock of running nodes or of a client forward or back; healed by a step to the right time.
 
-    That of a client needs no driver: clients are processes of this machine. It stays over restarts of the client.
+    The clock of a client needs no driver: clients are processes of this machine. The step stays over restarts of the
+    client.
     """
 
     effects = frozenset({"outage", "ends"})
@@ -352,8 +353,8 @@ class ClockJump(ClockFault[ClockJumpSpec], spec=ClockJumpSpec):
 class ClockDriftSpec(ClockFaultSpec):
     """Let the clock of running nodes or of a client run too fast or slowly; healed by a step to the right time.
 
-    Only the wall clock drifts. The clock for durations, System.nanoTime in Java, keeps its rate. That of a client needs
-    no driver.
+    Only the wall clock drifts. The clock for durations, System.nanoTime in Java, keeps its rate. The clock of a client
+    needs no driver.
     """
 
     effects = frozenset({"outage", "ends"})
@@ -400,7 +401,7 @@ class ClockDrift(ClockFault[ClockDriftSpec], spec=ClockDriftSpec):
 
 @dataclass(frozen=True, order=True)
 class Stamp:
-    """The timestamp of a record, compared with the time in its value, which is that of the machine at the call."""
+    """The timestamp of a record, compared with the time in its value, the machine's time at the call."""
 
     sent_us: int
     ahead_s: float

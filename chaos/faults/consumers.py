@@ -87,7 +87,7 @@ S = TypeVar("S", bound=ConsumerFaultSpec)
 class MemberFault(ClientFault[S]):
     """A fault of one consumer, with its membership at the injection.
 
-    A client has two memberships while the coordinator has not yet dropped the one that the client gave up.
+    A client has two memberships while the coordinator has not yet dropped the membership that the client gave up.
     Proof: all its memberships left the group, or its partitions belong to another member.
     """
 
@@ -305,7 +305,7 @@ class ConsumerSeek(ClientFault[ConsumerSeekSpec], spec=ConsumerSeekSpec):
     """A consumer that seeks. Proof: the position of a partition changed, and the consumer has delivered from there."""
 
     _seeks_before: int
-    _moves: dict[str, tuple[int, int]]
+    _positions: dict[str, tuple[int, int]]
     """Positions before and after the seek by partition."""
 
     def _inject(self, world: World) -> str:
@@ -315,22 +315,24 @@ class ConsumerSeek(ClientFault[ConsumerSeekSpec], spec=ConsumerSeekSpec):
         if self.spec.lookup_first is not None:
             order["lookup_first_s"] = self.spec.lookup_first
         destination = f"{offsets}" if offsets else f"the records written {ago:g} s ago"
-        self._moves, self.begun = {}, True
+        self._positions, self.begun = {}, True
         world.fleet.order(self.resolved, {"do": "seek", **order})
         return f"ordered {self.resolved} to seek to {destination}"
 
     def _effect(self, world: World) -> str | None:
         for partition, before, after in self._seeks(world)[self._seeks_before :]:
             if before is not None and before != after:
-                self._moves[partition] = before, after
+                self._positions[partition] = before, after
         positions = world.fleet.state(self.resolved).positions()
-        if not self._moves or any(positions.get(name, after) <= after for name, (_, after) in self._moves.items()):
+        if not self._positions or any(
+            positions.get(name, after) <= after for name, (_, after) in self._positions.items()
+        ):
             return None
-        moves = [
+        changes = [
             f"{name} from {before} to {after}, by now {positions[name]}"
-            for name, (before, after) in sorted(self._moves.items())
+            for name, (before, after) in sorted(self._positions.items())
         ]
-        return f"{self.resolved} went {'; '.join(moves)}"
+        return f"{self.resolved} went {'; '.join(changes)}"
 
     def _seeks(self, world: World) -> list[tuple[str, int | None, int]]:
         """Return the seeks that the consumer has reported: partition, position before, position after."""
@@ -339,7 +341,7 @@ class ConsumerSeek(ClientFault[ConsumerSeekSpec], spec=ConsumerSeekSpec):
 
 
 class ConsumerResumeSpec(ConsumerFaultSpec):
-    """Make a consumer resume its partitions, none of which is paused: nothing changes; there is nothing to heal."""
+    """Make a consumer resume its partitions though none is paused: nothing changes; there is nothing to heal."""
 
     effects = frozenset()
     left_out = "an act of the application"
@@ -359,7 +361,7 @@ class ConsumerResume(ClientFault[ConsumerResumeSpec], spec=ConsumerResumeSpec):
 
     def _effect(self, world: World) -> str | None:
         done = self._resumed(world) > self._before
-        return f"{self.resolved} resumed its partitions, none of which was paused" if done else None
+        return f"{self.resolved} resumed its partitions, and none was paused" if done else None
 
     def _resumed(self, world: World) -> int:
         return int(world.fleet.state(self.resolved).progress().get("resumed", 0))

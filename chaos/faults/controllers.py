@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chaos.kafka.voters import Members, Replica
 
 MIN_SUCCESSION = 3
-"""Least number of controllers of which the others are a majority when one is cut off."""
+"""Least number of controllers that leaves a majority when one is cut off."""
 
 PROBE_S = 2.0
 """Time in which a request to check a new topic is answered if a controller is active."""
@@ -72,8 +72,8 @@ def _acked(world: World) -> int:
 class ControllerKill(BrokerFault[ControllerKillSpec], spec=ControllerKillSpec):
     """SIGKILL. Proof: another controller is active, or the same one in a higher epoch.
 
-    If the active one was not killed: the metadata log of the killed one ends, and that of the active one goes on. If no
-    majority is left: brokers answer, but name no active controller, and get no answer to a request for a new topic.
+    If the active one was not killed: the metadata log of the killed one ends, and the log of the active one goes on. If
+    no majority is left: brokers answer, but name no active controller, and get no answer to a request for a new topic.
     """
 
     _active: int
@@ -167,7 +167,7 @@ class ControllerPause(BrokerPause, spec=ControllerPauseSpec):
 class ControllerIsolateSpec(ControllerFaultSpec):
     """Drop the packets between the active controller and the other controllers; healed by letting them pass.
 
-    Brokers still reach it, so it may go on as the active one beside its successor.
+    Brokers still reach it, so it may go on as the active one together with its successor.
     """
 
     effects = frozenset({"outage", "isolates", "connections"})
@@ -206,7 +206,7 @@ class ControllerIsolate(CutFault[ControllerIsolateSpec], spec=ControllerIsolateS
         return f"{cut}{ONE_WAY[self.spec.direction]}"
 
     def _effect(self, world: World) -> str | None:
-        """Ask the controllers themselves: brokers may still follow the one that is cut off."""
+        """Ask the controllers themselves: brokers may still follow the controller that is cut off."""
         from chaos.kafka.client import ask_controller
         from chaos.kafka.connection import BrokerConnection
 
@@ -490,9 +490,9 @@ def voter_problems(voters: int, faults: Sequence[FaultSpec]) -> Iterator[str]:
         others = [f.name for f in removals if f is not fault and f.name not in apart]
         needed = len(others) + (MIN_SUCCESSION if isinstance(fault, QuorumReplaceVoterSpec) else 2)
         if voters < needed:
-            beside = f" beside {', '.join(others)}" if others else ""
+            together = f" with {', '.join(others)}" if others else ""
             yield (
-                f"faults[{i}]: with {voters} voters it may leave no majority{beside}; "
+                f"faults[{i}]: with {voters} voters it may leave no majority{together}; "
                 f"give cluster.voters {needed} or more"
             )
 

@@ -1,4 +1,4 @@
-"""Faults of the network between brokers, and between brokers and clients. `wire` has those of single connections."""
+"""Faults of the network between brokers, and between brokers and clients. For single connections, see `wire`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PeerFault(BrokerFault[S]):
     """A fault that keeps a broker from its peers, which react to it."""
 
     _before: dict[int, dict[TopicPartition, PartitionState]]
-    """The partitions of which a broker was an in-sync replica before."""
+    """The partitions with the broker as an in-sync replica before."""
 
     def _watch(self, world: World, *broker_ids: int) -> None:
         """Keep the current partitions of these brokers. Raises `FaultError` if no broker answers."""
@@ -134,7 +134,7 @@ class LinkCutSpec(CutFaultSpec):
     """Drop the packets between two brokers; healed by letting them pass."""
 
     effects = frozenset({"outage", "isolates", "late", "connections"})
-    left_out = "one link of those that leader-isolated cuts"
+    left_out = "one of the links that leader-isolated cuts"
     example = 'other={"broker":3}'
     kind: Literal["link.cut"]
     other: Target = Field(description="the broker at the other end")

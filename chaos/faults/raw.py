@@ -30,7 +30,7 @@ RECORDS: dict[Sends, int] = {"after_abort": 1, "old_epoch": 2, "sequence_gap": 2
 PAYLOAD = b"sent without a client library"
 
 GAP = 5
-"""The sequence of the record after a gap; that of the record before it is 0."""
+"""The sequence of the record after a gap; the record before the gap has 0."""
 
 REFUSED = frozenset(
     {
@@ -46,8 +46,8 @@ it is not in the log. All others are `unknown`."""
 class WireProduceSpec(FaultSpec):
     """Send a produce request that a broker has to refuse and that no client library sends; there is nothing to heal.
 
-    A producer without a library sends it, with the name of the fault. The ledger has its records as those of every
-    producer: refused ones are sends that failed (`send_failures`), and an accepted one has to be in the log.
+    A producer without a library sends it, with the name of the fault. The ledger has its records like the records of
+    every producer: refused ones are sends that failed (`send_failures`), and an accepted one has to be in the log.
     """
 
     effects = frozenset()

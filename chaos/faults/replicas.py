@@ -34,7 +34,7 @@ fetch (replica.fetch.max.bytes), and the most seconds from the heal until the mo
 class ElectPreferredSpec(FaultSpec):
     """Elect the preferred replica, the first in the replica list; it stays the leader."""
 
-    effects = frozenset({"moves", "connections"})
+    effects = frozenset({"elections", "connections"})
     left_out = BY_ADMINISTRATOR
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.preferred"]
@@ -89,7 +89,7 @@ class ElectPreferred(Election[ElectPreferredSpec], spec=ElectPreferredSpec):
 class ElectUncleanSpec(FaultSpec):
     """Elect a replica outside the ISR if no other is available: records that it lacks are lost; it stays the leader."""
 
-    effects = frozenset({"moves", "unclean", "connections"})
+    effects = frozenset({"elections", "unclean", "connections"})
     left_out = BY_ADMINISTRATOR
     final = True
     targets = TOPIC_OR_PARTITION
@@ -123,7 +123,7 @@ class ReassignSpec(FaultSpec):
     With a throttle (KIP-73), the move lasts until the heal removes the throttle, so that other faults can happen in it.
     """
 
-    effects = frozenset({"moves", "reassigns", "connections"})
+    effects = frozenset({"elections", "reassigns", "connections"})
     targets = frozenset({"partition"})
     kind: Literal["partition.reassign"]
     to: list[int] | None = Field(

@@ -59,7 +59,7 @@ LEAST_SHARE, ENDED_SHARE = 0.8, 0.5
 """Share of a delay by which the times of a node must have risen, as proof, and above which the delay has not ended."""
 
 LEAST_MEASURED, SERIES = 3, 3
-"""Minimum number of measurements for a mean, and number of means before the fault, of which the least counts."""
+"""Minimum number of measurements for a mean, and number of means before the fault; the least mean counts."""
 
 NORMAL_TIMEOUT_S, FRESH_TIMEOUT_S, ENDED_TIMEOUT_S = 20.0, 5.0, 30.0
 
@@ -82,8 +82,8 @@ class BrokerWipeSpec(FaultSpec):
 class BrokerWipe(BrokerKill, spec=BrokerWipeSpec):
     """SIGKILL and an empty disk. Proof: as for any killed broker, and a disk without a replica.
 
-    The broker may have led only partitions that have no other replica, such as those of `__consumer_offsets`. Then the
-    proof is a disk without a replica, and that the other brokers no longer list the broker.
+    The broker may have led only partitions that have no other replica, such as partitions of `__consumer_offsets`. Then
+    the proof is a disk without a replica, and that the other brokers no longer list the broker.
     """
 
     _replicas = 0
@@ -294,7 +294,7 @@ class DiskSlowSpec(FaultSpec):
         for key, value in given.items():
             if value < LEAST_DELAY_S:
                 yield (
-                    f"{where}.{key}: {format_duration(value)} cannot be told from the delays of a loaded machine; "
+                    f"{where}.{key}: {format_duration(value)} is no longer than the delays of a loaded machine; "
                     f"give {format_duration(LEAST_DELAY_S)} or more"
                 )
             if value > MOST_DELAY_S:

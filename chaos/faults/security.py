@@ -316,7 +316,7 @@ class CertificateFaultSpec(FaultSpec):
     breaks_brokers = False
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check that the certificates of the brokers are those of Aftershock."""
+        """Check that the certificates of the brokers come from Aftershock."""
         if setup.attached:
             yield f"{where}: {self.kind} changes certificates that Aftershock made, and an existing cluster has its own"
         elif not setup.cluster.security.tls:
@@ -553,7 +553,7 @@ class CertificateExpire(CertificateFault[CertificateExpireSpec], spec=Certificat
 
 
 def _kafka(world: World) -> Kafka:
-    """Return a connection that accepts every certificate: those of the targets may be invalid."""
+    """Return a connection that accepts every certificate: the targets' certificates may be invalid."""
     from chaos.kafka.client import Kafka
     from chaos.kafka.connection import AnyCertificate
 

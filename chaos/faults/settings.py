@@ -24,7 +24,7 @@ HIDDEN = ""
 """The rate in the answer of a broker: Kafka gives no rate a type, so brokers hide the value as they hide passwords."""
 
 BACK_S = 20.0
-"""Time in which the heal of another fault may start a broker whose settings are put back."""
+"""Time in which the heal of another fault may start a broker to put back settings."""
 
 
 class TopicConfigSpec(FaultSpec):
@@ -163,7 +163,7 @@ class BrokerConfig(BrokerFault[BrokerConfigSpec], spec=BrokerConfigSpec):
 
 
 def _same(found: str | None, value: str | None) -> bool:
-    """Return whether a reported value is the one that was set; a broker may write a number in another form."""
+    """Return whether a reported value is the value that was set; a broker may write a number in another form."""
     try:
         return found == value or (found is not None and value is not None and float(found) == float(value))
     except ValueError:
@@ -204,7 +204,7 @@ def _waits(fault: FaultSpec, other: FaultSpec, faults: Sequence[FaultSpec]) -> b
 def states_of(topic: Topic, faults: Iterable[FaultSpec]) -> list[tuple[Config, FaultSpec | None]]:
     """Return the settings of a topic at the start, and then with each fault that changes them, with that fault.
 
-    A topic without a value of its own has that of its brokers.
+    A topic that sets no value has the value of its brokers.
     """
     states: list[tuple[Config, FaultSpec | None]] = [(topic.config, None)]
     for fault in faults:

@@ -128,7 +128,7 @@ class Deletion(Fault[S]):
     def _create_again(self, partitions: int | None, world: World) -> None:
         """Create the topic once no broker lists it, and wait for its leaders.
 
-        Before it is gone, a request to create it would be refused as that of a topic that exists. Raises `FaultError`.
+        Before it is gone, a request to create it would be refused, because the topic exists. Raises `FaultError`.
         """
         name, former = self.resolved, self.evidence["former_id"]
 

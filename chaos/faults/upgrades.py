@@ -240,7 +240,7 @@ class ClusterDowngrade(ReleaseChange[ClusterDowngradeSpec], spec=ClusterDowngrad
 
 
 class ClusterFinalizeSpec(FaultSpec):
-    """Raise the features to those of the brokers' release, as kafka-features.sh upgrade does; they stay.
+    """Raise the features to the levels of the brokers' release, as kafka-features.sh upgrade does; they stay.
 
     With ZooKeeper: restart the brokers one by one with inter.broker.protocol.version of their release.
     """
@@ -252,7 +252,7 @@ class ClusterFinalizeSpec(FaultSpec):
     needs = frozenset({"stop", "start", "change_release"})
     kind: Literal["cluster.finalize"]
     features: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        {}, description="level by feature, such as group.version: 1; if left out: those of the release, see below"
+        {}, description="level by feature, such as group.version: 1; if left out: the levels of the release, see below"
     )
 
 

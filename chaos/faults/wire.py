@@ -125,7 +125,7 @@ MIN_RISE_SHARE = 0.8
 """Minimum rise of a round trip, as a share of the delay that was added."""
 
 PROBES = 3
-"""Round trips of which the shortest counts."""
+"""Round trips to measure; the shortest counts."""
 
 PROBE_S = 0.5
 """Time that a probe takes on a link of limited bandwidth."""
@@ -159,7 +159,7 @@ class WireFaultSpec(FaultSpec):
 
 
 class FrameSet(Strict):
-    """Requests or responses of clients: those that are in every set that is given."""
+    """Requests or responses of clients: the members of every set that is given."""
 
     api: Api | None = Field(None, description="the kind of request by its Kafka name; any if left out")
     client: ClientPattern = Field("*", description="client ids, such as billing/1 or shop/*")

@@ -255,7 +255,7 @@ class Fleet(Roster):
         return state
 
     def stop_all(self, timeout_s: float) -> list[str]:
-        """Order every client to stop, wait, and kill those that still run after `timeout_s`. Returns the killed."""
+        """Order every client to stop, wait, and kill clients that still run after `timeout_s`. Returns the killed."""
         running = self._running()
         for state in running:
             self._order_to_stop(state)

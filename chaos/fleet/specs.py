@@ -36,7 +36,7 @@ from chaos.setup.timestamps import formula
 from chaos.values.model import Value
 
 TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
-"""Faults after which a topic may have other limits, besides those that change its settings."""
+"""Faults after which a topic may have other limits, in addition to faults that change its settings."""
 RIGHTS_CHANGES = frozenset({"acl.withdraw"})
 """Faults after which clients have other rights."""
 UNRECORDED = 1_000_000
@@ -54,7 +54,7 @@ class SpecBuilder:
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
         self._bootstrap, self._security = bootstrap, security
         self.folder = run.path / "clients"
-        """The specs, and what client programs store beside them."""
+        """The specs, and what client programs store next to them."""
 
     def build(
         self,

@@ -275,13 +275,13 @@ class _Files:
                 selection.check()
             if chosen is None and not opened.plain:
                 others = ", ".join(dict.fromkeys(f"{one.part} ({one.label or 'section'})" for one in opened.parts))
-                raise UsageError(f"{opened.text.label} has no settings of a {part}; it has those of {others}")
+                raise UsageError(f"{opened.text.label} has no settings of a {part}; it has settings of {others}")
             found.append((opened, chosen))
         return found
 
 
 def read_parts(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
-    """Return the parts of an application, without those that only a cluster knows. Raises `UsageError`."""
+    """Return the parts of an application, without the parts that only a cluster knows. Raises `UsageError`."""
     files = _Files(options, problems)
     client = _client(options.client)
     given = (files.app.app.producer, files.app.app.consumer, options.producer_properties, options.consumer_properties)
@@ -444,7 +444,7 @@ def _merged(
 def _topic(
     files: _Files, options: Options, with_cluster: bool, problems: Problems, key: str | None = None
 ) -> TopicPart | None:
-    """Return the topic of a key in app.yaml, by default the one that the producer writes."""
+    """Return the topic of a key in app.yaml, by default the topic that the producer writes."""
     key = key or files.app.app.written[0]
     entry = getattr(files.app.app, key)
     settings, extras = _merged("topic", files, "--topic-config", options.topic_config, problems, key)

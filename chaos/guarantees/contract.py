@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.anomalies import ANOMALIES
+from chaos.anomalies.model import PreventedBy
 from chaos.guarantees.situations import Situation, governing, reading, sharing, writing
 from chaos.guarantees.table import Anomaly, Family, Judged, State, anomalies, judge
 from chaos.scenario.expect import ANY, ZERO, Bound
@@ -14,10 +15,6 @@ from chaos.scenario.model import Scenario
 SHOWN = 3
 """Maximum number of clients, settings or faults in a reason."""
 LOST = ("lost_write", "")
-NOTHING = "nothing a setting can do"
-"""How a prevention begins if neither a setting nor its lack makes the anomaly legal."""
-NO_SETTING = (NOTHING, "report it", "look at", "find what", "more members")
-"""How a prevention begins that names no setting."""
 NO_RULE = "no rule says what settings promise about it"
 _ORDER: tuple[State, ...] = ("allowed", "not decided", "forbidden")
 
@@ -90,7 +87,7 @@ def derive(scenario: Scenario) -> list[Line]:
     }
     found = {key: _line(key, rules, situations[rules.of]) for key, rules in anomalies().items()}
     return [
-        found.get((kind, split)) or _without_rules(kind, split, anomaly.prevents)
+        found.get((kind, split)) or _without_rules(kind, split, anomaly.prevented_by)
         for kind, anomaly in ANOMALIES.items()
         for split in anomaly.splits or ("",)
     ]
@@ -136,14 +133,14 @@ def _states(scenario: Scenario, kind: str) -> bool:
 
 def _not_promised(line: Line) -> str:
     by = "the settings do" if not line.settings else f"{' with '.join(line.settings[:SHOWN])} does"
-    prevents = ANOMALIES[line.kind].prevents
-    remedy = "" if prevents.startswith(NO_SETTING) else f"; {prevents} would promise it"
+    anomaly = ANOMALIES[line.kind]
+    remedy = f"; {anomaly.prevents} would promise it" if anomaly.prevented_by == "settings" else ""
     return f"held here, but {by} not promise it: {'; '.join(line.whys)}{remedy}"
 
 
-def _without_rules(kind: str, split: str, prevents: str) -> Line:
+def _without_rules(kind: str, split: str, prevented_by: PreventedBy) -> Line:
     """Return the line of an anomaly that the table of guarantees leaves out: forbidden if no setting can allow it."""
-    if prevents.startswith(NOTHING):
+    if prevented_by == "nothing":
         return Line(kind, split, "forbidden", ZERO, "no setting allows it")
     return Line(kind, split, "not decided", ZERO, NO_RULE)
 

@@ -478,7 +478,7 @@ def _derived(facts: Facts) -> Facts:
         if replicas in facts and least in facts:
             n, m = int(facts[replicas].value), int(facts[least].value)
             both = f"{facts[replicas].origin}, {facts[least].origin}"
-            numbers = {"losable": m - 1, "spare": n - m, "copies.beyond.leader": n - 1}
+            numbers = {"losable": m - 1, "spare": n - m, "followers": n - 1}
             found |= {f"{part}.{name}": Setting(name, str(value), both, False) for name, value in numbers.items()}
             if "cluster.brokers" in facts and n > int(facts["cluster.brokers"].value):
                 found[f"{part}.uncreated"] = Setting("uncreated", "true", both)

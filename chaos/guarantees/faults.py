@@ -24,7 +24,7 @@ _WRITES = {None, "Produce", "Metadata", "ApiVersions"}
 _READS: set[str | None] = {None, *get_args(RecordApi), *get_args(OffsetApi), *get_args(MemberApi)} - {"Produce"}
 _TRANSACTIONS = set(get_args(TransactionApi))
 _PARTITIONS = ("leader_of", "followers_of", "follower_of", "isr_of", "partition")
-_OF_BROKERS: tuple[Effect, ...] = ("outage", "crash", "wipes", "moves", "unclean", "reassigns")
+_OF_BROKERS: tuple[Effect, ...] = ("outage", "crash", "wipes", "elections", "unclean", "reassigns")
 
 
 def fact(name: str, faults: Iterable[FaultSpec]) -> Facts:
@@ -76,7 +76,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
     power = [] if flushes else having(own, "power")
     outages = having(faults, "outage")
     facts |= fact("any", faults)
-    facts |= fact("moves", [f for f in having(faults, "outage", "moves") if _concerns(f, topic)])
+    facts |= fact("elections", [f for f in having(faults, "outage", "elections") if _concerns(f, topic)])
     facts |= fact("reassigns", having(own, "reassigns"))
     facts |= fact("unclean", having(own, "unclean"))
     facts |= fact("disk", [*having(faults, "wipes"), *power])
@@ -90,7 +90,7 @@ def topic_faults(scenario: Scenario, topic: str, replicas: int, flushes: bool) -
 
 
 def _concerns(fault: FaultSpec, topic: str) -> bool:
-    """Return whether a fault may change leaders of a topic: elections and moves change one topic only."""
+    """Return whether a fault may change leaders of a topic: elections and reassignments change one topic only."""
     return "outage" in fault.breaks or topic_of(fault) == topic
 
 
@@ -110,8 +110,8 @@ def _hits(fault: FaultSpec, replicas: int, racks: int) -> int:
 
 def replicas_after(scenario: Scenario, topic: str, replicas: int) -> int:
     """Return the smallest number of replicas that a partition of a topic has in the run."""
-    moves = [f.to for f in scenario.faults if isinstance(f, ReassignSpec) and topic_of(f) == topic and f.to]
-    return min([replicas, *map(len, moves)])
+    reassigned = [f.to for f in scenario.faults if isinstance(f, ReassignSpec) and topic_of(f) == topic and f.to]
+    return min([replicas, *map(len, reassigned)])
 
 
 def cuts(scenario: Scenario, names: Iterable[str], writes: bool, reads: bool, transactions: bool) -> list[FaultSpec]:

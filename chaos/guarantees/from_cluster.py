@@ -54,7 +54,7 @@ def add_cluster(
     cluster: ClusterPart,
     problems: Problems,
 ) -> TopicPart | None:
-    """Add the settings of a cluster to those that the user gave, which count instead; return the topic.
+    """Add the settings of a cluster that the user did not give; return the topic.
 
     name: the topic; empty for none. Raises `UsageError` if access is refused or there is no such topic, and
     `ClusterError` if the cluster does not answer.
@@ -89,7 +89,7 @@ def _add_brokers(kafka: Kafka, metadata: Metadata, cluster: ClusterPart, problem
             del of_brokers[first][name]
         elif len(set(values.values())) > 1:
             listed = ", ".join(f"{value} on broker {broker}" for broker, value in values.items())
-            problems.notes.append(f"{DIFFER} {name}: {listed}; the answers use that of broker {first}")
+            problems.notes.append(f"{DIFFER} {name}: {listed}; the answers use the value of broker {first}")
     theirs = {name: _setting(name, found, f"broker {first}") for name, found in of_brokers[first].items()}
     cluster.settings = _overridden(theirs, cluster.settings, problems)
     cluster.given = True

@@ -92,7 +92,7 @@ def recognize(names: Collection[str], role: Role) -> str:
     ranked = sorted(found, key=lambda library: len(found[library]), reverse=True)
     if len(ranked) > 1 and len(found[ranked[0]]) == len(found[ranked[1]]):
         both = "; ".join(f"{own[0]} is a setting of {LABELS[library]}" for library, own in found.items())
-        raise UsageError(f"the {role}'s settings are those of several clients: {both}; name one with --client")
+        raise UsageError(f"the {role}'s settings belong to several clients: {both}; name one with --client")
     return next(iter(ranked), "")
 
 
@@ -204,7 +204,7 @@ def parts_of_names(names: Collection[str], label: str) -> tuple[Part, ...]:
     """Return the parts that a file with Kafka's names is for. Raises `UsageError` if the names do not say it."""
     if any("_" in name and name in PYTHON for name in names):
         raise UsageError(
-            f"{label}: its names are those of kafka-python and aiokafka; the rules know the consumer of kafka-python: "
+            f"{label}: its names belong to kafka-python and aiokafka; the rules know the consumer of kafka-python: "
             "give the file with --consumer-properties and --client kafka-python"
         )
     every = {role: known(f"java-{role}") | known(f"librdkafka-{role}") for role in ("producer", "consumer")}

@@ -31,7 +31,7 @@ from chaos.setup.triggers import Strict
 INPUT = "input."
 """Prefix of the facts of the input topic, if the output topic is another one."""
 _HIDDEN = ("producer.client", "consumer.client")
-_DERIVED = (".losable", ".spare", ".copies.beyond.leader")
+_DERIVED = (".losable", ".spare", ".followers")
 _NEVER = str(2**63 - 1)
 """Kafka's largest number, which means that something never happens by itself."""
 WHERE = {
@@ -61,7 +61,7 @@ class UsedSetting(Strict):
 class Answer(Strict):
     """The answer to one question. level: full, limited, none, or unknown; then `promise` says what is missing.
 
-    lifts: the facts that lift the limit, such as `producer.acks: all`, if the rules know them.
+    remedy_settings: the facts that lift the limit, such as `producer.acks: all`, if the rules know them.
     """
 
     aspect: str
@@ -71,8 +71,8 @@ class Answer(Strict):
     level: str
     promise: str
     until: str = ""
-    lift: str = ""
-    lifts: dict[str, bool | int | str] = {}
+    remedy: str = ""
+    remedy_settings: dict[str, bool | int | str] = {}
     by: list[UsedSetting] = []
     sources: list[Source] = []
     shown: list[str] = []
@@ -107,7 +107,7 @@ def answer_all(facts: Facts, roles: Collection[str]) -> list[Answer]:
     """Return the answers to the questions about these roles: producer, consumer.
 
     What depends on a part that is not given is answered by Kafka's defaults, or is not known; it is never left out.
-    Without a client, the answers are those that a topic and a cluster give for every client. What a consumer may expect
+    Without a client, the answers are what a topic and a cluster give for every client. What a consumer may expect
     depends on its input topic, if that is another one.
     """
     read = {name.removeprefix(INPUT): found for name, found in facts.items() if name.startswith(INPUT)}
@@ -154,8 +154,8 @@ def _filled(aspect: str, question: Question, rule: PromiseRule, facts: Facts) ->
         level=rule.then,
         promise=fill(rule.because, facts),
         until=fill(rule.until, facts),
-        lift=fill(rule.lift, facts),
-        lifts=rule.lifts,
+        remedy=fill(rule.remedy, facts),
+        remedy_settings=rule.remedy_settings,
         by=_used([*facts_in(rule.when), *rule.by], facts),
         sources=[source(short) for short in rule.sources],
         shown=rule.shown,
@@ -163,7 +163,7 @@ def _filled(aspect: str, question: Question, rule: PromiseRule, facts: Facts) ->
 
 
 def _used(names: Iterable[str], facts: Facts) -> list[UsedSetting]:
-    """Return the settings behind facts, each once; those that are derived from others are left out."""
+    """Return the settings behind facts, each once; derived facts are left out."""
     found = [facts[n] for n in dict.fromkeys(names) if n in facts and n not in _HIDDEN and not n.endswith(_DERIVED)]
     used = [UsedSetting(name=s.name, value=_shown(s.shown), origin=s.origin, given=s.given) for s in found]
     return list({(s.name, s.origin): s for s in used}.values())
@@ -211,7 +211,7 @@ def promise(options: Options) -> Promises:
 
 
 def read_application(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
-    """Return the parts of an application, with those that a cluster knows.
+    """Return the parts of an application, with the parts that a cluster knows.
 
     Raises `UsageError` if they cannot be read, and `ClusterError` if the cluster that is to be asked does not answer.
     """
@@ -283,7 +283,7 @@ def _described(parts: Parts) -> dict[str, str]:
 
 
 def _read(parts: Parts) -> list[ReadSetting]:
-    """Return the settings that files give: of clients the ones on which a promise depends, else numbers and words."""
+    """Return the settings in files: settings of clients on which a promise depends, else numbers and words."""
     found = list[tuple[str, str, Setting]]()
     for client in parts.clients:
         runtime = client.client.runtime

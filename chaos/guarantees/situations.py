@@ -41,7 +41,7 @@ from chaos.setup.triggers import parse_after
 Writer = Producer | Processor
 FLINK = ("flink", "flink-legacy")
 ADJUSTING = ("java", "confluent", "sarama")
-"""Libraries of which `chaos.guarantees` knows how they change settings by themselves."""
+"""Libraries with settings that they change by themselves, as `chaos.guarantees` knows."""
 _OF_BROKERS = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages")
 """Settings of a topic that have no known default on a cluster that exists."""
 COMMITS = {"after_batch": "after", "after_record": "after", "before_processing": "before"}
@@ -210,7 +210,7 @@ def run_time_ms(scenario: Scenario) -> int:
 
 
 def _cluster(scenario: Scenario) -> ClusterPart:
-    """Return the settings of the brokers, with those that Aftershock gives to a new cluster."""
+    """Return the settings of the brokers, with the settings that Aftershock gives to a new cluster."""
     cluster = scenario.cluster
     if scenario.unasked:
         return ClusterPart()
@@ -313,7 +313,7 @@ def _processor_facts(scenario: Scenario, entry: Processor) -> Facts:
     outputs = list(writing_by(scenario, entry))
     return {
         "writes.losses": Setting("losses", _worst("lost_write", outputs), entry.name),
-        "writes.copies": Setting("copies", _worst("duplicate_write", outputs), entry.name),
+        "writes.duplicates": Setting("duplicates", _worst("duplicate_write", outputs), entry.name),
         "reads.processor": Setting("processing", how, entry.name),
         "reads.state": truth("state", entry.state is not None),
         "reads.commit": Setting("commit", "with output", entry.name),

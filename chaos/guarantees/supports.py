@@ -70,7 +70,7 @@ def outcomes(facts: Facts) -> list[Outcome]:
 
 
 def further_replicas(facts: Facts, each: str = "topic.replication.factor") -> int:
-    """Return the number of replicas beside the leader."""
+    """Return the number of followers."""
     return max(0, int(facts[each].value) - 1)
 
 
@@ -134,7 +134,7 @@ def attacks() -> dict[str, Attack]:
     if unknown := kinds - SPECS.keys():
         raise ValueError(f"attacks.yaml: no such kinds: {sorted(unknown)}")
     if wrong := (SPECS.keys() - kinds) ^ left_out:
-        raise ValueError(f"attacks.yaml: give an attack, or left_out beside the fault, not both: {sorted(wrong)}")
+        raise ValueError(f"attacks.yaml: give an attack, or left_out at the fault, not both: {sorted(wrong)}")
     return found
 
 

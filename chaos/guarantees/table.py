@@ -10,12 +10,12 @@ A rule has `when`, `then`, `because` and sources.
 | `settings` | `contradictions`, `reliable` | what settings are together |
 | `attacks` | | the faults that `prove` injects, and what they cut (`supports.py`) |
 
-What a kind of fault may break stands beside the fault, as `effects` (`chaos.faults`).
+What a kind of fault may break stands at the fault, as `effects` (`chaos.faults`).
 
 A condition is `fact: value`, `fact: [value, …]` (any of them) or `fact: "<= other"`, with an operator and a number
 or another fact. All conditions of a rule have to hold. `given fact` is about what the user wrote, not about a default.
-`fault.moves: true` is about faults with this effect; `fault: [moves, cut]` is one rule for each effect. `like` names
-the rules in `shared`, with further conditions or another conclusion.
+`fault.elections: true` is about faults with this effect; `fault: [elections, cut]` is one rule for each effect. `like`
+names the rules in `shared`, with further conditions or another conclusion.
 
 A comparison has three values: true, false, and unknown if a fact is missing. See `decide`.
 
@@ -51,7 +51,7 @@ PREFIX = "fault."
 FAULT_FACTS = frozenset(
     {
         # brokers and topics: see `faults.topic_faults`, and `situations` for clocks and retention
-        *("any", "outage", "crash", "wipes", "disk", "everywhere", "hits", "moves", "unclean", "reassigns", "late"),
+        *("any", "outage", "crash", "wipes", "disk", "everywhere", "hits", "elections", "unclean", "reassigns", "late"),
         *("recreates", "deletes", "adds", "ages", "backdates", "misdates", "isolates"),
         # clients and groups: see `faults.client_faults` and `faults.group_facts`
         *("cut", "crashes", "restarts", "ends", "hands_over", "seeks", "disturbs", "deserts"),
@@ -124,20 +124,20 @@ class PromiseRule(Rule):
     """An answer to a question. because: what is promised.
 
     then: full, if it is promised under the faults that settings can cover; limited, if a common fault ends it; none.
-    because, until, lift: texts with facts in braces. lifts: the facts with which the limit is lifted, if they are few
+    because, until, remedy: texts with facts in braces. remedy_settings: facts that lift the limit, if they are few
     and common to all clients. by: further settings that the answer rests on. shown: scenarios, each with `/` and a
-    variant if it has variants. mute: why no scenario shows it.
+    variant if it has variants. not_shown: why no scenario shows it.
     """
 
     id: str
     then: Level
     until: str
-    lift: str = ""
-    lifts: dict[str, bool | int | str] = {}
+    remedy: str = ""
+    remedy_settings: dict[str, bool | int | str] = {}
     by: list[str] = []
     sources: list[str] = Field(min_length=1)
     shown: list[str] = []
-    mute: str = ""
+    not_shown: str = ""
 
 
 class AnomalyRule(Rule):
@@ -241,7 +241,7 @@ def anomalies() -> dict[tuple[str, str], Anomaly]:
 
 
 def _expanded(raw: dict[str, Any], shared: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Yield the rules that an entry stands for: those that it is `like`, one for each of its effects, or itself."""
+    """Yield the rules that an entry stands for: the rules that it is `like`, one for each effect, or itself."""
     when = raw.get("when", {})
     if "like" in raw:
         for other in shared[raw["like"]]:

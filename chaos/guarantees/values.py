@@ -93,7 +93,7 @@ class Problems:
     """What is wrong with the settings.
 
     refused: a client or a broker does not work with them, so that they promise nothing. notes: what has no effect, or
-    not the one that it seems to have.
+    not the value that it seems to have.
     """
 
     refused: list[str] = field(default_factory=list)

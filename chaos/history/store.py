@@ -183,7 +183,7 @@ class Store:
         return "added" if stored_digest is None else "judged again"
 
     def entries(self, scenario: str | None = None) -> list[Entry]:
-        """Return the runs, or those of one scenario, by start time."""
+        """Return the runs, or the runs of one scenario, by start time."""
         runs = select(RUN).order_by(RUN.c.began_us, RUN.c.key)
         if scenario is not None:
             runs = runs.where(RUN.c.scenario == scenario)

@@ -118,7 +118,7 @@ def pack(run: Run, out: Path) -> Manifest:
 
 
 def recorded_versions(run: Run, resolved: Resolved) -> dict[str, str]:
-    """Return versions by name: those resolved before the run, overridden by those that the clients reported."""
+    """Return versions by name: as the clients reported them, else as resolved before the run."""
     reported: dict[str, set[str]] = {}
     started = (row["detail"] for rows in _lifecycle(run) for row in rows.to_pylist() if row["event"] == "started")
     for detail in map(json.loads, started):

@@ -137,7 +137,7 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command without input, and return its exit code and output.
 
-    variables: environment variables in addition to the ones of this process. Raises `ResolveError` with the text `late`
+    variables: environment variables in addition to this process's. Raises `ResolveError` with the text `late`
     if the command does not end in time; it is killed then.
     """
     try:

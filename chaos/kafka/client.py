@@ -432,7 +432,7 @@ class LogDir:
 
 
 def log_dirs(kafka: Kafka, broker: int) -> list[LogDir] | None:
-    """Return the data folders of a broker, also those that failed; None without an answer."""
+    """Return the data folders of a broker, failed ones included; None without an answer."""
     answer = kafka.ask(broker, request(DescribeLogDirsRequest[1], topics=None))
     if answer is None:
         return None

@@ -74,7 +74,7 @@ def rights(resource: Resource, name: str, *operations: Operation, prefixed: bool
 
 
 def grant(kafka: Kafka, principal: str, granted: Iterable[Right]) -> None:
-    """Give a principal these rights; those that it has stay. Raises `ClusterError`."""
+    """Give a principal these rights; its other rights stay. Raises `ClusterError`."""
     creations = [
         {
             "resource_type": _RESOURCES[right.resource],

@@ -96,7 +96,7 @@ TABLES: dict[str, pa.Schema] = {
     # One row per partition of an assignment event: assigned, revoked, lost, seek, position, checkpoint. Each `assigned`
     # and each `seek` begins an epoch of its partition with the next running number `assignment`; revoked and lost carry
     # the number that they end. checkpoint: a checkpoint is complete, from which a later incarnation restores
-    # `position`; a client of which each processed record is a checkpoint writes no such row. position: where an epoch
+    # `position`; a client with a checkpoint at each processed record writes no such row. position: where an epoch
     # without a position began, as soon as the client knows it, if no delivery shows it. `position` is the next offset
     # to read at that moment; null if the client does not know it. `source` is the origin of the position at the start
     # of an epoch: committed, reset (auto.offset.reset), start (set in the scenario), checkpoint, seek. `generation` is
@@ -192,8 +192,8 @@ LOG = _table(
     count=_i64,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
-and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
-in a compacted topic and in one that a processor counts, null in other topics and for a record without a key.
+and `seq` are null if the value has no identity; `timestamp` is the record's timestamp, in us. `key` is the key of a
+record in a compacted topic and in one that a processor counts, null in other topics and for a record without a key.
 `tombstone`: whether a record of such a topic has no value, null in other topics; its identity is then in a record
 header. The input is that in the record header `aftershock-input`, `count` that in `aftershock-count`."""
 
@@ -262,7 +262,7 @@ COMMIT_LOG = _table(
 )
 """Schema of `commit_log`: one row per offset commit in the log of `__consumer_offsets`, for the groups of the scenario
 and the time of the run. `offset` is null if the record deletes the committed offset. `commit_us` is the coordinator's
-time of the commit, `appended_us` that of the record, both by the clock of a broker, in ms. `log_partition` and
+time of the commit, `appended_us` the time of the record, both by the clock of a broker, in ms. `log_partition` and
 `log_offset` are its position in `__consumer_offsets`. `transaction` is committed, aborted or open (no marker yet), null
 without a transaction; `ended_us` is the time of the marker."""
 

@@ -5,7 +5,7 @@
     events.jsonl ── live ────────────────────────┘        └──► export: a folder of files
 
 - `folder` decides which directories and files may be read: no path leaves the folder of the runs. `local` is a folder
-  on this machine; `remote` is one on another file system, of which it keeps copies here.
+  on this machine; `remote` is one on another file system, with copies on this machine.
 - `listing` merges the history with the directories that are not in it. `live` folds the events of a run.
 - `site` draws pages, and does not know HTTP; `app` serves them, and adds the headers; `export` writes them as files.
 - `chaos.report` draws reports, trends and the pages of campaigns, and has the style sheet of all pages.

@@ -1,4 +1,4 @@
-"""The bar of a report: navigation, the files beside the report, and a summary of the ledger.
+"""The bar of a report: navigation, the files next to the report, and a summary of the ledger.
 
 It is inserted into `report.html` when the page is served; the file does not change.
 """
@@ -54,7 +54,7 @@ class Ledger:
 
 
 def files_of(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return name and label of each file beside a report. names: all files of the directory that are served."""
+    """Return name and label of each file next to a report. names: all files of the directory that are served."""
     return [(name, _LABELS[name]) for name in FILES if name != REPORT and name in names]
 
 

@@ -30,7 +30,7 @@ class Exported:
 
 
 def export(folder: RunsFolder, url: str | None, target: Path) -> Exported:
-    """Write the pages and the files beside them below a folder, and return what was written.
+    """Write the pages and the files next to them below a folder, and return what was written.
 
     An earlier export in the folder is replaced. Raises `UsageError` if the folder has other content, or cannot be
     written to.
@@ -96,7 +96,7 @@ def _lists(site: Site, done: Exported) -> Iterator[tuple[str, str]]:
 
 
 def _write_directory(site: Site, found: Found, target: Path) -> None:
-    """Write the page of a directory, and copy the files beside it that a server would serve."""
+    """Write the page of a directory, and copy the files next to it that a server would serve."""
     names = site.folder.names(found)
     report = site.folder.file(f"{found.path}/{REPORT}") if REPORT in names else None
     page = site.report(report) if report else site.without_report(found)

@@ -1,4 +1,4 @@
-"""The list of all runs: those of the history, and directories that are not in it. The list of campaigns.
+"""The list of all runs: runs of the history, and directories that are not in it. The list of campaigns.
 
 A campaign is listed from the head of its `campaign.json`, and from `plan.json` where there is no result yet.
 """
@@ -124,7 +124,7 @@ def list_page(folder: RunsFolder, url: str | None, wanted: RunFilter, number: in
 
 
 def _states(folder: RunsFolder, found: list[Found]) -> list[Unrecorded]:
-    """Return the states of run directories, without those that were removed meanwhile."""
+    """Return the states of run directories, without directories that were removed meanwhile."""
 
     def state(one: Found) -> Unrecorded | None:
         try:

@@ -148,7 +148,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 def open_folder(text: str, local: Path | None = None) -> RunsFolder:
     """Return the folder at a path or a URL. Raises `UsageError` for a URL that cannot be used.
 
-    local: the folder of which the runs are copied to the URL.
+    local: the folder with the runs that are copied to the URL.
     """
     if not _URL.match(text):
         return LocalFolder(Path(text))

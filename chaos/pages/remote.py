@@ -64,7 +64,7 @@ class RemoteFolder:
             self._fs, self._root = _opened(self._url)
         except Exception as e:  # noqa: BLE001 - each file system has its errors
             raise UsageError(f"{self.name} cannot be opened: {_reason(e)}; {_advice(url)}") from None
-        self._copies = Copies()
+        self._mirror = Mirror()
         self._runs: set[str] = set()
         """Paths that are known as runs."""
 
@@ -151,7 +151,7 @@ class RemoteFolder:
         return [name for name in self._walk(found.path, "", MAX_DEPTH + 2) if served_type(found, name)]
 
     def _walk(self, path: str, below: str, depth: int) -> Iterator[str]:
-        """Yield the files below a directory of which some may be served."""
+        """Yield the files below a directory that may be served."""
         entries = self._list(f"{path}/{below}".rstrip("/"), missing_ok=True)
         yield from (below + entry.name for entry in entries if not entry.is_folder)
         for entry in entries:
@@ -161,17 +161,17 @@ class RemoteFolder:
     def copy(self, found: Found, *names: str) -> Path:
         """As `RunsFolder.copy`."""
         folders: dict[str, dict[str, Entry]] = {}
-        target = self._copies.of(found.path)
+        target = self._mirror.of(found.path)
         for name in names:
             parent, _, last = name.rpartition("/")
             if parent not in folders:
                 entries = self._list(f"{found.path}/{parent}".rstrip("/"), missing_ok=True)
                 folders[parent] = {entry.name: entry for entry in entries if not entry.is_folder}
             if (entry := folders[parent].get(last)) is None:
-                self._copies.remove(target / name)
+                self._mirror.remove(target / name)
             else:
                 remote = f"{self._root}/{found.path}/{name}"
-                self._copies.update(target / name, entry.version, functools.partial(self._get, remote))
+                self._mirror.update(target / name, entry.version, functools.partial(self._get, remote))
         return target
 
     @contextlib.contextmanager
@@ -284,13 +284,13 @@ def _ns(time_: Any) -> int:
 
 
 KEPT = 100
-"""Directories of which this machine keeps copies."""
+"""Directories with copies on this machine."""
 KEPT_S = 600.0
 """How long a copy is kept at least, because an answer may still read it."""
 
 
-class Copies:
-    """Copies of directories in a temporary folder of this process, with the version of each file."""
+class Mirror:
+    """Mirror of directories in a temporary folder of this process, with the version of each file."""
 
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="aftershock-pages-")

@@ -138,7 +138,7 @@ class Site:
 
 
 def _stand_in(root: Path, path: str) -> str:
-    """Make an empty report, because a trend page links to those that exist; the folder may be on another machine.
+    """Make an empty report, because a trend page links to existing reports; the folder may be on another machine.
 
     path: of the run below the folder of the runs; empty if it is not there.
     """

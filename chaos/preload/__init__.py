@@ -1,4 +1,4 @@
-"""Libraries that a process loads before all others, to change what the system tells it or does for it.
+"""Libraries that a process loads before all others, to change what the system says to it or does for it.
 
 `clock.c` gives it a clock that is wrong, `disk.c` a disk that is slow. They are compiled at first use into the user's
 cache, with the C compiler of the machine. A process loads them by LD_PRELOAD, which needs no privileges and concerns

@@ -3,9 +3,9 @@
  *
  * It changes what the C library says about CLOCK_REALTIME, and the absolute times that a process waits for on that
  * clock. CLOCK_MONOTONIC stays: the kernel does not step it either when somebody sets the clock. The control file is
- * mapped, so a change takes effect at once in every thread, without a system call. Its layout is that of
- * chaos/preload/libraries.py: the lowest bit of `version` says which of two settings counts, so the writer never changes
- * the one that is read.
+ * mapped, so a change takes effect at once in every thread, without a system call. Its layout is the layout of
+ * chaos/preload/libraries.py: the lowest bit of `version` says which of two settings counts, so the writer never
+ * changes the setting that is read.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -4,8 +4,8 @@
  *
  * A write to such a file, or a request to bring it to the device, waits before it is done, in the thread that asked for
  * it. Sockets, pipes and other files are as fast as ever. The control file is mapped, so a change takes effect at once,
- * and ends the waits that are longer. Its layout is that of chaos/preload/libraries.py: the lowest bit of `version` says which
- * of two settings counts. The library counts in the file what it has delayed.
+ * and ends the waits that are longer. Its layout is the layout of chaos/preload/libraries.py: the lowest bit of
+ * `version` says which of two settings counts. The library counts in the file what it has delayed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +30,7 @@
 
 struct control {
     uint64_t version;
-    int64_t delays_ns[2][2]; /* settings, each with the delay of a write and that of a sync */
+    int64_t delays_ns[2][2]; /* settings, each with the delay of a write and of a sync */
     uint64_t done[2];        /* writes and syncs that were delayed */
 };
 

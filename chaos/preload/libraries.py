@@ -56,7 +56,7 @@ def compiled(name: str, on_progress: Progress = silent) -> Path:
 
 
 def environment(*preloads: Preload) -> dict[str, str]:
-    """Return the environment variables of a process that loads libraries before those that it would load anyway."""
+    """Return the environment variables of a process that loads libraries before its own."""
     if not preloads:
         return {}
     before = os.environ.get(PRELOAD)

@@ -257,7 +257,7 @@ def _shows_marks(pid: int) -> bool:
 
 
 def wait_gone(processes: Iterable[ProcessId], timeout_s: float) -> None:
-    """Wait until all of these processes are gone. Raises `WaitTimeout` with the IDs of those that still run."""
+    """Wait until all of these processes are gone. Raises `WaitTimeout` with the IDs of processes that still run."""
     left = set(processes)
 
     def gone() -> bool:

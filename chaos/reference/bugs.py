@@ -23,8 +23,8 @@ python -m chaos run KAFKA-17754 --variant affected
 python -m chaos bisect KAFKA-17754 --variant affected --client confluent
 ```
 
-A rate counts conclusive runs on this project's own machines: of the affected variant those that show the bug, of the
-fixed one those that break its contract. To add a bug, write a scenario with `bug:` into this folder (see
+A rate counts conclusive runs on this project's own machines: of the affected variant the runs that show the bug, of the
+fixed one the runs that break its contract. To add a bug, write a scenario with `bug:` into this folder (see
 [fields](../scenario/README.md)), run it ten times with each variant, and enter the rates as `measured`.
 [Findings](FINDINGS.md) has what Aftershock showed that no case of the corpus shows, and lists reports about client
 libraries with what was tried.

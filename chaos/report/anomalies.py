@@ -111,7 +111,7 @@ def breaks(kind: tuple[str, str], failed: set[tuple[str, str]]) -> bool:
 
 
 def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], int]:
-    """Return the mechanisms, those that break the contract first, and the number of those beyond `MOST_GROUPS`."""
+    """Return the mechanisms, breaks of the contract first, and the number of mechanisms beyond `MOST_GROUPS`."""
     counted = _counted(result, anomalies)
     known: dict[Kind, int] = {(t.check, t.split, t.scope): t.count for t in result.totals if t.check in ANOMALIES}
     without_rows = known.keys() - {k for kinds in counted.values() for k in kinds}
@@ -242,7 +242,7 @@ def _capped(groups: Iterable[Mechanism]) -> set[Kind]:
 
 
 def _rows(result: Result, anomalies: pa.Table) -> pa.Table:
-    """Return the rows of the audit, or those of the result if the table is missing."""
+    """Return the rows of the audit, or of the result if the table is missing."""
     if anomalies.num_rows:
         return anomalies
     columns = {name: [getattr(f, name) for f in result.findings] for name in anomalies.schema.names}

@@ -254,4 +254,4 @@ FILES: Mapping[str, Files] = {
     "corpus": {"report.html": corpus_page, "summary.md": corpus_markdown},
     "proof": {"report.html": proof_page, "card.html": proof_card, "card.md": proof_markdown},
 }
-"""The files of the kinds of campaigns with pages of their own; the others have `PARTS`."""
+"""The files of the kinds of campaigns with separate pages; the others have `PARTS`."""

@@ -128,7 +128,7 @@ def _spread(row: MeasureRow, measured: Measured) -> str:
 
 
 def describe(measured: Measured) -> str:
-    """Return what is shown beside the reference: `2.10 times, higher`, `no difference shown with 5 runs`."""
+    """Return how a value compares with the reference: `2.10 times, higher`, `no difference shown with 5 runs`."""
     if measured.difference is None:
         return ""
     if measured.difference == "not shown":

@@ -1,4 +1,4 @@
-"""Relevant settings: those that differ from the defaults, and those that prevent an anomaly that was found."""
+"""Relevant settings: settings that differ from the defaults, and settings that prevent an anomaly that was found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Setting:
 
 
 def settings_that_mattered(result: Result, resolved: Resolved) -> list[Setting]:
-    """Return the settings: those that prevent a finding first, and changed settings before unchanged ones."""
+    """Return the settings: first what prevents a finding, and changed settings before unchanged ones."""
     found = sorted({t.check for t in result.totals if t.count} | {f.check for f in result.findings})
     prevents = {check: _KNOWN & _names_in(ANOMALIES[check].prevents) for check in found if check in ANOMALIES}
     rows = []
@@ -92,7 +92,7 @@ def _layout(scenario: Scenario) -> dict[str, Scalar]:
 
 
 def _defaults(scenario: Scenario, entry: Producer | Consumer, librdkafka: Values) -> Values:
-    """Return the known defaults of the settings of an entry: librdkafka's, or those of its library."""
+    """Return the known defaults of the settings of an entry: librdkafka's, or its library's."""
     library = scenario.client_of(entry)
     if library.runtime == DEFAULT:
         return librdkafka

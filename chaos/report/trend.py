@@ -16,7 +16,7 @@ from chaos.run.trend import DEVIATIONS, MARGIN, Mark, TimeTrend, Trend, TrendRun
 
 NOTABLE: tuple[Mark, ...] = ("regression", "slower", "not measured")
 _ORDER: tuple[Mark, ...] = (*NOTABLE, "steady", "too few runs", "no judgement")
-_STATES = ("worse", "look", "well")
+_STATES = ("regression", "look", "well")
 SIGNS: dict[Mark | VerdictMark, str] = {
     "regression": "▲",
     "slower": "▵",
@@ -54,7 +54,7 @@ def page(trends: Trends, path: Path) -> str:
         scripts=("page.js", "trend.js"),
         trends=trends,
         shown=shown,
-        worse=[(trend, text) for trend in shown for text in trend.trend.regressions],
+        regressions=[(trend, text) for trend in shown for text in trend.trend.regressions],
         unjudged=unjudged(trends.trends),
         no_judged_times=not any(trend.has_judged_times for trend in trends.trends),
         runs=sum(len(trend.runs) for trend in shown),
@@ -69,7 +69,7 @@ def _shown(trend: Trend, folder: Path) -> Shown:
     judged = [run.verdict != "inconclusive" for run in trend.runs]
     lines = [(t, _line(t, judged)) for t in sorted(trend.times, key=lambda t: _ORDER.index(t.mark))]
     notable = [line for line in lines if line[0].mark in NOTABLE]
-    state = "worse" if trend.regressions else "look" if notable or trend.mark != "pass" else "well"
+    state = "regression" if trend.regressions else "look" if notable or trend.mark != "pass" else "well"
     return Shown(trend, state, [(run, _link(run, folder)) for run in trend.runs], notable, lines[len(notable) :])
 
 

@@ -222,12 +222,12 @@ class Cell(Part):
 class TimeComparison(MetricKey, Data):
     """One time of a cell compared with the baseline or a reference cell.
 
-    cell: number of the cell; against: name of the other side; now, then: number of values on each side; median_us,
+    cell: number of the cell; reference: name of the other side; now, then: number of values on each side; median_us,
     was_us: medians; slower_p, within_p: p-values of the two tests in `chaos.run.ranks`.
     """
 
     cell: int
-    against: str
+    reference: str
     margin: float
     now: int
     then: int
@@ -289,9 +289,9 @@ class ClientColumn(Data):
 class Measured(Data):
     """The values of one measure with one library.
 
-    n: conclusive runs that have a value. low, high: the smallest and the largest value. ratio: of the median to that of
-    the reference. difference: what the rank tests show, compared with the reference; None for the reference itself, or
-    if one side has no value. higher_p, lower_p: p-values of the two tests.
+    n: conclusive runs that have a value. low, high: the smallest and the largest value. ratio: of the median to the
+    median of the reference. difference: what the rank tests show, compared with the reference; None for the reference
+    itself, or if one side has no value. higher_p, lower_p: p-values of the two tests.
     """
 
     n: int
@@ -377,13 +377,13 @@ State = Literal["held", "partly", "broken", "unpromised", "unknown", "untested"]
 
 
 class Said(Data):
-    """What `promise` says: full, limited, none or unknown; until which fault; and what lifts that."""
+    """What `promise` says: full, limited, none or unknown; until which fault; and the remedy."""
 
     level: str
     title: str
     promise: str
     until: str
-    lift: str
+    remedy: str
 
 
 class TriedSet(Data):
@@ -445,7 +445,7 @@ class Break(Data):
     runs: list[str]
     smaller: list[str] = []
     bundle: str = ""
-    lift: str = ""
+    remedy: str = ""
     mend: Mend | None = None
 
 
@@ -462,7 +462,7 @@ class Change(Data):
     title: str
     before: str
     now: str
-    worse: bool
+    regression: bool
 
 
 class FaultKind(Data):
@@ -495,7 +495,7 @@ class ProofResult(Campaign):
     seconds: float
     per_hour: float
     runs: list[ProofRun]
-    against: str = ""
+    compared_with: str = ""
     changes: list[Change] = []
 
     def promise(self, name: str) -> PromiseResult | None:

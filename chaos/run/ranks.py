@@ -27,7 +27,7 @@ def greater(high: Sequence[float], low: Sequence[float]) -> float:
     """Return the p-value of `high` being stochastically above `low`. Both must have values."""
     from scipy.stats import mannwhitneyu  # imported on use: slow, and most commands need no statistics
 
-    # ranks without ties: of equal values, those of `low` count as the larger ones
+    # ranks without ties: of equal values, values of `low` count as the larger ones
     ordered = sorted([(value, 0, i) for i, value in enumerate(high)] + [(value, 1, i) for i, value in enumerate(low)])
     ranks: tuple[list[int], list[int]] = ([], [])
     for rank, (_, side, _) in enumerate(ordered):

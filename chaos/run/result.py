@@ -111,7 +111,7 @@ class Expectation(BaseModel):
 
 
 def applicable(expectations: Iterable[Expectation]) -> tuple[list[Expectation], list[Expectation]]:
-    """Return the expectations that count, the worst first, and those that are not applicable."""
+    """Return the expectations that count, the worst first, and the expectations that are not applicable."""
     each = list(expectations)
     counting = [(WORST_FIRST.index(e.verdict), e) for e in each if e.verdict != NOT_APPLICABLE]
     return [e for _, e in sorted(counting, key=lambda pair: pair[0])], [e for e in each if not e.applies]
@@ -262,9 +262,10 @@ class Counts(BaseModel):
     gone: acknowledged records of topics that were deleted. evicted: those below the log start, which retention or a
     fault deleted; evicted_by: the timestamps that let retention delete them early. refused_timestamps: sends that
     brokers refused for their timestamps. superseded, expired_tombstones: records that compaction removed.
-    commits_unknown: offset commits of which the client did not learn the outcome. commits_by_log_ok,
-    commits_by_log_fail: those of them that the log of `__consumer_offsets` decides. commits_left_out: the others, by
-    the reason for which they are undecided. rebalances: of each group with subscribe members, as far as observed.
+    commits_unknown: offset commits of unknown outcome. commits_by_log_ok,
+    commits_by_log_fail: commits of unknown outcome that the log of `__consumer_offsets` decides. commits_left_out: the
+    others, by the reason for which they are undecided. rebalances: of each group with subscribe members, as far as
+    observed.
     """
 
     sent: int = 0

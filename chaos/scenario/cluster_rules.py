@@ -34,7 +34,7 @@ LINES = [(2, 8), *((3, minor) for minor in range(10)), *((4, minor) for minor in
 CONTROLLERS = 0
 """Stands for all dedicated controllers, which change their release if all brokers are targets."""
 FEATURES_SINCE = (4, 0)
-"""The first line with features beside metadata.version."""
+"""The first line with features other than metadata.version."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ def _start_problems(setup: Setup) -> Iterator[str]:
     cluster = setup.cluster
     yield from _feature_problems(cluster.metadata == "zookeeper", "cluster.features", cluster.features)
     if METADATA_VERSION in cluster.features:
-        yield f"cluster.features: {METADATA_VERSION} is that of the release; begin with an older one, and upgrade"
+        yield f"cluster.features: {METADATA_VERSION} follows the release; begin with an older one, and upgrade"
     elif cluster.features and line_of(cluster.kafka) < FEATURES_SINCE:
         yield f"cluster.features: Kafka {cluster.kafka} has none; choose {_text(FEATURES_SINCE)} or later"
 

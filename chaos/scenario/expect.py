@@ -181,7 +181,7 @@ class _Contract(Strict):
         return any(bound.min > 0 and text in error for text, bound in self.client_errors.get(entry, {}).items())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both say the same. Beside `promised`, a named bound differs from one that is left out."""
+        """Return whether both say the same. With `promised`, a named bound differs from one that is left out."""
         same = super().__eq__(other)
         if same is True and self.promised and isinstance(other, _Contract):
             return self.model_fields_set == other.model_fields_set
@@ -191,7 +191,7 @@ class _Contract(Strict):
 
     @model_serializer(mode="wrap")
     def _only_named(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Leave out what is not named beside `promised`: it is derived again, and a default would be a bound."""
+        """Leave out what is not named together with `promised`: it is derived again, and a default would be a bound."""
         data: dict[str, Any] = serialize(self)
         if not self.promised:
             return data

@@ -28,7 +28,7 @@ NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def settled_after_s(assignor: str) -> float:
-    """Return after which time a group has settled. assignor: the one that all its entries use, "" if they differ."""
+    """Return after which time a group has settled. assignor: the common assignor of its entries, "" if they differ."""
     return SETTLED_S if assignor in ("range", "roundrobin") else SETTLED_IN_STEPS_S
 
 
@@ -58,7 +58,7 @@ def session_timeout(setup: Setup, entry: Subscribe | Share) -> tuple[float, str]
 
 
 def slow_removals(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[tuple[str, float, str]]:
-    """Yield the faults whose proof is the removal of a silent member: name, session time-out in s, and its setting.
+    """Yield the faults that are proven by the removal of a silent member: name, session time-out in s, and its setting.
 
     The group does not wait for the session of a static member, and its process proves its end.
     """
@@ -110,7 +110,7 @@ def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) ->
                 lists = "; ".join(f"{e.name}: {','.join(_assignors(e))}" for e in members)
                 yield (
                     f"consumers: the entries of group {group}{moment} have no common assignor ({lists}), so the "
-                    f"coordinator would refuse those that join later ({NO_COMMON_ASSIGNOR}); give each one that all of "
+                    f"coordinator would refuse later members ({NO_COMMON_ASSIGNOR}); give each one that all of "
                     "them support, or, to show the error, expect it in client_errors of the entry that joins later"
                 )
         if len({reads_committed(entry) for entry in entries}) > 1:
@@ -123,7 +123,7 @@ def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) ->
 def _at_one_time(
     entries: Sequence[Subscribe], faults: Sequence[FaultSpec]
 ) -> Iterator[tuple[str, Sequence[Subscribe]]]:
-    """Yield the entries whose members are in the group at one time, each with the moment if they are not all entries.
+    """Yield the entries with members in the group at one time, each with the moment if they are not all entries.
 
     Entries change by faults: all members of one join later, and all of another leave for good. Entries that change may
     have their members in the group one after the other, so each needs an assignor in common with the next one only.

@@ -172,7 +172,7 @@ class Scenario(Experiment):
 
     @property
     def keyed(self) -> frozenset[str]:
-        """The topics with keys that matter: compacted ones, and the ones that processors count."""
+        """The topics with keys that matter: compacted topics, and topics that processors count."""
         counting = [p for p in self.processors if p.state == "count"]
         return self.compacted.union(*(p.topics for p in counting), (p.to for p in counting))
 
@@ -222,7 +222,7 @@ class Scenario(Experiment):
 
     @property
     def skewed_clients(self) -> frozenset[str]:
-        """The client entries of which a fault changes the clock of a client; all their processes are started for it."""
+        """The client entries with a fault on a client's clock; all their processes are started for it."""
         return frozenset(f.client for f in self.faults if isinstance(f, ClockFaultSpec) and f.client)
 
     @property

@@ -1,4 +1,4 @@
-"""Retention and compaction: the records that Kafka may delete during a run, and those that it has to delete.
+"""Retention and compaction: the records that Kafka may delete during a run, and the records that it has to delete.
 
 Time retention deletes segments in which the largest timestamp is older than retention.ms by the clock of the broker,
 from the oldest segment on, the active one too; size retention deletes those beyond retention.bytes; both only if

@@ -201,7 +201,7 @@ _NEW_CLUSTER_KEYS = {
         ["controllers", "voters", "racks", "kafka", "heap", "cpus", "memory", "disk"], "the brokers already run"
     ),
     "features": "they belong to the cluster",
-    "config": "the brokers keep their own settings; set those of topics instead",
+    "config": "the brokers keep their own settings; set settings of topics instead",
 }
 _ATTACHED_KEYS = ("bootstrap", "allow_faults", "verbs", "asked")
 _CONTAINER_KEYS = ("cpus", "memory", "disk")

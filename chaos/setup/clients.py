@@ -225,7 +225,7 @@ class Producer(Strict):
     definite_errors: Annotated[list[ErrorName], Needs("definite errors")] = Field(
         [],
         description="errors such as NOT_LEADER_OR_FOLLOWER after which the application takes a record for not written, "
-        "besides those that prove it; `resurrected_write` shows where that is wrong (java)",
+        "in addition to errors that prove it; `resurrected_write` shows where that is wrong (java)",
     )
     timestamps: Annotated[Timestamps | None, Needs("timestamps of the application")] = Field(
         None,

@@ -75,7 +75,7 @@ Schedule = Annotated[str, AfterValidator(_check_schedule), Field(examples=["30 2
 
 
 class Cluster(Strict):
-    """The nodes. Each new one is a JVM: a KRaft broker, a controller, or both in one, or a broker beside ZooKeeper.
+    """The nodes. Each new one is a JVM: a KRaft broker, a controller, or both in one, or a broker with ZooKeeper.
 
     The attached driver uses brokers that already exist.
     """
@@ -112,7 +112,7 @@ class Cluster(Strict):
     )
     features: Features = Field(
         {},
-        description="levels that differ from those of the release, such as share.version: 0",
+        description="levels that differ from the release, such as share.version: 0",
     )
     config: Config = Field({}, description="broker settings by their Kafka names")
     proxy: bool = Field(False, description="connect clients through the wire proxy even if no fault needs it")
@@ -221,7 +221,7 @@ class Setup(Strict):
 
     @property
     def readers(self) -> list[Consumer]:
-        """Every entry that reads whole partitions: the consumers without those of share groups, and the reading side of
+        """Every entry that reads whole partitions: the consumers outside of share groups, and the reading side of
         each processor as a subscribe consumer.
         """
         consumers = [entry for entry in self.consumers if not isinstance(entry, Share)]
@@ -356,7 +356,7 @@ class Setup(Strict):
         return value.rpartition("-")[0] not in {p.name for p in writers if p.transactions}
 
     def broker_problems(self, where: str, brokers: Iterable[int]) -> Iterator[str]:
-        """Check broker ids. Those of an existing cluster are not known before the run."""
+        """Check broker ids. Ids of an existing cluster are not known before the run."""
         for broker in brokers:
             if not self.attached and not 1 <= broker <= self.cluster.brokers:
                 yield f"{where}: brokers are numbered 1 to {self.cluster.brokers}, not {broker}"

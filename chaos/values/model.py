@@ -19,7 +19,7 @@ OWN_HEADERS = frozenset({IDENTITY_HEADER, INPUT_HEADER, COUNT_HEADER})
 FILES = ("samples", "json_schema", "avro", "protobuf")
 """The fields that name files."""
 _TOUCHED = re.compile(r"[\w.}-]\{id(:number)?\}|\{id(:number)?\}[\w.{-]")
-"""An id of which it cannot be seen where it begins or ends."""
+"""An id without a visible begin or end."""
 FORMS = ("samples", "template", "json_schema", "avro", "protobuf")
 
 

@@ -31,7 +31,7 @@ from checks.spark.remote import Mirror
 class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
-    small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range),
+    small: the tables that do not grow with the load (assignments, lifecycle, faults, cluster, transactions, log_range),
     commit_log_range, which is empty if the log of offset commits was not read back, and batches, which is empty if the
     log was read back without them. commit_log: the log of offset commits.
     files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never

@@ -149,7 +149,7 @@ def read_small(ledger: Ledger, scenario: Scenario) -> Inputs:
 
 
 def _internal(log_ranges: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the ranges of `__consumer_offsets`, and those of other topics."""
+    """Return the ranges of `__consumer_offsets`, and the ranges of other topics."""
     return [r for r in log_ranges if r["records"] is not None], [r for r in log_ranges if r["records"] is None]
 
 
@@ -343,7 +343,7 @@ def _lineages(inputs: Inputs, planned: Planned, tally: Tally) -> dict[str, Linea
 class Started:
     """Where epochs began.
 
-    facts: those of the survey, with where epochs began, the offsets that were no longer in force, and the ranges of
+    facts: the facts of the survey, with where epochs began, the offsets that were no longer in force, and the ranges of
     readers. committed: what may have been committed when each epoch began, by index of the epoch. ranges: what each
     reader had to read.
     """

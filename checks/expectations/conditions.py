@@ -27,7 +27,7 @@ from checks.expectations.contract import Term, partition_count, planned_sends, r
 from checks.expectations.judge import NOTHING_ACKED, Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
-"""Tables of which the audit must read every row."""
+"""Tables that the audit must read to the last row."""
 AUDIT_AGAIN = "audit the run again, and report a bug if the result is the same"
 LEAST_FETCHES = 5
 """Fetch requests from which on their share in a rack counts: the first go to leaders, which name replicas (KIP-392)."""
@@ -359,7 +359,7 @@ def _each(counts: dict[str, int], names: list[str]) -> str:
 def set_back_us(events: Iterable[Event]) -> int:
     """Return by how much the clock of the machine was set back during the drive, 0 if it was not.
 
-    The drive appends its events in order; those of several threads may be some milliseconds apart.
+    The drive appends its events in order; events of several threads may be some milliseconds apart.
     """
     latest = most = 0
     for event in events:

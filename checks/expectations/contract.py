@@ -71,7 +71,7 @@ class Term:
 
 
 def terms(resolved: Resolved) -> list[Term]:
-    """Return all terms: those of the scenario first, then those of the platform."""
+    """Return all terms: first the terms of the scenario, then the terms of the platform."""
     s = resolved.scenario
     of_scenario = [*_counts(s), *_effects(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_superseded(s)]
     return [*of_scenario, *_conditions(s)]

@@ -186,7 +186,7 @@ def make_self_contained(project: Path, not_applicable: Mapping[str, str]) -> Non
 
 
 def _index(site: Path, not_applicable: Mapping[str, str]) -> str:
-    """Return an index page; a script that needs a network renders the one of GX."""
+    """Return an index page; the index page of GX needs a network."""
     pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
     links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
     head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'

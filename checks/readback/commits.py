@@ -1,6 +1,6 @@
 """The offset commits in the log of `__consumer_offsets`, read back into the ledger.
 
-They decide commits of which a client did not learn the outcome. Without them, such commits stay undecided: an error is
+They decide commits of unknown outcome. Without them, such commits stay undecided: an error is
 a row of the ledger, and never ends the read-back.
 """
 

@@ -1,6 +1,6 @@
 """Records of one partition as rows of `log`: vectorised parsing of identities and CRCs.
 
-The results are the same as those of `record.parse` and `record.crc_ok`. Headers in the form of `record.encode` are
+The results are the same as from `record.parse` and `record.crc_ok`. Headers in the form of `record.encode` are
 parsed by columns, all others by `record.parse`.
 """
 

@@ -88,7 +88,7 @@ Copies = dict[tuple[str, int], list[int]]
 
 
 def _present(bootstrap: str, resolved: Resolved, security: Security | None) -> list[str]:
-    """Return the topics to read: all of the scenario, without those that a fault deleted for good."""
+    """Return the topics to read: all topics of the scenario, without topics that a fault deleted for good."""
     topics = [topic.name for topic in resolved.scenario.topics]
     absent = resolved.scenario.absent_topics
     if not absent:

@@ -44,7 +44,7 @@ def contents(spark: SparkSession, files: Files) -> DataFrame:
 
 
 def each_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any]]:
-    """Yield table, path and bytes of each file. The name of the folder of a part is that of its table."""
+    """Yield table, path and bytes of each file. The folder of a part has the name of its table."""
     for batch in batches:
         for uri, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             path = uri.removeprefix("file:")

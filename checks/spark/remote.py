@@ -124,7 +124,7 @@ class Mirror(Run):
     @property
     def _fs(self) -> Any:
         fs = self._path(self.uri).getFileSystem(self._conf)
-        fs.setWriteChecksum(False)  # a local file system would put a .crc beside each file
+        fs.setWriteChecksum(False)  # a local file system would put a .crc next to each file
         return fs
 
     def _path(self, text: str) -> Any:

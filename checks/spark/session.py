@@ -1,7 +1,7 @@
 """The Spark session of the checks: local by default, or on a cluster if a master is given.
 
 AFTERSHOCK_SPARK_MEMORY sets the heap of the driver's JVM, AFTERSHOCK_SPARK_JARS names additional jars, separated by
-commas, such as those of a file system. All times are UTC.
+commas, such as the jars of a file system. All times are UTC.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def process_folder() -> Path:
-    """Return the scratch folder of this process, after removing those of processes that have ended.
+    """Return the scratch folder of this process, after removing the scratch folders of processes that have ended.
 
     A JVM removes its scratch files when it exits. A killed JVM leaves `blockmgr-*`, `spark-*` and `artifacts-*` behind,
     about 100 kB each time, which would pile up under a schedule of runs.

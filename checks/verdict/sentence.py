@@ -1,4 +1,4 @@
-"""The sentence beside the verdict: violations and missing evidence first, then what the run proved; and the findings
+"""The sentence next to the verdict: violations and missing evidence first, then what the run proved; and the findings
 that break nothing, each with its reason. No other module tolerates a finding.
 """
 

@@ -145,7 +145,7 @@ class History:
             if nth == self.plan.recreated_at:
                 self._recreate(int(s.invoked_us.min()))
             if nth % REBALANCE_EVERY == 0:
-                self._rebalance(nth // REBALANCE_EVERY, s, anew=nth == self.plan.recreated_at)
+                self._rebalance(nth // REBALANCE_EVERY, s, recreated=nth == self.plan.recreated_at)
             self._sends(s)
             if nth >= (self.plan.recreated_at or 0):
                 self._log(s)
@@ -217,24 +217,24 @@ class History:
         self._revoke(None)
         self.now = at_us
 
-    def _rebalance(self, generation: int, s: Slice, anew: bool) -> None:
+    def _rebalance(self, generation: int, s: Slice, recreated: bool) -> None:
         """Each partition moves on; the new owner begins at the last commit, before the end of the last stretch.
 
-        anew: in a topic that was created again, of which the group has committed nothing.
+        recreated: in a topic that was created again, of which the group has committed nothing.
         """
         if generation:
             self._revoke(generation)
         for p in range(PARTITIONS):
             member, again = self.members[(p + generation) % MEMBERS], self.uncommitted.pop(p, None)
             position = s.log[p][0] - (len(again[1].row) if again else 0)
-            source = "committed" if generation and not anew else "reset"
+            source = "committed" if generation and not recreated else "reset"
             self._assign(member, p, position, source, generation + 1)
             if again:
                 then, polled = again
                 polled.done_us = np.full(len(polled.row), self.now + 2_000)
                 member.deliver(then, polled)
                 self.planted.redelivered += len(polled.row)
-            if not generation or anew:
+            if not generation or recreated:
                 self._assign(self.reader, p, 0, "start", None)
 
     def _assign(self, c: Consumer, p: int, position: int, source: str, generation: int | None) -> None:

@@ -107,11 +107,14 @@ def test_a_pass_that_got_worse_is_notified_once_and_another_pass_is_not(tmp_path
     with hook_server() as (hook, posted):
         runs = Runs(tmp_path, mails[0], hook)
         run = runs.judged("pass", "It kept its contract.")
-        assert runs.notify(run, "notify_worse") == []
+        assert runs.notify(run, "notify_regressions") == []
         store.add(later(ENTRY, 70, times=slow))
-        (line,) = runs.notify(run, "notify_worse")
+        (line,) = runs.notify(run, "notify_regressions")
     assert line["headline"] == "pass: leader-kill became worse"
-    assert "produce unavailability max of orders after kill" in line["worse"] and line["worse"] in posted[0][1]["text"]
+    assert (
+        "produce unavailability max of orders after kill" in line["regressions"]
+        and line["regressions"] in posted[0][1]["text"]
+    )
     assert mails[1][0]["Subject"] == line["headline"]
 
 
@@ -138,7 +141,7 @@ def trend_of(tmp_path, verdicts, slow=()):
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "slow", "worse"),
+    ("verdicts", "slow", "regressions"),
     [
         (["pass"] * 5 + ["fail"], (), ["verdict"]),
         (["pass"] * 5 + ["fail", "fail"], (), []),  # not new
@@ -149,10 +152,12 @@ def trend_of(tmp_path, verdicts, slow=()):
         (["pass"] * 13, (9, 11, 12), ["produce unavailability"]),
     ],
 )
-def test_worse_is_said_of_the_run_with_which_it_began(tmp_path, monkeypatch, verdicts, slow, worse):
+def test_worse_is_said_of_the_run_with_which_it_began(tmp_path, monkeypatch, verdicts, slow, regressions):
     monkeypatch.delenv("AFTERSHOCK_HISTORY", raising=False)
     found = trend_of(tmp_path, verdicts, slow)
-    assert len(found) == len(worse) and all(f"leader-kill: {w}" in text for text, w in zip(found, worse, strict=True))
+    assert len(found) == len(regressions) and all(
+        f"leader-kill: {w}" in text for text, w in zip(found, regressions, strict=True)
+    )
 
 
 def test_nothing_is_worse_without_a_history_or_with_another_last_run(tmp_path, monkeypatch):

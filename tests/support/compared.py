@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from chaos.campaign.compare.side_by_side import Table, side_by_side
+from chaos.campaign.compare import Table, side_by_side
 from chaos.run.campaign import Cell, ClientComparison, Key, LeftOut, Machine, TrialRun
 from chaos.run.result import EntryUsage, Load, Metric, Verdict, merge
 
@@ -70,10 +70,10 @@ def left_out(client: str, reason: str, scenario: str = SCENARIO) -> LeftOut:
 
 
 def table(
-    by_client: Mapping[str, Sequence[TrialRun]], out: Sequence[LeftOut] = (), against: str = "", margin: float = 1.25
+    by_client: Mapping[str, Sequence[TrialRun]], out: Sequence[LeftOut] = (), reference: str = "", margin: float = 1.25
 ) -> Table:
     cells = [cell(n, client, of) for n, (client, of) in enumerate(by_client.items(), 1)]
-    return side_by_side(cells, out, {SCENARIO: "The leader of a partition crashes"}, against, margin, 0.95)
+    return side_by_side(cells, out, {SCENARIO: "The leader of a partition crashes"}, reference, margin, 0.95)
 
 
 def comparison(of: Table, sentence: str = "3 of 3 kept the contract.") -> ClientComparison:

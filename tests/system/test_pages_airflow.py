@@ -122,11 +122,11 @@ def test_without_its_database_airflow_shows_a_page_that_says_so_and_no_run(runs:
     env = {"AFTERSHOCK_RUNS": str(runs), "AIRFLOW__CORE__PLUGINS_FOLDER": str(PLUGINS)}
     # Airflow needs it for PostgreSQL; it is in the image of the team, in no requirement
     (driver,) = re.findall(r"asyncpg==[\d.]+", (ROOT / "docker" / "airflow" / "Dockerfile").read_text())
-    beside = tmp_path / "beside"
+    extra = tmp_path / "extra"
     uv = Path(sys.executable).with_name("uv")
-    argv = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", beside, "--no-deps", driver]
+    argv = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", extra, "--no-deps", driver]
     subprocess.run(argv, check=True)
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(beside)])
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(extra)])
     with postgres_server() as database:
         env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.url("postgres")
         with AirflowParts(tmp_path, **env) as airflow:

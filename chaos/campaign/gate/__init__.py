@@ -2,7 +2,7 @@
 
 - `gate` holds the use cases and the plan: all runs of all cells, round after round;
 - `model` is the content of a gate file; `matrix` makes its cells and refuses bad input before anything starts;
-- `baseline` pairs the cells with those that they are compared with, and `chaos.run.ranks` is the statistics of times;
+- `baseline` pairs each cell with its reference, and `chaos.run.ranks` is the statistics of times;
 - `judge` decides from the stored runs alone. A run that breaks its contract fails the gate, however many pass; after n
   passes, fewer than 1 - 0.05^(1/n) of runs fail, at 95 % confidence. What is unknown makes the gate inconclusive.
 """

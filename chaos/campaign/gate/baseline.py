@@ -50,22 +50,23 @@ def pairs(
     """
     result: list[Pair] = []
     missing: list[str] = []
-    changed = gate.against.model_dump(exclude_none=True) if gate.against else {}
+    changed = gate.reference.model_dump(exclude_none=True) if gate.reference else {}
     partners = {cell.number: cell.key.model_copy(update=changed) for cell in cells}
     here = {cell.key: cell for cell in cells}
     for cell in cells:
         other = partners[cell.number]
-        if gate.against is not None and other != cell.key:
+        if gate.reference is not None and other != cell.key:
             if other in here:
-                result.append(Pair(cell.number, here[other].number, False, _name(gate.against)))
+                result.append(Pair(cell.number, here[other].number, False, _name(gate.reference)))
                 continue
             if any(out.key == other for out in left_out):
                 continue
             if stored is None:
-                ((axis, value),) = gate.against.values().items()
+                ((axis, value),) = gate.reference.values().items()
                 known = ", ".join(dict.fromkeys(getattr(cell.key, axis) for cell in cells))
                 raise UsageError(
-                    f"against {axis} {value}: neither the matrix nor a baseline has such a cell; the matrix has {known}"
+                    f"reference {axis} {value}: neither the matrix nor a baseline has such a cell; "
+                    f"the matrix has {known}"
                 )
         if stored is None:
             continue
@@ -84,13 +85,15 @@ def pairs(
         raise UsageError(
             f"the baseline is of another matrix: it has no cell {missing[0]}{more}; run the gate without it"
         )
-    if gate.against is not None and all(partners[cell.number] == cell.key for cell in cells):
-        raise UsageError(f"against {_name(gate.against)}: every cell has this value, so there is nothing to compare")
+    if gate.reference is not None and all(partners[cell.number] == cell.key for cell in cells):
+        raise UsageError(
+            f"reference {_name(gate.reference)}: every cell has this value, so there is nothing to compare"
+        )
     return result
 
 
-def _name(against: Part) -> str:
-    ((axis, value),) = against.values().items()
+def _name(reference: Part) -> str:
+    ((axis, value),) = reference.values().items()
     return {"kafka": f"Kafka {value}", "client": f"client {value}"}.get(axis, value)
 
 

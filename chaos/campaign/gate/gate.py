@@ -118,7 +118,7 @@ def plan_gate(request: GateRequest) -> tuple[GateJudge, GateRequest]:
 
 
 def open_folder(judge: GateJudge, asked: GateRequest) -> Folder:
-    """Make the folder of a gate, or open the one that goes on. Raises `UsageError` for another gate's folder."""
+    """Make the folder of a gate, or open an earlier folder to go on. Raises `UsageError` for another gate's folder."""
     return Folder.planned(asked, KIND, f"gate-{judge.name}", parts_of(judge.cells))
 
 

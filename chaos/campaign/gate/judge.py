@@ -156,7 +156,7 @@ def _integrity(gate: Gate, runs: list[TrialRun], high: float) -> tuple[Verdict, 
     return "pass", f"{summary}{note}."
 
 
-def _measured(now: Cell, then: Cell, against: str, times: Times) -> Iterator[TimeComparison]:
+def _measured(now: Cell, then: Cell, reference: str, times: Times) -> Iterator[TimeComparison]:
     """Yield every judged time that the partner has in at least half of its runs, tested but not decided.
 
     A time that occurs rarely (after a random rebalance, say) is no basis for a comparison.
@@ -170,7 +170,7 @@ def _measured(now: Cell, then: Cell, against: str, times: Times) -> Iterator[Tim
         slower_p, within_p = ranks.beyond(own, earlier, margin, resolution) if own and earlier else (None, None)
         yield TimeComparison(
             cell=now.number,
-            against=against,
+            reference=reference,
             metric=metric,
             scope=scope,
             fault=fault,
@@ -211,7 +211,7 @@ def _decided(one: TimeComparison, conclusive: int, slower: bool, alpha: float, t
     enough = ranks.smallest(one.now, one.then) <= alpha / tests and one.now * 2 >= conclusive
     within = one.within_p is not None and one.within_p <= alpha
     mark: Mark = "slower" if slower else "too few" if not enough else "within" if within else "undecided"
-    text = f"{one.ratio:.2f} times {one.against}" if one.ratio is not None else f"beside {one.against}"
+    text = f"{one.ratio:.2f} times {one.reference}" if one.ratio is not None else f"compared with {one.reference}"
     if mark == "too few":
         text += f": measured in {one.now} of {conclusive} runs, and {one.then} times there"
     else:
@@ -257,4 +257,4 @@ def _times_sentence(result: GateResult) -> str:
         return "Times were not judged: there was nothing to compare them with."
     marks = [c.mark for c in result.comparisons]
     counts = [f"{marks.count(mark)} {_SHORT[mark]}" for mark in _SHORT if mark in marks]
-    return f"Times beside {result.compared_with}: {', '.join(counts) or 'none was measured'}."
+    return f"Times compared with {result.compared_with}: {', '.join(counts) or 'none was measured'}."

@@ -29,7 +29,7 @@ from chaos.setup.model import Clients
 
 @dataclass(frozen=True)
 class Matrix:
-    """The cells of a gate that can run, and those that cannot."""
+    """The cells of a gate that can run, and the cells that cannot."""
 
     cells: list[PlannedCell]
     left_out: list[LeftOut]
@@ -114,10 +114,10 @@ def _check_axes(gate: Gate) -> None:
 
 
 def load_source(source: str, home: Path) -> Subject:
-    """Load a scenario by its name, by `name/variant`, or from a file beside the gate."""
-    beside = home / source
+    """Load a scenario by its name, by `name/variant`, or from a file in the folder of the gate."""
+    own_file = home / source
     name, _, variant = ("", "", "") if source.endswith((".yaml", ".yml")) else source.partition("/")
-    file = find(name) if name else find(str(beside if beside.is_file() else source))
+    file = find(name) if name else find(str(own_file if own_file.is_file() else source))
     scenario = load(file, variant=variant)
     if scenario.variants:
         choices = " or ".join(f"{source}/{variant}" for variant in scenario.variants)

@@ -56,7 +56,7 @@ class Part(Strict):
 
 
 class Integrity(Strict):
-    """Demands on the evidence for the records, beside that no run fails."""
+    """Demands on the evidence for the records, in addition to no failed run."""
 
     below: float | None = Field(None, gt=0, lt=1, description="share of failing runs to exclude at 95 %, as 0.06")
     inconclusive: int = Field(0, ge=0, description="number of runs of a cell that may be inconclusive")
@@ -104,15 +104,15 @@ class Gate(Strict):
     exclude: list[Part] = Field([], description="cells to leave out")
     repeat: int = Field(5, ge=1, le=1000, description="runs of each cell")
     seed: int | None = Field(None, ge=0, description="seed of all cells; drawn and recorded when left out")
-    against: Part | None = Field(None, description="one value of one axis: the reference for all other cells")
+    reference: Part | None = Field(None, description="one value of one axis: the reference for all other cells")
     baseline: str | None = Field(None, description="a stored campaign.json; relative to this file")
     time: Times = Times()
     integrity: Integrity = Integrity()
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        if self.against is not None and len(self.against.values()) != 1:
-            raise ValueError("against names one value of one axis, such as {kafka: 3.9.2}")
+        if self.reference is not None and len(self.reference.values()) != 1:
+            raise ValueError("reference names one value of one axis, such as {kafka: 3.9.2}")
         if self.integrity.below is not None and (needed := passes_for(self.integrity.below)) > self.repeat:
             raise ValueError(
                 f"integrity.below {self.integrity.below:g} takes {needed} passes of each cell; repeat is {self.repeat}"

@@ -3,7 +3,7 @@
     app.yaml ─ application ─► facts ─ chaos.guarantees.supports ─► plan ─ prove ─► engine ─► runs ─ judge ─► result
 
 - `application` makes the scenario of an application, with `entries`: its clients with their settings, its topic;
-- `plan` orders the sets of at most two faults: those that cut every support of a promise come first. It makes the
+- `plan` orders the sets of at most two faults: sets that cut every support of a promise come first. It makes the
   scenario of a set, which is judged by the derived contract (`expect: promised`), and adds further runs: of sets
   without a verdict, and, after a break, of the smaller sets and with the setting that mends it;
 - `judge` decides from the stored runs alone;

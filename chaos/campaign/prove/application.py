@@ -57,7 +57,7 @@ class Application:
     changed: list[str]
 
     files: list[Path]
-    """The file of the application, and those that it names."""
+    """The file of the application, and the files that it names."""
 
     @property
     def records(self) -> int:
@@ -65,7 +65,7 @@ class Application:
         return sum(int(producer["records"]) * int(producer["count"]) for producer in self.raw["producers"])
 
 
-def read(options: Options, lifts: Mapping[str, Scalar] | None = None) -> Application:
+def read(options: Options, changed: Mapping[str, Scalar] | None = None) -> Application:
     """Return the application of an app.yaml, with other values of some facts.
 
     Raises `UsageError`, also for values that do not fit, and `ClusterError` if a cluster does not answer.
@@ -75,8 +75,8 @@ def read(options: Options, lifts: Mapping[str, Scalar] | None = None) -> Applica
     if not parts.clients:
         raise UsageError("there is no producer and no consumer to prove anything of; give at least one in app.yaml")
     _assume(parts, file, notes)
-    for fact, value in (lifts or {}).items():
-        lift(parts, fact, value)
+    for fact, value in (changed or {}).items():
+        set_fact(parts, fact, value)
     facts = facts_of(parts, problems)
     promises = answers(parts, facts, problems)
     raw, names = _scenario(parts, file, facts, notes)
@@ -177,7 +177,7 @@ def _scenario(parts: Parts, file: AppFile, facts: Facts, notes: Notes) -> tuple[
 
 
 def _topic(given: Topic | None, part: TopicPart, name: str, notes: Notes) -> Raw:
-    """Return a topic of the scenario. name: the one that is assumed."""
+    """Return a topic of the scenario. name: the assumed name."""
     given = given or Topic()
     return {
         "name": given.name or name,
@@ -195,7 +195,7 @@ def _limits(brokers: Config) -> Raw:
 
 
 def _own_facts(scenario: Scenario, names: Mapping[str, str], parts: Parts, facts: Facts) -> Facts:
-    """Return the facts that only supports and attacks depend on, beside the facts of `promise`."""
+    """Return the facts that only supports and attacks depend on, in addition to the facts of `promise`."""
     processes, first = bool(scenario.processors), scenario.producers[0]
     groups = bool(scenario.groups)
     writes = processes or first.name == names["writer"]
@@ -233,16 +233,16 @@ def _has_poll_interval(part: ClientPart | None) -> bool:
     return part is not None and not part.client.missing("poll interval")
 
 
-def describe(lifts: Mapping[str, Scalar]) -> str:
-    """Return lifts as text, such as `producer acks=all, topic min.insync.replicas=2`."""
+def describe(changed: Mapping[str, Scalar]) -> str:
+    """Return changed facts as text, such as `producer acks=all, topic min.insync.replicas=2`."""
     parts = []
-    for fact, value in lifts.items():
+    for fact, value in changed.items():
         part, _, name = fact.partition(".")
         parts.append(f"{part} {name}={setting(name, value, '').value}")
     return ", ".join(parts)
 
 
-def lift(parts: Parts, fact: str, value: Scalar) -> None:
+def set_fact(parts: Parts, fact: str, value: Scalar) -> None:
     """Give a fact of an application another value. Raises `UsageError` if its client has another name for it."""
     part, _, name = fact.partition(".")
     changed = setting(name, value, ORIGIN)

@@ -171,7 +171,7 @@ def topic_config(settings: Settings, notes: Notes) -> Config:
 
 
 def cluster(part: ClusterPart, notes: Notes) -> Raw:
-    """Return the cluster of the runs: the settings on which promises depend, and those that make runs short."""
+    """Return the cluster of the runs: the settings on which promises depend, and settings that make runs short."""
     read = {*CLUSTER, *BROKER_NAMES.values(), *RETENTION, "message.max.bytes", "replica.lag.time.max.ms", *SPEED}
     config: Config = {}
     for name, given in part.settings.items():

@@ -204,7 +204,9 @@ class ProofJudge:
             id=outcome.id,
             title=outcome.title,
             state=state,
-            said=[Said(level=a.level, title=a.title, promise=a.promise, until=a.until, lift=a.lift) for a in answers],
+            said=[
+                Said(level=a.level, title=a.title, promise=a.promise, until=a.until, remedy=a.remedy) for a in answers
+            ],
             supports=[support.what for support in outcome.supports],
             sets=[self._tried(s, tests[s.id], outcome) for s in own if tests[s.id]],
             unpromised=sum(bool(examined[s.id]) and not tests[s.id] for s in own),
@@ -323,7 +325,7 @@ def _break(follow_up: FollowUp, name: str, shown: list[tuple[ProofRun, FoundAnom
         runs=[run.run_id for run, _ in here],
         smaller=list(_smaller(follow_up, smallest, name, runs)),
         bundle=next((run.bundle for run, _ in here if run.bundle), ""),
-        lift=_lift(follow_up, here[0][0], promise),
+        remedy=_remedy(follow_up, here[0][0], promise),
         mend=next((m for run, anomaly in shown if (m := _mend(follow_up, run, anomaly, mended))), None),
     )
 
@@ -340,15 +342,15 @@ def _smaller(follow_up: FollowUp, name: str, anomaly: str, runs: list[ProofRun])
         yield f"{follow_up.sets[smaller].title}: {with_it} of {len(own)} runs show it"
 
 
-def _lift(follow_up: FollowUp, run: ProofRun, promise: str) -> str:
-    """Return what lifts the limit, by `promise`."""
-    return "; or ".join(dict.fromkeys(a.lift for a in follow_up.answers(promise) if a.lift and a.level != "full"))
+def _remedy(follow_up: FollowUp, run: ProofRun, promise: str) -> str:
+    """Return the remedy that `promise` names."""
+    return "; or ".join(dict.fromkeys(a.remedy for a in follow_up.answers(promise) if a.remedy and a.level != "full"))
 
 
 def _mend(follow_up: FollowUp, run: ProofRun, anomaly: FoundAnomaly, mended: list[ProofRun]) -> Mend | None:
     """Return the outcome of the same set of faults with the setting that mends it; None without a run."""
-    lifts = follow_up.lifts_for(run, anomaly)
-    own = [other for other in mended if lifts and (other.set, other.change) == (run.set, describe(lifts))]
+    changed = follow_up.remedy_for(run, anomaly)
+    own = [other for other in mended if changed and (other.set, other.change) == (run.set, describe(changed))]
     if not own:
         return None
     last = next((other for other in own if other.state != "unknown"), own[-1])
@@ -412,7 +414,7 @@ def read_earlier(path: Path) -> ProofResult:
     try:
         return read_model(path, ProofResult, "card of a proof", "give the campaign.json of an earlier one")
     except (RunDirError, OSError) as e:
-        raise UsageError(f"--against: {e}") from None
+        raise UsageError(f"--baseline: {e}") from None
 
 
 def changes(before: ProofResult, now: ProofResult) -> list[Change]:
@@ -426,8 +428,8 @@ def _changed_promises(before: ProofResult, now: ProofResult) -> Iterator[Change]
         then: State = earlier.state if earlier else "untested"
         if then != promise.state:
             ranks = list(STATES)
-            worse = ranks.index(promise.state) > ranks.index(then)
-            yield Change(title=promise.title, before=STATES[then], now=STATES[promise.state], worse=worse)
+            regression = ranks.index(promise.state) > ranks.index(then)
+            yield Change(title=promise.title, before=STATES[then], now=STATES[promise.state], regression=regression)
 
 
 def _changed_anomalies(before: ProofResult, now: ProofResult) -> Iterator[Change]:
@@ -441,7 +443,7 @@ def _changed_anomalies(before: ProofResult, now: ProofResult) -> Iterator[Change
         if name in old and shown.set not in tried:
             continue
         then, today = ("seen" if name in found else "not seen" for found in (old, new))
-        yield Change(title=f"{name} under {shown.title}", before=then, now=today, worse=name in new)
+        yield Change(title=f"{name} under {shown.title}", before=then, now=today, regression=name in new)
 
 
 def _by_name(proof: ProofResult) -> dict[str, Break]:

@@ -216,7 +216,7 @@ class FollowUp:
     sets: Mapping[str, FaultSet]
     seed: int
     mended: Callable[[Mapping[str, Scalar]], Application]
-    _lifts: dict[tuple[str, str], Mapping[str, Scalar] | None] = field(default_factory=dict)
+    _remedies: dict[tuple[str, str], Mapping[str, Scalar] | None] = field(default_factory=dict)
 
     def tasks(self, runs: Iterable[ProofRun]) -> list[Task]:
         """Return the runs that follow from all finished ones and have not been done."""
@@ -261,34 +261,34 @@ class FollowUp:
         tried: set[str] = set()
         for run in runs:
             for anomaly in run.anomalies if run.purpose == "first" and run.state != "unknown" else ():
-                if anomaly.name in tried or (lifts := self.lifts_for(run, anomaly)) is None:
+                if anomaly.name in tried or (changed := self.remedy_for(run, anomaly)) is None:
                     continue
                 tried.add(anomaly.name)
                 of_set = [r for r in runs if (r.set, r.purpose) == (run.set, "mended")]
-                own = [r for r in of_set if r.change == describe(lifts)]
+                own = [r for r in of_set if r.change == describe(changed)]
                 if all(r.state == "unknown" for r in own) and len(own) < TRIES:
                     n = len(of_set) + 1
-                    yield task(self.mended(lifts), self.sets[run.set], self.seed, "mended", n, describe(lifts))
+                    yield task(self.mended(changed), self.sets[run.set], self.seed, "mended", n, describe(changed))
 
-    def lifts_for(self, run: ProofRun, anomaly: FoundAnomaly) -> Mapping[str, Scalar] | None:
+    def remedy_for(self, run: ProofRun, anomaly: FoundAnomaly) -> Mapping[str, Scalar] | None:
         """Return the settings with which the contract forbids the anomaly under the same faults; None if unknown."""
         key = run.set, anomaly.name
-        if key not in self._lifts:
-            self._lifts[key] = self._search_lifts(run, anomaly)
-        return self._lifts[key]
+        if key not in self._remedies:
+            self._remedies[key] = self._search_remedy(run, anomaly)
+        return self._remedies[key]
 
-    def _search_lifts(self, run: ProofRun, anomaly: FoundAnomaly) -> Mapping[str, Scalar] | None:
+    def _search_remedy(self, run: ProofRun, anomaly: FoundAnomaly) -> Mapping[str, Scalar] | None:
         kind, _, split = anomaly.name.partition(".")
-        found = [a.lifts for a in self.answers(outcome_of(anomaly.name, self.outcomes)) if a.lifts]
-        together = {fact: value for lifts in found for fact, value in lifts.items()}
-        for lifts in [*found, together] if found else ():
+        found = [a.remedy_settings for a in self.answers(outcome_of(anomaly.name, self.outcomes)) if a.remedy_settings]
+        together = {fact: value for changed in found for fact, value in changed.items()}
+        for changed in [*found, together] if found else ():
             try:
-                mended = task(self.mended(lifts), self.sets[run.set], self.seed)
+                mended = task(self.mended(changed), self.sets[run.set], self.seed)
             except AftershockError:  # the application cannot have this setting
                 continue
-            sensible = all(match(f.rule.when, self.mended(lifts).facts).holds for f in self.sets[run.set].faults)
+            sensible = all(match(f.rule.when, self.mended(changed).facts).holds for f in self.sets[run.set].faults)
             if sensible and contract(mended.subject.scenario).line(kind, split).state == "forbidden":
-                return lifts
+                return changed
         return None
 
     def answers(self, promise: str) -> list[Answer]:

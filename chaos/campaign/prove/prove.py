@@ -55,7 +55,7 @@ class Proving(Plan):
         return sum(run.state == "unknown" for run in own) > 1
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
-        """Return what is stored of a run: its anomalies beside the contract, and whether it proves anything."""
+        """Return what is stored of a run: its anomalies with the contract, and whether it proves anything."""
         proof = observe(self._tasks[trial.run_id], finished, folder)
         return super().observe(trial, finished, folder).model_copy(update={"proof": proof, "bundle": proof.bundle})
 
@@ -84,14 +84,14 @@ def tier(task: Task) -> tuple[object, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofRequest(Asked):
-    """A proof. app: the application's file. most: faults of a set, 1 or 2. against: an earlier result.
+    """A proof. app: the application's file. most: faults of a set, 1 or 2. baseline: an earlier result.
 
     select: see `chaos.guarantees.application.Options`.
     """
 
     app: Path | None = None
     most: int = MOST
-    against: Path | None = None
+    baseline: Path | None = None
     bootstrap: str | None = None
     topic: str | None = None
     select: tuple[str, ...] = ()
@@ -129,19 +129,19 @@ def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     given = {"most": asked.most if asked.most != MOST else None, "bootstrap": asked.bootstrap, "topic": asked.topic}
     words += [f"--{name} {value}" for name, value in {**given, "for": asked.budget}.items() if value]
     judge = ProofJudge(app, found, planned, follow_up, seed, " ".join([*words, f"--seed {seed}"]))
-    earlier = asked.against.absolute() if asked.against else None
-    return judge, replace(asked, app=path.absolute(), seed=seed, against=earlier)
+    earlier = asked.baseline.absolute() if asked.baseline else None
+    return judge, replace(asked, app=path.absolute(), seed=seed, baseline=earlier)
 
 
 def _mended(options: Options) -> Callable[[Mapping[str, Scalar]], application.Application]:
     """Return a function from other values of facts to the application with them. It reads each only once."""
     known: dict[str, application.Application | AftershockError] = {}
 
-    def read(lifts: Mapping[str, Scalar]) -> application.Application:
-        key = str(sorted(lifts.items()))
+    def read(changed: Mapping[str, Scalar]) -> application.Application:
+        key = str(sorted(changed.items()))
         if key not in known:
             try:
-                known[key] = application.read(options, lifts)
+                known[key] = application.read(options, changed)
             except AftershockError as e:
                 known[key] = e
         found = known[key]
@@ -153,9 +153,9 @@ def _mended(options: Options) -> Callable[[Mapping[str, Scalar]], application.Ap
 
 
 def open_proof(judge: ProofJudge, asked: ProofRequest) -> Proof:
-    """Make the folder of a proof, or open the one that goes on. Raises `UsageError`, also for another application."""
+    """Make the folder of a proof, or open an earlier folder. Raises `UsageError`, also for another application."""
     Budget.parse(asked.budget)
-    earlier = read_earlier(asked.against) if asked.against else None
+    earlier = read_earlier(asked.baseline) if asked.baseline else None
     app = judge.application
     digest = digest_of(app.files)
     parts = [{"set": faults.id, "digest": digest} for faults in judge.plan.sets]
@@ -193,7 +193,7 @@ def judged(proof: Proof, runs: Sequence[TrialRun]) -> ProofResult:
     if proof.earlier is None:
         return result
     found = changes(proof.earlier, result)
-    return result.model_copy(update={"against": f"the proof of {proof.earlier.name}", "changes": found})
+    return result.model_copy(update={"compared_with": f"the proof of {proof.earlier.name}", "changes": found})
 
 
 def judge_proof(proof: Proof) -> ProofResult:

@@ -37,7 +37,7 @@ SETTINGS = frozenset(
         *("max_partition_fetch_bytes", "exclude_internal_topics"),
     }
 )
-"""Settings that a scenario can give. A release refuses those that it does not have when it starts."""
+"""Settings that a scenario can give. A release refuses unknown settings when it starts."""
 
 
 def defaults(_: str | None) -> Config:

@@ -4,7 +4,7 @@
 producer and a consumer do with any library. The folder `src` of a library holds the other part; `library.go` there has
 what `main.go` asks of it. `programs` compiles both together against a release of the library, at first use.
 
-The toolchain is the one that `chaos.install.go` finds or installs. The programs write the ledger as batch lines.
+`chaos.install.go` finds or installs the toolchain. The programs write the ledger as batch lines.
 """
 
 from __future__ import annotations

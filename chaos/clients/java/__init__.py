@@ -11,7 +11,7 @@ transactional producer waits at most 5 s in one call (max.block.ms), unless the 
 The two threading models of KafkaConsumer's documentation are `Member`, several of them in a process, each in a
 thread, and `PooledConsumer`, which polls in one thread and processes in a pool.
 
-`share/ShareConsumer` is the member of a share group. It is in a folder beside the others, because only releases with
+`share/ShareConsumer` is the member of a share group. It is in a separate folder, because only releases with
 share groups compile it; with these, `ShareMain` runs every program.
 
 An automatic commit is recorded by an interceptor, which the library calls only for commits that succeed.

@@ -55,7 +55,7 @@ SETTINGS = frozenset(
         *("enable_incremental_fetch_sessions", "metrics_enabled", "bootstrap_timeout_ms"),
     }
 )
-"""Settings that a scenario can give. A release refuses those that it does not have when it starts."""
+"""Settings that a scenario can give. A release refuses unknown settings when it starts."""
 
 
 def defaults(release: str | None) -> Config:

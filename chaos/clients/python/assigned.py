@@ -55,7 +55,7 @@ class AssignConsumer(Reader[AssignConsumerSpec]):
         return partitions
 
     def _begin(self, starts: Mapping[Partition, StartPosition]) -> None:
-        """Assign partitions, each at its start, in addition to those that are held."""
+        """Assign partitions, each at its start, in addition to the held partitions."""
         offsets = {p: start.offset for p, start in starts.items() if start.offset is not None}
         self.consumer.assign(offsets, list(self.assignments.numbers))
         self.assignments.begin("assigned", starts)

@@ -135,7 +135,7 @@ class ConsumerAdapter(ABC):
 
     @abstractmethod
     def assign(self, starts: Mapping[Partition, int], held: Collection[Partition]) -> None:
-        """Read partitions from an offset, without a group; those that are held keep their positions."""
+        """Read partitions from an offset, without a group; held partitions keep their positions."""
 
     def assign_again(self, offsets: Mapping[Partition, int], after_s: float) -> None:
         """Assign partitions without offsets, and after a time again at these offsets."""

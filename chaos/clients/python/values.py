@@ -79,7 +79,7 @@ class Origins:
         return self._unmarked is not None
 
     def of(self, topic: str | None, value: bytes | None, headers: RawHeaders) -> bytes | None:
-        """Return the bytes that begin with the identity of a record; those of a foreign record have none."""
+        """Return the bytes that begin with the identity of a record; the bytes of a foreign record have none."""
         if value is None or (topic in self._marked and not value.startswith(record.VERSION)):
             return record.in_headers(headers) or value
         if self._unmarked is not None and not value.startswith(record.VERSION):

@@ -6,5 +6,5 @@ call on and record it. So all rows are the answers that the library itself gets.
 
 A client is a stream thread: a group member with one producer. The library chooses the positions at which it
 begins to read; if no delivery shows one, a row of the event `position` does. Outputs have the time of their processing
-as timestamp. State directories are in the run directory, beside the ledger.
+as timestamp. State directories are in the run directory, next to the ledger.
 """

@@ -175,7 +175,9 @@ def check_groups(kafka: Kafka, groups: Collection[str]) -> None:
     """Raise `UsageError` if the cluster lacks one of the groups, with the nearest ids."""
     found = list_groups(kafka, lambda group: True)
     if found is None:
-        raise ClusterError("the cluster does not list its groups, so it is not known whether those of faults exist")
+        raise ClusterError(
+            "the cluster does not list its groups, so it is not known whether the groups of faults exist"
+        )
     if missing := sorted(set(groups).difference(found)):
         raise UsageError(f"the cluster has no group {missing[0]!r}{_nearest(missing[0], found, 'groups')}")
 

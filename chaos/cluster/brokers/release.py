@@ -258,7 +258,7 @@ def format_storage(
 ) -> None:
     """Fill `directory` with storage formatted for a node with these settings; log.dirs is `data`.
 
-    levels: of features, where they differ from those of the release. more: options of kafka-storage.sh. Raises
+    levels: of features, where they differ from the release. more: options of kafka-storage.sh. Raises
     `ClusterError` with the output of Kafka.
     """
     home = run.brokers / "format"

@@ -97,7 +97,7 @@ class StartingNode(ABC):
         self._link = BrokerConnection(state.host, state.port, access)
 
     def ready(self, brokers: Sequence[int]) -> bool:
-        """Return whether the node serves; `brokers` are those that start together. Raises `BrokerDied`."""
+        """Return whether the node serves; `brokers` start together. Raises `BrokerDied`."""
         if reason := self.ended():
             raise start_error(f"{self.kind} {self.node} did not start: it {reason}", self.log, self._offset)
         try:

@@ -23,7 +23,7 @@ class NodeClocks(StartedCluster):
     def set_clock(self, node: int, skew: Skew) -> None:
         """Change the clock of a node, and record that the cluster is not as it was. Raises `ClusterError`."""
         if not self.state.clocks:
-            raise ClusterError("the cluster was made without clocks that can be set, so that of no node can be changed")
+            raise ClusterError("the cluster was made without clocks that can be set, so no node's clock can be changed")
         with self._lock:
             self.state.skewed = True
             self.state.save(self.run.cluster)
@@ -55,7 +55,7 @@ class NodeDisks(StartedCluster):
     def slow_disk(self, node: int, delays: Delays) -> None:
         """Delay the writes of a node to its data, and record whether a disk is slow. Raises `ClusterError`."""
         if not self.state.disks:
-            raise ClusterError("the cluster was made without disks that can be slow, so that of no node can be slowed")
+            raise ClusterError("the cluster was made without disks that can be slow, so no node's disk can be slowed")
         with self._lock:
             try:
                 libraries.set_delays(disk_file(self.run, node), delays)

@@ -130,7 +130,7 @@ def with_endpoint(security: ClusterSecurity) -> ClusterSecurity:
 
 
 def write_files(folder: Path, security: ClusterSecurity) -> None:
-    """Write what the issuer needs beside the secret of the client; nothing without tokens."""
+    """Write what the issuer needs in addition to the secret of the client; nothing without tokens."""
     if security.mechanism == OAUTHBEARER:
         lifetime_s = LIFETIME_S if security.token_lifetime is None else security.token_lifetime
         write_secret(folder / ISSUER_KEY, _new_key())

@@ -13,7 +13,7 @@ STORE, CA, LOGIN = f"{FOLDER}/node.pem", f"{FOLDER}/ca.pem", f"{FOLDER}/login.pr
 CLIENT_STORE = f"{FOLDER}/clients.pem"
 """The key store of the clients' listener, if a fault gave it another certificate than the other listeners have."""
 TRUSTED = "trusted.pem"
-"""The file with the authorities that the platform and the clients trust, beside their credentials."""
+"""The file with the authorities that the platform and the clients trust, in the folder of their credentials."""
 NODE, PLATFORM, CLIENT = "aftershock-node", "aftershock", "client"
 """The names of the identities: common names of certificates, and user names."""
 LISTENER = "listener.name.client"

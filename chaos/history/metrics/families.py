@@ -56,7 +56,7 @@ def history_families(entries: Sequence[Entry]) -> list[Family]:
     passed = Family(
         "aftershock_last_pass_end_timestamp_seconds", "Time at which the last run with the verdict pass ended.", _TEST
     )
-    worse = Family(
+    regression = Family(
         "aftershock_regressions",
         "What became worse in the last run: its verdict, or the number of its times. See chaos/history/trends.py.",
         (*_TEST, "kind"),
@@ -67,13 +67,13 @@ def history_families(entries: Sequence[Entry]) -> list[Family]:
         if ends := [run.ended_us for run in runs if run.verdict == "pass"]:
             passed.samples[test] = max(ends) / 1e6
         newest = trends(runs, limit=1)[0]  # of the set-up that ran last
-        worse.samples[(*test, "verdict")] = newest.mark == "regression"
-        worse.samples[(*test, "time")] = sum(time.mark == "regression" for time in newest.times)
+        regression.samples[(*test, "verdict")] = newest.mark == "regression"
+        regression.samples[(*test, "time")] = sum(time.mark == "regression" for time in newest.times)
     more = Family(
         "aftershock_tests_left_out", f"Scenarios and variants that are not exported; at most {MAX_TESTS:,} are."
     )
     more.samples[()] = left_out
-    return [*_last_runs(kept), recorded, passed, worse, more]
+    return [*_last_runs(kept), recorded, passed, regression, more]
 
 
 def run_families(entries: Sequence[Entry]) -> list[Family]:

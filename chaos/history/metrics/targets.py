@@ -28,7 +28,7 @@ class Target(ABC):
 
     @abstractmethod
     def write(self, families: Sequence[Family], tests: Collection[Test] | None, *, whole: bool) -> None:
-        """Write families. tests: those that changed; None for all. whole: of a history, so they replace older ones."""
+        """Write families. tests: the changed tests; None for all. whole: of a history, so they replace older ones."""
 
     @abstractmethod
     def mark_unreachable(self) -> None:
@@ -42,7 +42,7 @@ class Textfile(Target):
     path: Path
 
     def write(self, families: Sequence[Family], tests: Collection[Test] | None, *, whole: bool) -> None:
-        """Write all families. Raises `MetricsError` for those of single runs: those of others would be gone."""
+        """Write all families. Raises `MetricsError` for single runs: the families of other runs would be gone."""
         if not whole:
             raise MetricsError(
                 f"{self.path.name} has the metrics of a history, and these are of single runs; record the runs in a "

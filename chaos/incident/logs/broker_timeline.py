@@ -289,7 +289,7 @@ def _clock_offset(timeline: Timeline, first: int, node: int, pairs: list[tuple[i
     seconds = f"{abs(ahead) / 1e6:,.1f} s"
     if is_steady and span_us >= APART_US:
         return ahead, (
-            f"the clock of broker {node} is {seconds} {'ahead of' if ahead > 0 else 'behind'} that of broker "
+            f"the clock of broker {node} is {seconds} {'ahead of' if ahead > 0 else 'behind'} the clock of broker "
             f"{first}, from {len(pairs)} leader changes that both logged: its times are corrected by that"
         )
     return 0, (

@@ -122,7 +122,7 @@ def scalar(text: str) -> Scalar:
 
 
 def _reconcile(settings: ClientSettings) -> None:
-    """Change settings that Java accepts but librdkafka rejects, and set those that follow from others."""
+    """Change settings that Java accepts but librdkafka rejects, and set settings that follow from others."""
     p, c = settings.producer, settings.consumer
     if p.get("acks") == -1:
         p["acks"] = "all"

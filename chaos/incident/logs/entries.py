@@ -180,7 +180,7 @@ class Clock:
         self._last_local: datetime | None = None
         self._fold = 0
         self.assumed_zone = False
-        """Whether any time has neither a zone nor the time of a collector beside it."""
+        """Whether any time has neither a zone nor the time of a collector."""
 
     def instant(self, at: str, zone: str | None, outer: str | None = None) -> int:
         """Return a time of the log as microseconds since the epoch. Raises `ValueError` if there is no such time.
@@ -457,7 +457,7 @@ def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
 
 
 def find_logs(folder: Path) -> LogFolder:
-    """Return the logs below a folder, or the one that a path names. Raises `UsageError` if none is a log."""
+    """Return the logs below a folder, or the log that a path names. Raises `UsageError` if none is a log."""
     if not folder.exists():
         raise UsageError(f"{folder} does not exist; give a folder with the logs of the brokers, or one log")
     root = folder if folder.is_dir() else folder.parent

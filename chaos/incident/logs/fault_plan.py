@@ -243,7 +243,7 @@ def _departure(
     settings: ClientSettings,
 ) -> PlannedFault:
     client = client_of(x.member)
-    # a member id of KIP-848 has no client id: the next member that joins is taken for the one that left
+    # a member id of KIP-848 has no client id: the next member that joins is taken for the member that left
     joins = (y for y in following if isinstance(y, e.MemberJoined))
     back = next((y for y in joins if client_of(y.member) == client or _has_no_client_id(x)), None)
     late = [y for y in late_polls if y.client == client and abs(y.at_us - x.at_us) <= NEAR_US][:1]

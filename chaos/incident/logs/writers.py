@@ -5,7 +5,7 @@ broker id. So each entry that names its writer belongs to that broker; the other
 
 - a stream (one label of one file) that names one id belongs to that broker;
 - a stream that names several, but one for each process from start to end, changes its broker with the process;
-- else brokers are interleaved, and an entry without a name belongs to the broker that is named beside it.
+- else brokers are interleaved, and an entry without a name belongs to the broker that is named next to it.
 """
 
 from __future__ import annotations

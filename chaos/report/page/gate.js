@@ -1,4 +1,4 @@
-// The filter: all cells, those that failed, or those that could not tell.
+// The filter: all cells, failed cells, or inconclusive cells.
 
 (() => {
   const cells = [...document.querySelectorAll("article[data-state]")];

@@ -1,4 +1,4 @@
-// What the page does beside the picture: unfold what a link leads to, copy the command, unfold all for print.
+// What the page does apart from the picture: unfold what a link leads to, copy the command, unfold all for print.
 "use strict";
 document.documentElement.classList.add("js");
 

@@ -3,7 +3,7 @@
 (() => {
   const trends = [...document.querySelectorAll(".trend")];
   const buttons = [...document.querySelectorAll("[data-show]")];
-  const wanted = { all: () => true, worse: state => state === "worse", look: state => state !== "well" };
+  const wanted = { all: () => true, regression: state => state === "regression", look: state => state !== "well" };
   for (const button of buttons) {
     button.addEventListener("click", () => {
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));

@@ -55,14 +55,14 @@ KINDS = {
     "key_texts": ("key", "length"),
     "key_bytes": ("byte",),
 }
-"""The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
+"""The columns of each kind of rows. Topics, senders, epochs and committers are indexes into the lists of `RunFacts`.
 
 `ack_runs` are acknowledgements with neighbouring offsets and seqs and equal times, of blocks of offsets in which the
 log is what was acknowledged. `txn` is the number of the transaction, `end` its end (`run_facts.NO_TXN`, …), `last_us`,
 `requested_us` and `unsure_us` its times (`run_facts.Transactions`), `committed` 1, 0 or NONE if unknown, `polled` 1
-for a gap of records that were polled and never done, `reached` the highest offset + 1, `offset` of an output that of
-its input, `member` an index into those of the share groups, `count` the delivery count, `by_log` 1 for a commit that
-the log of offset commits decides, `done_us` when a commit had been carried out at the latest.
+for a gap of records that were polled and never done, `reached` the highest offset + 1, `offset` of an output the offset
+of its input, `member` an index into the members of the share groups, `count` the delivery count, `by_log` 1 for a
+commit that the log of offset commits decides, `done_us` when a commit had been carried out at the latest.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""
@@ -149,7 +149,7 @@ def piece(block: str, kind: str, columns: Columns, rows: Chosen) -> Piece:
 
 
 def by_offset(facts: RunFacts, columns: Columns, kind: str, by: str = "offset") -> Iterator[Piece]:
-    """Yield rows by block of offsets. columns: those of the kind, topic and partition. by: the column of offsets."""
+    """Yield rows by block of offsets. columns: of the kind, topic and partition. by: the column of offsets."""
     for (topic, partition, block), rows in sections(columns["topic"], columns["partition"], columns[by] >> BLOCK_BITS):
         yield piece(block_name("read", facts.topics[topic], partition, block), kind, columns, rows)
 

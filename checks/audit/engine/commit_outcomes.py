@@ -57,7 +57,7 @@ def add_attempts(
     tally: Tally,
 ) -> None:
     """Add the commits of some offsets that did not fail, and compare the acknowledged ones of their groups with the
-    log, except those of deleted topics. clock_us: the maximum difference of the clocks.
+    log, except commits of deleted topics. clock_us: the maximum difference of the clocks.
     """
     if not part.rows:
         return

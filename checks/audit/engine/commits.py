@@ -17,7 +17,7 @@ from checks.audit.facts.run_facts import RunFacts
 
 AUTO = COMMIT_KINDS.index("auto")
 BY_LOG = "decided_by_log"
-"""In the evidence of a commit of which the client did not learn the outcome."""
+"""In the evidence of a commit of unknown outcome."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class CommitHistory:
 
     rows: Columns
     committers: list[Committer]
-    """Those of this partition; column `committer` is an index into them."""
+    """The committers of this partition; column `committer` is an index into this list."""
 
     @classmethod
     def of(cls, topic: str, partition: int, commits: Columns, facts: RunFacts) -> CommitHistory:
@@ -67,7 +67,7 @@ class CommitBlock:
     """The accepted commits on one partition, the progress of each epoch on it, and the log as runs of offsets.
 
     progress: by index of the epoch, times and the highest offset + 1 processed. runs: by kind (`runs` of all records,
-    `committed_runs` of those that read_committed readers see) the first and last offsets, ascending.
+    `committed_runs` of the records that read_committed readers see) the first and last offsets, ascending.
     """
 
     def __init__(self, topic: str, partition: int, facts: RunFacts, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""The aggregates of the two passes. A rule that examines another kind of rows declares a counter beside the rule."""
+"""The aggregates of the two passes. A rule that examines another kind of rows declares a counter at the rule."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ ATTEMPTS = collection("attempts")
 COMPARED: Aggregate[Acknowledged] = Aggregate("compared", operator.add)
 """How acknowledged commits compare with the log of offset commits, by group."""
 COMMITS_UNKNOWN = total("commits_unknown")
-"""Commits of which the client did not learn the outcome, by reader."""
+"""Commits of unknown outcome, by reader."""
 COMMITS_BY_LOG = total("commits_by_log")
-"""Those of them that the log of offset commits decides, by reader and outcome."""
+"""Commits of unknown outcome that the log of offset commits decides, by reader and outcome."""
 
 BETWEEN = collection("between")
 """Acknowledgements that may belong to several lives that have ended; see `topic_lives.Ack`."""

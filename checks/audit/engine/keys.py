@@ -24,8 +24,8 @@ Piece = tuple[str, str, bytes]
 def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: RunFacts) -> Iterator[Piece]:
     """Yield the chosen rows of a part that are in compacted topics, by block of keys.
 
-    columns: those of the kind, and the topic; `key` is added. A log record without a key (ledgers before version 3 have
-    none) goes to every block of its topic, because it may have any key.
+    columns: the columns of the kind, and the topic; `key` is added. A log record without a key (ledgers before version
+    3 have none) goes to every block of its topic, because it may have any key.
     """
     codes, texts = part.codes("key")
     hashes = np.array([*map(hash_of, texts), NONE], np.int64)  # the code of a null is -1

@@ -69,7 +69,7 @@ class CountBlock:
     """All inputs of some keys of a topic, and all outputs of these keys that were made from the topic.
 
     inputs, outputs: kinds `counted_inputs` and `counted_outputs` of `blocks.KINDS`; the partition and the offset of an
-    output are those of its input.
+    output are the coordinates of its input.
     """
 
     def __init__(self, topic: str, facts: RunFacts, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Parts in which each life of a topic is a topic of its own; see `checks.audit.facts.topic_lives`."""
+"""Parts in which each life of a topic is a separate topic; see `checks.audit.facts.topic_lives`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_part(table: str, path: str, data: Any, columns: Sequence[str], lives: T
 
 
 class LivePart(Part):
-    """A part of sends, deliveries or commits whose topics are lives."""
+    """A part of sends, deliveries or commits with lives in place of topics."""
 
     def __init__(self, table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives) -> None:
         needed = (*_TIMES[table], *_IDENTITY[table], "topic", "partition", "offset", "outcome")

@@ -1,7 +1,7 @@
 """The first pass over every row: sums, curves, latencies, and the findings that one row shows by itself.
 
 Each function adds one part of a table to a `Tally`. The result says who read what from when to when, which the second
-pass needs. Rows that differ only in seq and offset are handled together as runs, of which there are far fewer.
+pass needs. Rows that differ only in seq and offset are handled together as runs: there are far fewer runs than rows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _always(plan: SurveyPlan) -> bool:
 
 @dataclass(frozen=True)
 class RowRule:
-    """A rule that judges rows of one table by themselves. columns: those it reads beside `COLUMNS`."""
+    """A rule that judges rows of one table by themselves. columns: columns that it reads in addition to `COLUMNS`."""
 
     table: str
     judge: Callable[[Part, SurveyPlan, Tally], None]
@@ -290,7 +290,7 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
 
 
 def _count_by_log(rows: Rows, outcome: Ints, by_log: Ints, reader: str, tally: Tally) -> None:
-    """Count the commits of a reader of which the client did not learn the outcome, and those that the log decides."""
+    """Count the commits of a reader with unknown outcome, and how many of these commits the log decides."""
     outcomes_, decided = rows.ints(outcome), rows.ints(by_log) == 1
     if n := int(((outcomes_ == COMMIT_UNKNOWN) | decided).sum()):
         tally.add(counters.COMMITS_UNKNOWN, reader, value=n)

@@ -1,4 +1,4 @@
-"""Commits of which the client did not learn the outcome, decided by the log of `__consumer_offsets`.
+"""Commits of unknown outcome, decided by the log of `__consumer_offsets`.
 
 A record of the log names group, partition and offset, but not the member that committed it. So it counts for a commit
 only if no other commit of that offset may have written it: none in the ledger, none by a fault, and none of a member
@@ -40,7 +40,7 @@ SKEWED_BROKERS = Reason("a fault changed clocks of brokers, which stamp the log 
 
 
 def commit_log_unread(error: str) -> Reason:
-    """Return the reason for commits of a group of which the log was not read back, with the error if there was one."""
+    """Return why the log of a group's commits was not read back, with the error if there was one."""
     why = "the log of offset commits was not read back" + (f" ({error})" if error else "")
     return Reason(why, "run the scenario again, with a user that may describe and read __consumer_offsets")
 
@@ -292,7 +292,7 @@ def writers_without_row(
 ) -> dict[Place, list[Writer]]:
     """Return by place the members that may have committed there without a row of the ledger.
 
-    These are the ones that did not stop in order, and those of readers with automatic commits, from their first
+    These are members that did not stop in order, and members of readers with automatic commits, from their first
     assignment of the partition on.
     """
     found: dict[Place, list[Writer]] = defaultdict(list)

@@ -48,9 +48,9 @@ class Epoch:
 
     source and position: as recorded. start: the position taken as true, legal: whether it may begin there, why: the
     reason. moved: whether something other than commits of the group's members set that start (a fault, a seek, another
-    job) or made auto.offset.reset apply (the committed offset was deleted, vanished, or is outside the log).
-    instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the one
-    that took its place. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of
+    job) or made auto.offset.reset apply (the committed offset was deleted or lost, or is outside the log).
+    instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the topic that
+    took its place. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of
     processing. restored: whether it began at a stored checkpoint, or again because there was none. committed: the
     highest offset that its own rows committed (ok). passed: the same, including what the observer and the next owner's
     start show. turn: its index among the reader's epochs on the partition, ordered by begin. index: its index among all
@@ -147,7 +147,7 @@ class OffsetFetch:
 
 
 class Epochs:
-    """All epochs, in order of (reader, topic, partition, turn): those of each reader on each partition, and by key."""
+    """All epochs, in order of (reader, topic, partition, turn): by reader and partition, and by key."""
 
     def __init__(self, epochs: Iterable[Epoch]) -> None:
         order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
@@ -176,7 +176,7 @@ def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
 
 
 def torn_tombstones(clients: dict[tuple[str, int], Life], scenario: Scenario) -> frozenset[str]:
-    """Return the topics to which a producer may have written tombstones of which no row exists.
+    """Return the topics to which a producer may have written tombstones without a row.
 
     Any incarnation that did not stop in order may have. A later one need not send these records again: it may go on
     after the last record with a row, fail, or stop before.

@@ -16,7 +16,7 @@ class GroupLife:
     """One life of a group.
 
     life: its number, from 1. end_us: when the coordinator no longer knew the group, or the next life began; None if it
-    goes on. first_generation, last_generation: those of its assignments, None without one.
+    goes on. first_generation, last_generation: from its assignments, None without an assignment.
     """
 
     group: str
@@ -68,7 +68,7 @@ def _spans(states: Iterable[tuple[int, object]]) -> list[Span]:
 
 def _begin_again(spans: list[Span], change: OffsetChange) -> None:
     """Split the span in which generations began again, unless a begin or an end in that time explains it."""
-    edges = [edge for span in spans for edge in span][1:]  # the first begin is that of the observation
+    edges = [edge for span in spans for edge in span][1:]  # the first begin is the begin of the observation
     if any(edge is not None and change.from_us <= edge <= change.to_us for edge in edges):
         return
     for i, (begin_us, end_us) in enumerate(spans):

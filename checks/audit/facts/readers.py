@@ -17,7 +17,7 @@ EARLIEST = "earliest"
 class Entry:
     """A scenario entry of a group: its topics, its auto.offset.reset, and its assignors in order of preference.
 
-    kip_848: whether its assignors are those of the broker.
+    kip_848: whether the broker assigns its partitions.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Reader:
     checkpoint. stores_checkpoints: whether its checkpoints are apart from its results. committed_only:
     isolation.level=read_committed. assignor: how the group spreads partitions, "" where its members differ in assignors
     or topics; see `assignors_for`. processes: whether all its members are processors. counts:
-    whether they count by key. entries: those of the group.
+    whether they count by key. entries: the entries of the group.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Reader:
         return self if reset == self.reset else replace(self, reset=reset, default_start=_default_start(reset))
 
     def assignors_for(self, members: Iterable[str]) -> tuple[str, ...]:
-        """Return the assignors of which the coordinator selects one for these members, none if that is not known.
+        """Return the assignors from which the coordinator selects one for these members; none if unknown.
 
         Each member votes for its first assignor that all of them support, and the one with most votes is selected
         (`ClassicGroup.selectProtocol` in Apache Kafka). A tie is decided by the order of an unordered map. As soon as
@@ -95,7 +95,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
 
 
 def processor_groups(scenario: Scenario) -> frozenset[str]:
-    """Return the groups of which all members are processors: only there each input has to have an output."""
+    """Return the groups that have only processors: only there each input has to have an output."""
     others = {c.group for c in scenario.consumers if c.mode == "subscribe"}
     return frozenset(p.group for p in scenario.processors if p.group not in others)
 
@@ -164,7 +164,7 @@ def _default_start(reset: str) -> str:
 
 
 def _reset(consumer: Subscribe | Assign) -> str:
-    """Return auto.offset.reset from the spellings of the libraries; by default that of the library."""
+    """Return auto.offset.reset from the spellings of the libraries; by default the value of the library."""
     client = consumer.client
     default = client.traits.defaults(client.release).get("auto.offset.reset", LATEST)
     value = str(settings_of(consumer).get("auto.offset.reset", default)).lower()

@@ -40,7 +40,7 @@ def assignments_by_life(
 ) -> list[Row]:
     """Return table `assignments` with a topic for each life.
 
-    partitions: those that were read back. end_us: the end of the drive.
+    partitions: the partitions that were read back. end_us: the end of the drive.
     """
     if not lives:
         return rows
@@ -119,7 +119,7 @@ def set_former(epochs: Epochs, lives: TopicLives) -> None:
 def reached_before(epochs: Epochs, lives: TopicLives) -> dict[ReaderPartition, set[int]]:
     """Return the offsets that each reader had reached or committed in earlier lives of a partition.
 
-    Contains every partition of a topic of which the reader read an earlier life.
+    Contains every partition of a topic if the reader read an earlier life of the topic.
     """
     found: dict[ReaderPartition, set[int]] = {}
     for chain in lives.of.values():
@@ -148,7 +148,7 @@ def judge_after_deletion(
     recreated = e.source == RECREATED
     stale = e.former if recreated else e.position
     reached = any(p.high is not None and stale is not None and p.high + 1 >= stale for p in earlier)
-    # a stored checkpoint is any offset between those where the reader began and those that it reached
+    # a stored checkpoint is any offset between where the reader began and where it came to
     known = stale in before or bool(
         reader.stores_checkpoints and stale and before and min(before) <= stale <= max(before)
     )

@@ -1,6 +1,6 @@
 """What retention and compaction may have removed by the timestamps of records, and what they should have by then.
 
-Both go by `chaos.scenario.retention`. The true time of a record is that of its acknowledgement, by the clock of the
+Both go by `chaos.scenario.retention`. The true time of a record is the time of its acknowledgement, by the clock of the
 drive; its timestamp is what Kafka compares.
 """
 
@@ -60,7 +60,7 @@ def backdated_topics(
     """Return the topics from which retention deletes records only by timestamps that are behind.
 
     ordered: by topic and partition, the offset below which faults deleted all records, None if it is not known. A topic
-    of which it is not known is left out: a fault may have deleted any of its records.
+    with None is left out: a fault may have deleted any of its records.
     """
     found, run_ms = {}, run_us // 1_000
     due = retention.due_topics(scenario, scenario.faults, run_ms)

@@ -27,7 +27,7 @@ from checks.audit.facts.readers import entry_of
 LATE_US = 10_000_000
 """Time after a change within which the observer surely sees it, also if it waits for the answer of a dead broker."""
 CLOSING_US = 2_000_000
-"""Time within which a member whose connection has ended is recorded as gone."""
+"""Time from the end of a member's connection until the member is recorded as gone."""
 DISTURBING = frozenset(kind for kind, spec in SPECS.items() if "connections" in spec.effects)
 """The kinds of faults that may end connections or lose answers. The end of a member is on record."""
 
@@ -149,7 +149,7 @@ def members_of(
     """Return every incarnation of a member with its end. shares: the entries of the scenario.
 
     active: the last time in the rows of each consumer, incarnation and group. A member without rows may have had
-    records, too: those that it fetched and did not poll.
+    records, too: records that it fetched and did not poll.
     """
     groups = {entry.name: entry.group for entry in shares}
     idle = {(*life, groups[entry_of(life[0])]): 0 for life in lives if entry_of(life[0]) in groups}

@@ -333,8 +333,8 @@ def judge_checkpoint(e: Epoch, earlier: list[Epoch], reader: Reader, checkpoints
     """Judge the restore from a checkpoint.
 
     A stored checkpoint may be later than the last one with a row, if its process died before it wrote the row; and a
-    reader with idempotent results begins after those that it finds. It begins nowhere before the start of the reader,
-    and nowhere beyond what was processed.
+    reader with idempotent results begins after the results that it finds. It begins nowhere before the start of the
+    reader, and nowhere beyond what was processed.
     """
     before = sorted((p for p in earlier if p.consumer == e.consumer), key=lambda p: (p.incarnation, p.assignment))
     begun = before[0].start if before else None

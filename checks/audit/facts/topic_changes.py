@@ -93,7 +93,7 @@ def _by_faults(faults: Iterable[Row]) -> dict[str, list[_Change]]:
         former, topic_id = (str(evidence.get(key) or "") for key in ("former_id", "topic_id"))
         created = evidence.get("everywhere_us") or NEVER_US
         found[topic].append(_Change(former, asked, answered, created, topic_id))
-    # faults on one topic may overlap: the one that deletes it first need not report that first
+    # faults on one topic may overlap: the first fault to delete it need not be the first to report the deletion
     return {topic: sorted(changes, key=lambda c: c.deleted_us) for topic, changes in found.items()}
 
 

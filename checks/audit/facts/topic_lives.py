@@ -1,7 +1,7 @@
 """Topic lives: a topic that is deleted and created again is another topic with the same name (KIP-516).
 
 Clients name topics by their names, so no ledger row carries the id. Rows are assigned to a life by time, and where time
-does not decide, by the final log. Each life that has ended is a topic of its own in the audit, with the label that
+does not decide, by the final log. Each life that has ended is a separate topic in the audit, with the label that
 `TopicLife` describes; the life in force at read-back keeps the plain name. So epochs, commits, log ranges and orders of
 two lives never mix.
 
@@ -64,11 +64,11 @@ def topic_of(label: str) -> str:
 class TopicLives:
     """The lives of each topic that was deleted, in their order.
 
-    settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: those
-    of them that time does not assign by their sends. steady: labels and partitions of the lives that kept every record
-    that they acknowledged; see `topic_changes`. partitions: those of the lives in force. placed: lives, by index, of
-    records acknowledged when several lives that have ended were possible; see `place`. unlocated: records sent then, of
-    unknown outcome or acknowledged without an offset.
+    settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: the
+    positions that the times of their sends do not assign either. steady: labels and partitions of the lives that kept
+    every record that they acknowledged; see `topic_changes`. partitions: the partitions of the lives in force. placed:
+    lives, by index, of records acknowledged when several lives that have ended were possible; see `place`. unlocated:
+    records sent then, of unknown outcome or acknowledged without an offset.
     """
 
     of: dict[str, list[TopicLife]] = field(default_factory=dict)
@@ -84,14 +84,14 @@ class TopicLives:
 
     @cached_property
     def ended(self) -> dict[str, TopicLife]:
-        """The lives that have ended, by label, with the one of the rows of which it is unclear to which they belong."""
+        """Ended topic lives by label, and the label of rows whose life is undecided."""
         found = {life.label: life for lives in self.of.values() for life in lives if life.ended}
         unclear = (replace(lives[0], label=self.unclear(topic)) for topic, lives in self.of.items())
         return found | {life.label: life for life in unclear}
 
     @property
     def mixed(self) -> frozenset[str]:
-        """The labels of rows of two lives, whose offsets do not compare."""
+        """The labels of rows of two lives: their offsets do not compare."""
         return frozenset(map(self.unclear, self.of))
 
     def name(self, label: str) -> str:
@@ -114,10 +114,10 @@ class TopicLives:
         """Return the earliest and the latest life that each row may belong to.
 
         A row may belong to a life that existed at any moment from its first time (a request) to its last one (the
-        answer): at earliest to that which no later life had certainly replaced at the first time.
+        answer): at earliest to the life that no later life had certainly replaced at the first time.
         """
         earliest, latest = np.zeros((2, len(first_us)), np.int64)
-        for i, life in enumerate(self.of[topic]):  # since_us need not ascend: that of a life may be unknown
+        for i, life in enumerate(self.of[topic]):  # since_us need not ascend: it may be unknown
             earliest[first_us >= life.since_us] = i
             latest[last_us >= life.not_before_us] = i
         return np.minimum(earliest, latest), latest

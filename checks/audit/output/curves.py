@@ -31,7 +31,7 @@ def cell_us(span_us: int) -> int:
 def series(tally: Tally, ranges: list[ReadRange]) -> list[dict[str, Any]]:
     """Return table `series`, in time buckets that have events.
 
-    acked, called and unacked per topic: acknowledgements, send calls, and those of the calls that were never
+    acked, called and unacked per topic: acknowledgements, send calls, and calls that were never
     acknowledged. delivered and lag per reader.
     """
     rows: list[dict[str, Any]] = []

@@ -134,7 +134,7 @@ def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]
 def _rebalance_times(epochs: list[Epoch], holders: int) -> Iterable[int]:
     assigned: dict[int, int] = {}
     last: dict[tuple[Any, ...], Epoch] = {}
-    came_back: set[int] = set()  # epochs whose static member returned in their generation, without a rebalance
+    came_back: set[int] = set()  # epochs with a static member that returned in their generation, without a rebalance
     for e in sorted(epochs, key=attrgetter("begin_us")):
         place = e.generation, e.instance_id, e.topic, e.partition
         before_it = last.get(place) if e.generation is not None else None

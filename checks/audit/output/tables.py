@@ -81,7 +81,7 @@ AUDIT_TABLES: dict[str, pa.Schema] = {
         end_reason=_str,
     ),
     # Lives of the groups that the observer saw, by their number from 1. `end_us` is null if the group goes on; the
-    # generations are those of its assignments.
+    # generations come from its assignments.
     "group_lives": _table(
         group=_str, life=_i32, begin_us=_i64, end_us=_i64, first_generation=_i32, last_generation=_i32
     ),

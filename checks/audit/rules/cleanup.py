@@ -110,7 +110,7 @@ def overdue_value(b: KeyBlock, tally: Tally) -> None:
 
 
 def _below(side: Columns, ends: dict[int, Overdue]) -> Mask:
-    """Return the rows with an offset below the one of their partition, and a known key."""
+    """Return the rows with an offset below the given offset of their partition, and a known key."""
     found: Mask = np.zeros(len(side["offset"]), np.bool_)
     for partition, end in ends.items():
         found |= (side["partition"] == partition) & (side["offset"] < end.below)
@@ -182,11 +182,11 @@ def _shifted(scenario: Scenario, entry: str, ahead_s: float) -> str:
     if own is not None:
         return f"{entry} sets them, and {described(own)}"
     faults = ", ".join(f.name for f in clock_faults(scenario.faults) if f.client == entry)
-    return f"those of {entry} are up to {span(ahead_s)} ({faults} changed its clock)"
+    return f"the timestamps of {entry} are up to {span(ahead_s)} ({faults} changed its clock)"
 
 
 def _due_topics(scenario: Scenario) -> set[str]:
-    """Return the topics of which records may be due before a run ends."""
+    """Return the topics with records that may be due before a run ends."""
     run_ms = 1_000 * (scenario.limits.drive + scenario.limits.drain + scenario.limits.clients)
     kept = [(t.name, limit(t.name)) for t in scenario.topics for limit in (scenario.kept, scenario.superseded)]
     return {name for name, found in kept if found and found.retention_ms + found.check_ms <= run_ms}

@@ -32,7 +32,7 @@ NO_PROGRESS = Reason("what their member had processed until then is unknown")
 NO_CAUSE = Reason("whether their offsets expired, were lost or were deleted from outside is unknown")
 
 NO_EPOCH = total("commits_without_epoch")
-"""Commits of which the assignment is not on record, by reader."""
+"""Commits without an assignment on record, by reader."""
 
 
 def overcommit(b: CommitBlock, tally: Tally) -> None:
@@ -221,7 +221,7 @@ SHOWN = 3
 """Maximum number of offsets in the text of a finding."""
 
 
-def vanished_commits(run: RunData, tally: Tally) -> None:
+def lost_commits(run: RunData, tally: Tally) -> None:
     """Report each life of a group that ended because its committed offsets were no longer in force.
 
     They expired if Kafka may have counted offsets.retention.minutes until then (KIP-211). They are lost if that is not
@@ -267,7 +267,7 @@ def _lives(offset_changes: Iterable[OffsetChange]) -> list[list[OffsetChange]]:
 
 
 def _cause(run: RunData, change: OffsetChange, reader: Reader) -> str:
-    """Return the check that a vanished offset belongs to, or undetermined."""
+    """Return the check that a lost offset belongs to, or undetermined."""
     below = None not in (change.offsets or {}).values()
     if not below and change.to_us - _counted_from(run, change, reader) >= _shortest_retention_us(run):
         certain = not change.interrupted and _retention_minutes(run) is not None
@@ -280,7 +280,7 @@ def _cause(run: RunData, change: OffsetChange, reader: Reader) -> str:
 
 
 def _is_seen_again(run: RunData, change: OffsetChange) -> bool:
-    """Return whether the next offset that was observed after a change is the one that was lost."""
+    """Return whether the next offset that was observed after a change is the lost offset."""
     changes = run.observed.changes(f"group:{change.group}/{next(iter(change.offsets or ()))}", "committed")
     later = [offset for at_us, offset in changes if at_us > change.to_us]
     return later[:1] == [change.lost_offset]
@@ -397,7 +397,7 @@ def _rule(explain: Callable[[Finding, Evidence, RunData], str]) -> Rule:
         explain=explain,
         scopes=COMMITTING.that(lambda r: r.group is not None, "no consumer commits to a group"),
         needs_clock=True,
-        run=vanished_commits,
+        run=lost_commits,
     )
 
 

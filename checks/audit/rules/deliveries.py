@@ -101,7 +101,7 @@ def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
     offset = f["offset"]
     turns = _turns(f, c)
     if "partition_seen_us" in e and turns and turns[0].start is not None and turns[0].start > offset:
-        return _explain_newcomer(f, e, turns[0])
+        return _explain_new_member(f, e, turns[0])
     for epoch in turns:
         if (begun := _begun(epoch)) is not None and epoch.high is not None and begun <= offset <= epoch.high:
             inside = epoch.low is not None and epoch.low <= offset
@@ -142,7 +142,7 @@ def _explain_begin(f: Finding, e: Evidence, turns: list[Epoch]) -> str:
     return f"{began}, though {f['scope']} has to read from {e['range_start']}"
 
 
-def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:
+def _explain_new_member(f: Finding, e: Evidence, first: Epoch) -> str:
     e |= present(epoch_start=first.start)
     added_s = (e["partition_seen_us"] - e["reader_began_us"]) / 1e6
     found_s = max(first.begin_us - e["partition_seen_us"], 0) / 1e6
@@ -229,7 +229,7 @@ def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
 REMOVED = total("removed_since")
 """Deliveries of records that retention, compaction or an administrator removed from the log since, by reader."""
 OF_MIXED = total("delivered_of_mixed")
-"""Deliveries of which it is unknown to which life of their topic they belong, by reader."""
+"""Deliveries with an unknown life of their topic, by reader."""
 UNREAD_DELIVERED = total("delivered_of_unread")
 """Deliveries from partitions that were not read back, by reader."""
 

@@ -162,12 +162,12 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
 
 
 def _spreads(reader: Reader) -> bool:
-    """Return whether the assignor of a group spreads partitions; that of Kafka Streams spreads tasks."""
+    """Return whether the assignor of a group spreads partitions; the assignor of Kafka Streams spreads tasks."""
     return reader.mode == "subscribe" and reader.assignor != STREAMS
 
 
 def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the assignors of which a generation with these members has one, none if that is not known.
+    """Return the assignors that a generation with these members may have; none if unknown.
 
     If the entries of a group differ, the members decide; ledgers that do not have their topics do not say who has a
     share of which topic.

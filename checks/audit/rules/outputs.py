@@ -63,7 +63,7 @@ class Stretches:
             self.passed[-1] = max(self.passed[-1], NONE if e.passed is None else e.passed)
 
     def of(self, outputs: Columns) -> Ints:
-        """Return the stretch of each output: that of the epoch in which its writer got the input, or else by time."""
+        """Return the stretch of each output: from the epoch in which its writer got the input, or else by time."""
         found = np.zeros(len(outputs["offset"]), np.int64)
         if len(self.begins) == 1:
             return found
@@ -123,7 +123,7 @@ def of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
     return kept
 
 
-TRACED = total("traced")
+INPUTS = total("inputs")
 """Inputs that were processed and committed past, or have a visible output, by reader."""
 UNTRACED = total("untraced")
 """Records of a processor in the log that carry no coordinates of an input, by scenario entry."""
@@ -151,7 +151,7 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     inputs, rows = _Inputs(r), _Outputs(r, group)
     seen, maybe = rows.seen, rows.maybe
     owed = inputs.processed & inputs.passed
-    tally.add(TRACED, r.name, value=int((owed | (seen > 0)).sum()))
+    tally.add(INPUTS, r.name, value=int((owed | (seen > 0)).sum()))
 
     absent = owed & (seen == 0)
     certain = absent & (maybe == 0) & ~rows.unclear & inputs.visible & group.whole
@@ -196,7 +196,7 @@ class _Inputs:
 
     processed: whether a member delivered the record that the log has there, or one that was removed from the log since.
     visible: whether it is certain that the group sees that record. contested: whether members delivered two different
-    records there, of which outputs name the same coordinates. passed, maybe_passed: whether the group committed past
+    records there, and outputs name their common coordinates. passed, maybe_passed: whether the group committed past
     it, and whether a commit with an unknown outcome, one of another job, or a fault may have done so.
     """
 
@@ -341,7 +341,7 @@ def _input(r: ReaderBlock, at: int, at_us: int | None, evidence: Evidence) -> di
 
 
 def _without_input(part: Part, plan: SurveyPlan, tally: Tally) -> None:
-    """Count the records of each processor that carry no coordinates: of which input they are is unknown."""
+    """Count the records of each processor that carry no coordinates: their input is unknown."""
     carried = part.codes("input_topic")[0] >= 0
     carried &= (part.ints("input_partition") >= 0) & (part.ints("input_offset") >= 0)
     codes, producers = part.codes("producer")
@@ -378,7 +378,7 @@ _COUNTED = RowRule("log", _without_input, INPUT_COLUMNS, _has_processors)
 
 def _rule(explain: Any) -> Rule:
     return Rule(
-        examines=(TRACED,),
+        examines=(INPUTS,),
         explain=explain,
         scopes=READERS.that(lambda r: r.processes, "no group consists of processors"),
         needs_log_times=True,
@@ -399,17 +399,17 @@ _ENDS = {
 
 
 COUNTED = total("counted")
-"""Outputs of processors that count, except those that readers do not see, by reader."""
+"""Visible outputs of processors that count, by reader."""
 
 
 def wrong_count(b: CountBlock, tally: Tally) -> None:
-    """Report visible outputs of which the count is not that of the inputs of their key up to theirs.
+    """Report visible outputs with a count other than the number of inputs of their key up to their input.
 
-    Inputs count that the group gets: those that read_committed readers of the final log see, or all if it reads
+    Inputs count that the group gets: what read_committed readers of the final log see, or all if it reads
     uncommitted records, from the offset at which the group first began to read the partition. What the group processed
     again, or skipped after it was set to another offset, is no reason for another count.
 
-    Undetermined: outputs of inputs that are not in the log that was read back, or of which earlier ones may be missing
+    Undetermined: outputs of inputs that are not in the log that was read back, or that may lack earlier inputs
     there; outputs without a count; and where a transaction is open that inputs or the output belong to.
     """
     for group in sorted(b.facts.counting):

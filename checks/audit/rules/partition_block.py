@@ -111,7 +111,7 @@ class ReaderBlock:
         return self.block.record(self.rows, i, consumer=consumer, at_us=at_us, evidence=evidence)
 
     def report(self, check: str, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally) -> None:
-        """Report deliveries as findings of one check; those of the lowest offsets are shown."""
+        """Report deliveries as findings of one check; deliveries of the lowest offsets are shown."""
         first = rows[np.argsort(self.rows["offset"][rows], kind="stable")[:CAP]].tolist()
         tally.report(check, self.name, len(rows), map(shown, first))
 

@@ -28,7 +28,7 @@ from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, learns, pre
 NOT_IN_LOG = total("located_not_in_log")
 """Acknowledged records with an offset that are not in the log, or were in a topic that was deleted, by topic."""
 MIXED = total("mixed_offsets")
-"""Acknowledgements and deliveries of which it is unknown to which life of their topic they belong, by topic."""
+"""Acknowledgements and deliveries with an unknown life of their topic, by topic."""
 COMPARABLE = total("comparable")
 """Acknowledged records in the log, by topic and partition."""
 COMPARED = total("compared_writes")
@@ -72,7 +72,7 @@ def _at_offset(b: ProducerBlock, send: int) -> bool:
 
 
 def _located_topics(s: Scenario) -> set[str]:
-    """Return the topics of which a writer learns offsets: acks is not 0, and the library reports them."""
+    """Return the topics with offsets that a writer learns: acks is not 0, and the library reports them."""
     found = {p.to for p in s.processors if learns(p.client)}
     for p in s.producers:
         config = settings_of(p)
@@ -82,7 +82,7 @@ def _located_topics(s: Scenario) -> set[str]:
 
 
 def _seen_topics(s: Scenario) -> set[str]:
-    """Return the topics of which the offsets of records are known from an acknowledgement or a delivery."""
+    """Return the topics with offsets of records known from an acknowledgement or a delivery."""
     names = [topic.name for topic in s.topics]
     return _located_topics(s).union(*(reader.topics_among(names) for reader in s.readers))
 
@@ -240,9 +240,9 @@ def _explain_reuse(f: Finding, e: Evidence, c: RunData) -> str:
 EDGE_ACKED: Aggregate[list[tuple[int, list[Seen]]]] = collection("edge_acked")
 """By topic and partition: block of offsets, and its acknowledgements of two producers that came first."""
 EDGE_SENT: Aggregate[list[tuple[int, list[Seen]]]] = collection("edge_sent")
-"""By topic and partition: block of offsets, and those of its records that were sent last."""
+"""By topic and partition: block of offsets, and the records in it that were sent last."""
 EDGE = 20
-"""Records of a block that are compared with those of later blocks, of each kind."""
+"""Records of a block that are compared with records of later blocks, of each kind."""
 
 
 def backdated_write(block: PartitionBlock, tally: Tally) -> None:
@@ -344,7 +344,7 @@ def _first_of_two(sender: Ints, at_us: Ints) -> list[int]:
 
 
 def backdated_over_blocks(run: RunData, tally: Tally) -> None:
-    """Report the records that `backdated_write` compares with those of later blocks."""
+    """Report the records that `backdated_write` compares with records of later blocks."""
     acknowledged = dict(tally.each(EDGE_ACKED))
     for place, blocks in acknowledged.items():
         if len({_sender(seen) for _, some in blocks for seen in some}) > 1:

@@ -30,7 +30,7 @@ class Term:
 
 
 def competing_controllers(run: RunData, tally: Tally) -> None:
-    """Report each term that went on beside a later one for longer than the fetch timeout of the quorum.
+    """Report each term that went on together with a later one for longer than the fetch timeout of the quorum.
 
     A follower waits that long before it stands for election. From Kafka 3.7 on, the active controller gives up when a
     majority has not fetched for one and a half times as long, so two may answer as active for half of it. Two in the
@@ -54,7 +54,7 @@ def competing_controllers(run: RunData, tally: Tally) -> None:
 
 
 def _terms(observed: Observed) -> Iterator[Term]:
-    """Yield the terms of all controllers whose end was recorded."""
+    """Yield the terms of all controllers with a recorded end."""
     for entity in observed.entities("active_last"):
         begins = [(at_us, epoch) for at_us, epoch in observed.changes(entity, "active") if isinstance(epoch, int)]
         for end_us, last in observed.changes(entity, "active_last"):
@@ -64,7 +64,7 @@ def _terms(observed: Observed) -> Iterator[Term]:
 
 
 def _rival(term: Term, terms: Iterable[Term], limit_us: int) -> Term | None:
-    """Return the first term of another controller beside which this one went on for too long; None without one."""
+    """Return the first term of another controller that this one outlasted for too long; None without one."""
     rivals = [
         other
         for other in terms

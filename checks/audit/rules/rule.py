@@ -134,7 +134,7 @@ Names = Callable[[Scenario], Container[str]]
 class Scopes:
     """Where an anomaly is counted. A scenario with no such scope gives the rule nothing to examine.
 
-    every: the parties that it may concern. name: of one of them. wanted: functions that return those of the parties
+    every: the parties that it may concern. name: of one party. wanted: functions that return the parties
     that meet a condition, in their order, each with the reason that holds if no party is left.
     """
 

@@ -63,12 +63,12 @@ def unacquired(s: ShareBlock, tally: Tally) -> None:
 
 
 def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:
-    """Return the records of which all deliveries may have ended without a poll that returned them."""
+    """Return the records that no poll returned though all their deliveries may have ended."""
     lock_us, limit = s.group.lock_us, s.group.limit
     if lock_us is None or limit is None:
         return np.ones(len(written_us), np.bool_)
     end_us = s.facts.shares.end_us
-    expired = limit - s.ended_members(written_us, end_us)  # deliveries of which the lock has to expire
+    expired = limit - s.ended_members(written_us, end_us)  # deliveries with a lock that has to expire
     may: Mask = (written_us == NONE) | (end_us - written_us >= expired * lock_us)
     return may
 

@@ -41,7 +41,7 @@ HANGS_US = 10_000_000
 IN_TRANSACTIONS = total("in_transactions")
 """Records of transactions that `torn_transaction` judges, by topic."""
 UNSEEN = total("unseen_of_transactions")
-"""Those that are not in the log because they were deleted or compacted, or their topic was deleted, by topic."""
+"""Records of transactions that are not in the log: deleted, compacted, or with a deleted topic; by topic."""
 VISIBLE_PART = union("visible_part")
 """(producer, incarnation, transaction) of unknown end at the border of a block of seqs, with a visible record there."""
 HIDDEN_PART: Aggregate[list[tuple[str, int, list[dict[str, Any]], Reason | None]]] = collection("hidden_part")
@@ -55,8 +55,8 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     """Report records on the wrong side of their transaction.
 
     These are the acknowledged records of a committed transaction that read_committed readers do not see (hidden, or
-    absent and not evicted), and those of an aborted one that they see. A record of an aborted transaction is judged
-    without an acknowledgement too: its request may arrive after the abort, in the next transaction (KIP-890).
+    absent and not evicted), and records of an aborted transaction that they see. A record of an aborted transaction is
+    judged without an acknowledgement too: its request may arrive after the abort, in the next transaction (KIP-890).
     Undetermined if their visibility is unknown. If the client never learned the end of a transaction, either side is
     right, but all acknowledged records are on the same one. In a compacted topic, `lost_key` judges absent records.
     """
@@ -172,7 +172,7 @@ def half_visible_elsewhere(run: RunData, tally: Tally) -> None:
 def _judged(sends: Columns) -> Mask:
     """Return which sends to judge: acknowledged ones of known end, and unknown ones of aborted transactions.
 
-    An unknown send of a record that was sent again is left out, because its copy may be that of the other send.
+    An unknown send of a record that was sent again is left out, because its copy may belong to the other send.
     """
     acknowledged = (sends["outcome"] == OK) & np.isin(sends["end"], (COMMITTED, ABORTED))
     unknown: Mask = (sends["outcome"] == UNKNOWN) & (sends["end"] == ABORTED)
@@ -266,7 +266,7 @@ def _explain_hanging(f: Finding, e: Evidence, c: RunData) -> str:
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
 POLLED_OF_TRANSACTIONS = total("polled_of_transactions")
-"""Those of transactions that were not aborted, with the time of their poll, by reader."""
+"""Deliveries of transactions that were not aborted, with the time of their poll, by reader."""
 ACQUIRED_COMMITTED = total("acquired_committed")
 """Acquisitions of share groups that read committed records only, by group."""
 

@@ -41,7 +41,7 @@ NOT_REQUIRED = total("not_required")
 def lost_write(b: ProducerBlock, tally: Tally) -> None:
     """Report acknowledged (producer, incarnation, seq) that are nowhere in the log; in a compacted topic, see lost_key.
 
-    Evicted records and those of a deleted topic, which are gone by an administrator's order, are counted apart;
+    Evicted records, and records of a topic that an administrator deleted, are counted apart;
     undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
     that has no known end, need not be in the log.
     """

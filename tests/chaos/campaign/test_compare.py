@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.campaign import engine
-from chaos.campaign.compare import compare
-from chaos.campaign.compare.compare import SHIPPED, CompareRequest, plan
-from chaos.campaign.compare.measures import GROUPS, measures
+from chaos.campaign import compare, engine
+from chaos.campaign.compare import GROUPS, SHIPPED, CompareRequest, measures, plan
 from chaos.errors import USAGE, AftershockError, ScenarioError, UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import ClientComparison, MeasureRow, TrialRun
@@ -101,10 +99,10 @@ def test_inconclusive_runs_do_not_count_and_a_rare_value_is_not_tested() -> None
 
 def test_another_reference_can_be_chosen_and_one_that_did_not_run_is_replaced() -> None:
     both = {"2.16.1": runs(), "java:4.3.1": runs()}
-    assert table(both, against="java:4.3.1").scenarios[0].reference == "java:4.3.1"
-    assert table(both, against="sarama:1.61.1").scenarios[0].reference == "confluent:2.16.1"
+    assert table(both, reference="java:4.3.1").scenarios[0].reference == "java:4.3.1"
+    assert table(both, reference="sarama:1.61.1").scenarios[0].reference == "confluent:2.16.1"
     broken = {"2.16.1": runs(verdict="inconclusive"), "java:4.3.1": runs()}
-    assert table(broken, against="confluent:2.16.1").scenarios[0].reference == "java:4.3.1"
+    assert table(broken, reference="confluent:2.16.1").scenarios[0].reference == "java:4.3.1"
     assert table({"2.16.1": runs(verdict="inconclusive")}).scenarios[0].reference == ""
 
 
@@ -148,7 +146,7 @@ def test_the_default_is_every_library_in_the_shipped_scenarios() -> None:
         ({"scenarios": ("acks1-leader-kill",)}, UsageError, "acks1-leader-kill/acks-1 or"),
         ({"clients": ("jav",)}, UsageError, "client jav: there is no runtime 'jav'.*did you mean java"),
         ({"clients": ("java", "java:4.3.1")}, UsageError, r"names java:4\.3\.1 twice"),
-        ({"clients": ("java",), "against": "sarama"}, UsageError, r"sarama: it is not compared; compared are java"),
+        ({"clients": ("java",), "reference": "sarama"}, UsageError, r"sarama: it is not compared; compared are java"),
         ({"clients": ("spark", "flink-legacy")}, UsageError, r"no cell can run: .*spark.*only reads.*flink-legacy"),
         ({"kafka": "4.9.9"}, UsageError, "Kafka 4.9.9 is not in releases.yaml"),
         ({"kafka": "newest"}, UsageError, "Kafka newest is not in releases.yaml"),

@@ -35,7 +35,7 @@ from tests.support.labs import FakeLab
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
 ATTACHED = {"cluster.driver": "attached", "cluster.bootstrap": "a:1"}
-AGAINST = {"against": {"kafka": "3.9.2"}}
+REFERENCE = {"reference": {"kafka": "3.9.2"}}
 
 
 def gate(**changes: Any):
@@ -115,8 +115,8 @@ def judged(by_cell: dict[int, list[TrialRun]], stored: GateResult | None = None,
         ({"time": {"margin": 0.5}}, "time.margin: must be at least 1"),
         ({"integrity": {"below": 0.05}}, "takes 59 passes of each cell; repeat is 8"),
         ({"repeat": 0}, "repeat: "),
-        ({"against": {}}, "against: name one of"),
-        ({"against": {"kafka": "3.9.2", "client": "2.5.0"}}, "one value of one axis"),
+        ({"reference": {}}, "reference: name one of"),
+        ({"reference": {"kafka": "3.9.2", "client": "2.5.0"}}, "one value of one axis"),
         ({"colour": "red"}, "colour: unknown key"),
     ],
 )
@@ -150,7 +150,7 @@ def test_every_shipped_gate_has_cells_and_compares_them_where_it_says_so(name):
     model = load(shipped()[name])
     planned = matrix.plan(model, shipped()[name].parent).cells
     pairs = baseline.pairs(model, planned, None)
-    if model.against is None:  # such as rolling-upgrade: each cell is judged by its contract alone
+    if model.reference is None:  # such as rolling-upgrade: each cell is judged by its contract alone
         assert (pairs, len(planned) > 1) == ([], True)
         return
     assert len(pairs) == len(planned) - len({pair.other for pair in pairs}) > 0
@@ -273,10 +273,10 @@ def test_false_alarms_are_as_rare_as_stated_and_twice_the_time_is_found():
 
 
 def test_clean_cells_pass_with_the_share_that_they_exclude():
-    result = judged({1: runs(), 2: runs(salt="b")}, **AGAINST)
+    result = judged({1: runs(), 2: runs(salt="b")}, **REFERENCE)
     assert result.verdict == "pass"
     assert "0 of 8 runs broke the contract, so fewer than 31.2 % do, at 95 %" in result.cells[1].sentence
-    assert [(c.cell, c.against, c.mark) for c in result.comparisons] == [(2, "Kafka 3.9.2", "within")]
+    assert [(c.cell, c.reference, c.mark) for c in result.comparisons] == [(2, "Kafka 3.9.2", "within")]
     assert [cell.reference for cell in result.cells] == [True, False]
 
 
@@ -288,24 +288,24 @@ def test_fifty_passes_are_worth_5_8_percent():
 
 
 def test_one_broken_contract_fails_the_gate_however_many_held():
-    result = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="fail")]}, **AGAINST)
+    result = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="fail")]}, **REFERENCE)
     assert (result.verdict, [cell.verdict for cell in result.cells]) == ("fail", ["pass", "fail"])
     assert "1 of 8 runs broke the contract: it is fail" in result.cells[1].sentence
     assert "1 failed: leader-kill, Kafka 4.3.1" in result.sentence
 
 
 def test_a_slower_time_fails_and_a_near_miss_does_not():
-    slower = judged({1: runs(us=5e6), 2: runs(us=8e6)}, **AGAINST)
+    slower = judged({1: runs(us=5e6), 2: runs(us=8e6)}, **REFERENCE)
     assert (slower.verdict, slower.comparisons[0].mark) == ("fail", "slower")
     assert "Slower: produce unavailability max of orders after kill, 1.6" in slower.cells[1].sentence
-    near = judged({1: runs(us=5e6), 2: runs(us=5.7e6)}, **AGAINST)
+    near = judged({1: runs(us=5e6), 2: runs(us=5.7e6)}, **REFERENCE)
     assert (near.verdict, near.comparisons[0].mark) == ("pass", "within")
-    wide = judged({1: runs(us=5e6), 2: runs(us=8e6)}, time={"margins": {"produce_unavailability": 2}}, **AGAINST)
+    wide = judged({1: runs(us=5e6), 2: runs(us=8e6)}, time={"margins": {"produce_unavailability": 2}}, **REFERENCE)
     assert wide.verdict == "pass"
 
 
 def test_times_of_a_scenario_that_are_not_asked_for_neither_fail_nor_are_missed():
-    two = {"scenarios": ["leader-kill", "clean-run"], **AGAINST}
+    two = {"scenarios": ["leader-kill", "clean-run"], **REFERENCE}
     numbers = {(c.key.scenario, c.key.kafka): c.number for c in cells(**two)}
     slow = {n: runs(us=20e6 if name == ("clean-run", "4.3.1") else 5e6) for name, n in numbers.items()}
     assert judged(slow, **two).verdict == "fail"
@@ -319,21 +319,21 @@ def test_a_time_that_scatters_across_the_margin_is_named_and_open_or_not_known_a
     times = {
         n: [r.model_copy(update={"times": [*r.times, time(5e6 + r.n, "isr_recovery")]}) for r in wide[n]] for n in wide
     }
-    result = judged(times, **AGAINST)
+    result = judged(times, **REFERENCE)
     assert (result.verdict, [c.mark for c in result.comparisons]) == ("pass", ["undecided", "within"])
     assert "1 within the margin, 1 open" in result.sentence
-    strict = judged(times, time={"undecided": "inconclusive"}, **AGAINST)
+    strict = judged(times, time={"undecided": "inconclusive"}, **REFERENCE)
     assert strict.verdict == "inconclusive" and "Not known: produce unavailability" in strict.cells[1].sentence
 
 
 def test_a_cell_of_which_no_time_at_all_could_be_shown_is_not_green():
-    result = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **AGAINST)
+    result = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **REFERENCE)
     assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "undecided")
     assert "of 1 times none is shown to be within its margin, nor beyond it" in result.cells[1].sentence
 
 
 def test_too_few_repeats_are_noted_and_never_green():
-    result = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **AGAINST)
+    result = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **REFERENCE)
     assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "too few")
     assert result.notes == [
         "Too few repeats: 1 of 1 times were measured too rarely to show anything. This number of times takes 3 values "
@@ -343,21 +343,21 @@ def test_too_few_repeats_are_noted_and_never_green():
 
 def test_a_recovery_that_mostly_never_came_is_not_within_its_margin():
     without_times = [run.model_copy(update={"times": []}) for run in runs(8)]
-    result = judged({1: runs(), 2: [*runs(8)[:3], *without_times[3:]]}, **AGAINST)
+    result = judged({1: runs(), 2: [*runs(8)[:3], *without_times[3:]]}, **REFERENCE)
     assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "too few")
     assert "measured in 3 of 8 runs" in result.comparisons[0].words
-    never = judged({1: runs(), 2: without_times}, **AGAINST)
+    never = judged({1: runs(), 2: without_times}, **REFERENCE)
     assert (never.verdict, never.comparisons[0].mark) == ("inconclusive", "too few")
 
 
 def test_what_happens_now_and_then_is_no_time_to_judge():
     rare = [r.model_copy(update={"times": [*r.times, time(1e6, "rebalance_duration")]}) for r in runs(3)]
-    result = judged({1: [*rare, *runs(8)[3:]], 2: runs()}, **AGAINST)
+    result = judged({1: [*rare, *runs(8)[3:]], 2: runs()}, **REFERENCE)
     assert [c.metric for c in result.comparisons] == ["produce_unavailability"] and result.verdict == "pass"
 
 
 def test_a_comparison_with_nothing_to_compare_is_not_green():
-    result = judged({1: runs(us=0), 2: runs(us=0)}, **AGAINST)
+    result = judged({1: runs(us=0), 2: runs(us=0)}, **REFERENCE)
     assert result.verdict == "inconclusive"
     assert "no time was measured in Kafka 3.9.2" in result.cells[1].sentence
 
@@ -393,7 +393,7 @@ def test_an_inconclusive_run_may_be_allowed_but_never_counts():
 
 def test_the_times_of_inconclusive_runs_do_not_count():
     inconclusive = [run.model_copy(update={"verdict": "inconclusive"}) for run in runs(8, us=50e6)]
-    result = judged({1: runs(), 2: [*runs(6), *inconclusive[6:]]}, integrity={"inconclusive": 2}, **AGAINST)
+    result = judged({1: runs(), 2: [*runs(6), *inconclusive[6:]]}, integrity={"inconclusive": 2}, **REFERENCE)
     assert (result.verdict, result.comparisons[0].now, result.comparisons[0].mark) == ("pass", 6, "within")
 
 
@@ -416,7 +416,7 @@ def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_pa
     stored = baseline.read(tmp_path)
     assert judged({1: runs(salt="c"), 2: runs(salt="d")}, stored).verdict == "pass"
     result = judged({1: runs(), 2: runs(us=9e6)}, stored)
-    assert [(c.cell, c.against, c.mark) for c in result.comparisons] == [
+    assert [(c.cell, c.reference, c.mark) for c in result.comparisons] == [
         (1, "the baseline", "within"),
         (2, "the baseline", "slower"),
     ]
@@ -424,8 +424,8 @@ def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_pa
 
 def test_cells_that_are_left_out_of_the_matrix_may_come_from_the_baseline():
     stored = judged({1: runs()}, kafka=["3.9.2"])
-    result = judged({1: runs(us=9e6)}, stored, kafka=["4.3.1"], **AGAINST)
-    assert (result.verdict, result.comparisons[0].against) == ("fail", "the baseline")
+    result = judged({1: runs(us=9e6)}, stored, kafka=["4.3.1"], **REFERENCE)
+    assert (result.verdict, result.comparisons[0].reference) == ("fail", "the baseline")
 
 
 @pytest.mark.parametrize(
@@ -459,11 +459,11 @@ def test_what_is_no_baseline_is_refused(tmp_path):
     ("changes", "message"),
     [
         (
-            {"against": {"kafka": "3.8.1"}},
-            "against kafka 3.8.1: neither the matrix nor a baseline .*matrix has 3.9.2, 4.3.1",
+            {"reference": {"kafka": "3.8.1"}},
+            "reference kafka 3.8.1: neither the matrix nor a baseline .*matrix has 3.9.2, 4.3.1",
         ),
-        ({"kafka": ["3.9.2"], **AGAINST}, "against Kafka 3.9.2: every cell has this value"),
-        ({"against": {"settings": "acks-1"}}, "against settings acks-1: neither the matrix nor"),
+        ({"kafka": ["3.9.2"], **REFERENCE}, "reference Kafka 3.9.2: every cell has this value"),
+        ({"reference": {"settings": "acks-1"}}, "reference settings acks-1: neither the matrix nor"),
     ],
 )
 def test_a_reference_that_is_not_there_is_refused(changes, message):
@@ -502,9 +502,9 @@ def test_each_library_is_a_cell_with_its_release_and_one_that_lacks_an_ability_i
 
 
 def test_two_spellings_of_one_library_are_one_value():
-    model = gate(**{**LIBRARIES, "clients": ["confluent:2.16.0", "sarama:1.61.1"]}, against={"client": "2.16.0"})
+    model = gate(**{**LIBRARIES, "clients": ["confluent:2.16.0", "sarama:1.61.1"]}, reference={"client": "2.16.0"})
     assert model.clients == ["2.16.0", "sarama:1.61.1"]
-    assert gate(**{**LIBRARIES, "against": {"client": "sarama"}}).against.client == "sarama:1.61.1"
+    assert gate(**{**LIBRARIES, "reference": {"client": "sarama"}}).reference.client == "sarama:1.61.1"
     with pytest.raises(UsageError, match=r"clients names sarama:1\.61\.1 twice"):
         matrix.plan(gate(**{**LIBRARIES, "clients": ["sarama", "sarama:1.61.1"]}), Path())
 
@@ -536,7 +536,7 @@ def test_a_wrong_setting_is_an_error_and_not_a_cell_that_is_left_out():
 
 
 def test_a_cell_without_its_reference_has_no_times_to_compare():
-    changes = {**LIBRARIES, "against": {"client": "sarama"}}
+    changes = {**LIBRARIES, "reference": {"client": "sarama"}}
     model = gate(**changes)
     planned = matrix.plan(model, Path())
     pairs = baseline.pairs(model, planned.cells, None, planned.left_out)
@@ -660,5 +660,5 @@ def test_every_error_of_a_users_input_is_one_with_exit_code_2():
 
 
 def test_a_result_is_read_as_it_was_written():
-    result = judged({1: runs(), 2: runs(us=8e6)}, **AGAINST)
+    result = judged({1: runs(), 2: runs(us=8e6)}, **REFERENCE)
     assert GateResult.model_validate(json.loads(result.model_dump_json())) == result

@@ -316,7 +316,7 @@ def test_settings_of_another_client_are_named_with_their_counterpart(tmp_path: P
         "--producer-properties", librdkafka
     )
     both = put(tmp_path, "message.timeout.ms=5\nmax.block.ms=7\n")
-    assert "are those of several clients" in error_of("--producer-properties", both)
+    assert "belong to several clients" in error_of("--producer-properties", both)
 
 
 def test_a_field_of_sarama_that_looks_like_another_is_named(tmp_path: Path) -> None:

@@ -119,13 +119,13 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
     },
     "durability/commits": {
         "uncreated": (servers(2), servers(3), "min-isr"),
-        "one-copy": (
+        "one-replica": (
             changed(cluster={"offsets.topic.replication.factor": 1}),
             changed(cluster={"offsets.topic.replication.factor": 2}),
             "min-isr",
         ),
         "unclean": (changed(cluster=UNCLEAN), changed(), "min-isr"),
-        "copies": (changed(cluster={"min.insync.replicas": 1}), changed(), "min-isr"),
+        "replicas": (changed(cluster={"min.insync.replicas": 1}), changed(), "min-isr"),
         "min-isr": (changed(), changed(cluster={"min.insync.replicas": 4}), "min-isr-above-replicas"),
         "min-isr-above-replicas": (
             changed(cluster={"min.insync.replicas": 4}),
@@ -142,14 +142,14 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
         )
         for name, first, second, other in (
             (
-                "one-copy",
+                "one-replica",
                 {"transaction.state.log.replication.factor": 1},
                 {"transaction.state.log.replication.factor": 2},
                 "min-isr",
             ),
             ("unclean", UNCLEAN, {}, "min-isr"),
-            ("copies", {"transaction.state.log.min.isr": 1}, {}, "min-isr"),
-            ("min-isr", {}, {"transaction.state.log.min.isr": 1}, "copies"),
+            ("replicas", {"transaction.state.log.min.isr": 1}, {}, "min-isr"),
+            ("min-isr", {}, {"transaction.state.log.min.isr": 1}, "replicas"),
             (
                 "min-isr-above-replicas",
                 {"transaction.state.log.min.isr": 4},
@@ -352,13 +352,13 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
         ),
     },
     "availability/groups": {
-        "uncreated": (servers(2), servers(3), "copies"),
-        "one-copy": (
+        "uncreated": (servers(2), servers(3), "replicas"),
+        "one-replica": (
             changed(cluster={"offsets.topic.replication.factor": 1}),
             changed(cluster={"offsets.topic.replication.factor": 2}),
-            "copies",
+            "replicas",
         ),
-        "copies": (changed(), changed(cluster={"offsets.topic.replication.factor": 1}), "one-copy"),
+        "replicas": (changed(), changed(cluster={"offsets.topic.replication.factor": 1}), "one-replica"),
     },
 }
 """By question and row: settings that the row is for, settings that just miss it, and the row of those."""
@@ -413,7 +413,7 @@ def test_each_scenario_of_a_row_has_the_settings_of_the_row(question: Question, 
 
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, _, row in ROWS], ids=lambda value: str(value)[:40])
 def test_a_row_is_shown_by_a_scenario_or_says_why_not(name: str, row: PromiseRule) -> None:
-    assert bool(row.shown) != bool(row.mute)
+    assert bool(row.shown) != bool(row.not_shown)
 
 
 def test_every_source_has_a_name_and_every_rule_a_source() -> None:
@@ -466,12 +466,12 @@ def test_a_rule_decides_if_it_holds_and_none_before_it_is_unknown(
 
 def test_a_rule_with_an_effect_that_no_fault_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = {"of": "write", "promised": "p", "sources": ["producer:acks"]}
-    rule = {"when": {"fault": ["moves", "mooves"]}, "then": "allowed", "because": "b"}
+    rule = {"when": {"fault": ["elections", "election"]}, "then": "allowed", "because": "b"}
     near = {"lost_write": {**raw, "rules": [rule]}}
     monkeypatch.setattr(table, "_aspect", lambda aspect: {"anomalies": near if aspect == "durability" else {}})
     anomalies.cache_clear()
     try:
-        with pytest.raises(ValueError, match=r"durability\.yaml: lost_write: no fault has the effect fault\.mooves"):
+        with pytest.raises(ValueError, match=r"durability\.yaml: lost_write: no fault has the effect fault\.election"):
             anomalies()
     finally:
         anomalies.cache_clear()
@@ -508,4 +508,4 @@ def test_every_section_names_only_what_the_other_sections_have() -> None:
 def test_one_of_several_effects_is_one_rule_for_each_in_their_order() -> None:
     found: Anomaly = anomalies()["duplicate_write", ""]
     effects = [[fact for fact in rule.when if fact.startswith("fault.")] for rule in found.rules]
-    assert effects[4:7] == [["fault.moves"], ["fault.cut"], ["fault.recreates"]]
+    assert effects[4:7] == [["fault.elections"], ["fault.cut"], ["fault.recreates"]]

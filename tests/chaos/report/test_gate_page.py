@@ -20,7 +20,7 @@ from tests.support.browser import Browser, assert_opens_and_fits
 def comparison(cell: int, mark: Mark, label: str = "ack_latency") -> TimeComparison:
     return TimeComparison(
         cell=cell,
-        against="Kafka 3.9.2",
+        reference="Kafka 3.9.2",
         metric=label,
         scope="orders",
         fault="",

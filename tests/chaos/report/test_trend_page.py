@@ -126,10 +126,10 @@ def test_in_a_browser_it_fits_filters_by_keyboard_and_has_no_errors(browser: Bro
     assert_opens_and_fits(browser, path)
     seen = "[...document.querySelectorAll('.trend')].filter(t => t.offsetHeight).length"
     assert browser.run(seen) == 3
-    browser.run("document.querySelector('[data-show=worse]').focus()")
+    browser.run("document.querySelector('[data-show=regression]').focus()")
     browser.call("Input.dispatchKeyEvent", {"type": "keyDown", "key": "Enter", "text": "\r"})
     assert (browser.run(seen), browser.run("document.getElementById('how-many').textContent")) == (2, "2 trends")
-    assert browser.run("document.querySelector('[data-show=worse]').getAttribute('aria-pressed')") == "true"
+    assert browser.run("document.querySelector('[data-show=regression]').getAttribute('aria-pressed')") == "true"
     browser.run("location.hash = '#t-2'; new Promise(done => setTimeout(done, 50))")
     assert browser.run(seen) == 3  # a link into what is filtered away shows it
     height = "document.querySelector('.trendline').getBoundingClientRect().height"

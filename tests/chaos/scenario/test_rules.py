@@ -168,7 +168,7 @@ def test_two_removals_count_together_unless_the_first_is_healed_before(after: st
     faults += f"{{name: second, {removal}, when: {{after: {after}}}}}]"
     more = f"cluster: {{controllers: 3, voters: 2}}\nfaults: {faults}\n"
     if refused:
-        with pytest.raises(ScenarioError, match=r"may leave no majority beside first; give cluster\.voters 3"):
+        with pytest.raises(ScenarioError, match=r"may leave no majority with first; give cluster\.voters 3"):
             scenario("", more)
     else:
         scenario("", more)

@@ -245,14 +245,14 @@ def test_faults_of_processes_are_refused_for_containers(spec):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (fault(kind="clock.jump", by="1ms"), "faults[0].by: +1ms cannot be told from the delays"),
+        (fault(kind="clock.jump", by="1ms"), "faults[0].by: +1ms is no longer than the delays"),
         (fault(kind="clock.jump", by="5 parsecs"), "write a number and one of us, ms, s, m, min, h, d, such as +1h"),
         (fault(kind="clock.jump", by=3600), "3600 is no shift of a clock; write one such as +1h or -250ms"),
         (fault(kind="clock.skew", ahead="+9999d"), "is not between 0 and 3650 days, forward or back"),
         (fault(kind="clock.skew", ahead="-0s"), "is not between 0 and 3650 days"),
         (fault(kind="clock.drift", gains="-1s"), "faults[0].gains: a clock that loses a second in each second"),
         (fault(kind="clock.drift", gains="+2m"), "is a jump; use clock.jump"),
-        (fault(kind="clock.drift", gains="+1ms"), "faults[0].gains: +1ms cannot be told"),
+        (fault(kind="clock.drift", gains="+1ms"), "faults[0].gains: +1ms is no longer"),
         (fault(kind="clock.jump", by="+1h", target={"topic": "orders"}), "target topic does not fit this fault"),
     ],
 )
@@ -266,9 +266,9 @@ def test_clocks_that_make_no_sense_are_refused(spec, message):
         (fault(kind="disk.slow"), "faults[0]: a slow disk delays something; give write, fsync, or both"),
         (
             fault(kind="disk.slow", write="0ms"),
-            "faults[0].write: 0s cannot be told from the delays of a loaded machine",
+            "faults[0].write: 0s is no longer than the delays of a loaded machine",
         ),
-        (fault(kind="disk.slow", write="50ms", fsync=0.001), "faults[0].fsync: 1ms cannot be told"),
+        (fault(kind="disk.slow", write="50ms", fsync=0.001), "faults[0].fsync: 1ms is no longer"),
         (fault(kind="disk.slow", write="-50ms"), "'-50ms' is not understood; write a number and one of us, ms"),
         (fault(kind="disk.slow", fsync=-1), "-1 is not between 0 and 7 days"),
         (fault(kind="disk.slow", fsync="6s"), "faults[0].fsync: a disk that takes 6s hangs"),

@@ -30,7 +30,7 @@ PARTITIONERS = ("round_robin", "by_key_number", "murmur2", "consistent")
 class Plan:
     """What a run is like. seed decides what happens in it. planted: so many anomalies, of whatever kind.
 
-    beside: settings of a second entry of the group, to which the last of its members belongs.
+    second_entry: settings of a second entry of the group, to which the last of its members belongs.
     """
 
     seed: int
@@ -61,7 +61,7 @@ class Plan:
     tombstones: tuple[int, int]
     shares: bool
     settings: tuple[tuple[str, str], ...]
-    beside: tuple[tuple[str, str], ...]
+    second_entry: tuple[tuple[str, str], ...]
 
 
 _numbers = st.sampled_from([0] * 12 + [(1 << bits) - below for bits in (20, 20, 31, 40) for below in (1, 2, 4, 7)])
@@ -106,7 +106,7 @@ plans = st.builds(
             (("group.protocol", "consumer"),),
         ]
     ),
-    beside=st.sampled_from(
+    second_entry=st.sampled_from(
         [
             (),
             (),
@@ -129,17 +129,17 @@ class Run:
             Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
         ]
         names = [f"c/{n + 1}" for n in range(plan.members)]
-        if self.beside:
+        if self.second_entry:
             names[-1] = "d/1"
         members = [Consumer(self.brokers, name, "g", "subscribe", plan.when, plan.kind) for name in names]
         self.group = Group(self.brokers, "g", members, plan.earliest, plan.recorded, plan.eager)
         self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
 
     @property
-    def beside(self) -> dict[str, str]:
+    def second_entry(self) -> dict[str, str]:
         """The settings of the second entry of the group; empty if it has one entry only."""
         settings, strategy = dict(self._settings), "partition.assignment.strategy"
-        found = settings | dict(self.plan.beside) if self.plan.beside and self.plan.members > 1 else {}
+        found = settings | dict(self.plan.second_entry) if self.plan.second_entry and self.plan.members > 1 else {}
         if strategy in found and "group.protocol" in settings:
             del found[strategy]
         elif strategy in found and strategy in settings:  # it supports that of the first entry, too
@@ -197,7 +197,7 @@ class Run:
     @property
     def _counts(self) -> bool:
         """Whether the processors count by key: those of Kafka Streams do, alone in their group."""
-        alone = not self.plan.beside and self.plan.assign != "intruder"
+        alone = not self.plan.second_entry and self.plan.assign != "intruder"
         return self._processes and alone and self.plan.log != "compacted"
 
     def _step(self) -> None:
@@ -250,10 +250,12 @@ class Run:
         entries: list[dict[str, Any]] = []
         if plan.members:
             commit = {"when": plan.when, "kind": plan.kind}
-            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members - bool(self.beside)}
+            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members - bool(self.second_entry)}
             entries.append(entry | {"commit": commit, "config": reset})
-            if self.beside:
-                entries.append(entry | {"name": "d", "members": 1, "commit": commit, "config": reset | self.beside})
+            if self.second_entry:
+                entries.append(
+                    entry | {"name": "d", "members": 1, "commit": commit, "config": reset | self.second_entry}
+                )
         if self.assigned:
             one = self.assigned[0]
             entry = {"mode": "assign", "name": "a", "members": len(self.assigned), "start": one.begin}

@@ -19,7 +19,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit import audit
 from checks.audit.rules.registry import RULES
-from tests.checks.audit.oracle import COPIES, Finding, Judgement, Row, judge
+from tests.checks.audit.oracle import JUDGED_TWICE, Finding, Judgement, Row, judge
 from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, with_assignors, write_ledger
 
 NAMES = ("topic", "input_topic", "producer", "client", "consumer", "group")
@@ -37,7 +37,7 @@ WHOLE_RUN: list[Row] = [
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
-JUDGED = COPIES | {check for check, rule in RULES.items() if rule.of_rows}
+JUDGED = JUDGED_TWICE | {check for check, rule in RULES.items() if rule.of_rows}
 """The checks that the oracle judges, so by which a history is compared."""
 
 

@@ -387,7 +387,7 @@ def offsets_moved(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
-def offset_vanished(rng: random.Random, rows: Rows) -> None:
+def offset_lost(rng: random.Random, rows: Rows) -> None:
     """A group's offset is gone, or lower, when one of its readers begins, after a pause or without the coordinator."""
     begun = [r for r in rows.get("assignments", []) if r["event"] == "assigned" and r["group"] is not None]
     if not begun:

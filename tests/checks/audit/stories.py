@@ -2189,7 +2189,7 @@ def _voted(s: Story, first: str, second: str, *held: str) -> None:
     s.partitions, s.members = 4, len(held) - 1
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": first}
     own = {"group.protocol": "consumer"} if second == "KIP-848" else {"partition.assignment.strategy": second}
-    s.beside = {"auto.offset.reset": "earliest"} | own
+    s.second_entry = {"auto.offset.reset": "earliest"} | own
     s.wrote(0).assigned().got(0).commit(1).revoked()
     members = [
         {"client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions], "topics": [s.name]}
@@ -2241,7 +2241,7 @@ def spread_by_the_brokers_and_not_evenly(s: Story) -> None:
 
 def _mixed_resets(s: Story) -> None:
     s.consumer_config = {"auto.offset.reset": "latest"}
-    s.beside = {"auto.offset.reset": "earliest"}
+    s.second_entry = {"auto.offset.reset": "earliest"}
     s.wrote(0, 1, 2)
 
 
@@ -2412,33 +2412,33 @@ def left_out_by_a_reset(s: Story) -> None:
 
 @story(expired_commit=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_had_expired(s: Story) -> None:
-    _vanished(_alone(s, 60 * SECOND))
+    _expired(_alone(s, 60 * SECOND))
 
 
 @story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_was_gone_before_it_was_due(s: Story) -> None:
     """A client outside the scenario may have deleted it."""
-    _vanished(_alone(s, 30 * SECOND))
+    _expired(_alone(s, 30 * SECOND))
 
 
 @story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_had_expired_or_was_lost(s: Story) -> None:
-    _vanished(_alone(s, 60 * SECOND).group_seen(answers=False).group_seen(answers=True))
+    _expired(_alone(s, 60 * SECOND).group_seen(answers=False).group_seen(answers=True))
 
 
 @story(lost_commit=1, duplicate_delivery__legal=2)
 def over_again_when_the_coordinator_had_lost_its_offset(s: Story) -> None:
-    _vanished(_alone(s, 0).group_seen(answers=False).group_seen(answers=True))
+    _expired(_alone(s, 0).group_seen(answers=False).group_seen(answers=True))
 
 
 @story(lost_commit=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_was_gone_while_it_had_members(s: Story) -> None:
-    _vanished(_read_two(s).saw_committed(2).group_seen(state="Stable"))
+    _expired(_read_two(s).saw_committed(2).group_seen(state="Stable"))
 
 
 @story(duplicate_delivery__illegal=2)
 def over_again_though_the_coordinator_never_lost_its_offset(s: Story) -> None:
-    _vanished(_alone(s, 0).group_seen(answers=False).group_seen(answers=True), gone=False)
+    _expired(_alone(s, 0).group_seen(answers=False).group_seen(answers=True), gone=False)
 
 
 @story(duplicate_delivery__legal=2)
@@ -2584,7 +2584,7 @@ def over_again_twice(s: Story) -> None:
 def over_again_when_it_may_have_been_alone_while_nobody_answered(s: Story) -> None:
     """Its members may have left while the observer got no answer, and its offset may have expired then."""
     _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").group_seen(answers=False)
-    _vanished(s.tick_on(61 * SECOND).group_seen(answers=True))
+    _expired(s.tick_on(61 * SECOND).group_seen(answers=True))
 
 
 def _alone(s: Story, us: int) -> Story:
@@ -2592,7 +2592,7 @@ def _alone(s: Story, us: int) -> Story:
     return _read_two(s).saw_committed(2).group_seen(answers=True, state="Empty").tick_on(us)
 
 
-def _vanished(s: Story, gone: bool = True) -> None:
+def _expired(s: Story, gone: bool = True) -> None:
     """A member reads all again after the observer saw that its group has no offset any more."""
     if gone:
         s.saw_committed(None)

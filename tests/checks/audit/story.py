@@ -40,8 +40,8 @@ Rows = dict[str, list[dict[str, Any]]]
 class Story:
     """A history on one topic. Each call happens one millisecond after the one before.
 
-    beside: settings of a second entry of the same group, whose first consumer is reader 0. added: partitions that the
-    topic has besides those that the scenario gives it.
+    second_entry: settings of a second entry of the same group; its first consumer is reader 0. added: partitions of the
+    topic in addition to the number in the scenario.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Story:
     members: int = 1
     consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
     consumer: dict[str, Any] = field(default_factory=dict)
-    beside: dict[str, Any] = field(default_factory=dict)
+    second_entry: dict[str, Any] = field(default_factory=dict)
     rows: Rows = field(default_factory=lambda: defaultdict(list))
     assignment: int = 0
     ordinal: int = 0
@@ -450,9 +450,9 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config} | counting)
         elif s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
-            if s.beside:
-                beside = {"name": f"d{s.number}", "members": 1, "config": s.beside}
-                consumers.append({"group": s.name} | _consumer(s) | beside)
+            if s.second_entry:
+                second_entry = {"name": f"d{s.number}", "members": 1, "config": s.second_entry}
+                consumers.append({"group": s.name} | _consumer(s) | second_entry)
         elif s.mode == "share":
             consumers.append(_share(s))
         elif s.mode:

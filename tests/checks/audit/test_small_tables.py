@@ -89,10 +89,10 @@ def test_a_controller_may_be_active_more_than_once() -> None:
 
 
 def test_a_term_begins_with_the_last_first_answer_in_its_epoch_before_its_end() -> None:
-    beside = (101, 1, SECOND, 13 * SECOND)
-    next_epoch = rows_of(beside, (102, 2, 10 * SECOND, 19 * SECOND), (102, 3, 18 * SECOND, 30 * SECOND))
+    earlier = (101, 1, SECOND, 13 * SECOND)
+    next_epoch = rows_of(earlier, (102, 2, 10 * SECOND, 19 * SECOND), (102, 3, 18 * SECOND, 30 * SECOND))
     assert judged(next_epoch)[0][0]["together_us"] == 3 * SECOND
-    later = rows_of(beside, (102, 2, 10 * SECOND, 12 * SECOND), (102, 2, 20 * SECOND, 30 * SECOND))
+    later = rows_of(earlier, (102, 2, 10 * SECOND, 12 * SECOND), (102, 2, 20 * SECOND, 30 * SECOND))
     assert judged(later)[0][0]["together_us"] == 3 * SECOND
     later.remove(next(row for row in later if row["key"] == "active_last" and row["at_us"] == 12 * SECOND + 10))
     assert judged(later) == ([], 2)

@@ -30,7 +30,9 @@ def judge_of(folder: Path, name: str = "reliable", most: int = 1) -> ProofJudge:
     options = Options(app=write(folder, APPS[name]))
     app = application.read(options)
     found, plan = outcomes(app.facts), planned(app, most)
-    follow_up = FollowUp(app, found, {s.id: s for s in plan.sets}, 7, lambda lifts: application.read(options, lifts))
+    follow_up = FollowUp(
+        app, found, {s.id: s for s in plan.sets}, 7, lambda changed: application.read(options, changed)
+    )
     return ProofJudge(app, found, plan, follow_up, 7, "python -m chaos prove app.yaml")
 
 
@@ -158,7 +160,7 @@ def test_an_anomaly_that_the_contract_allows_is_seen_and_breaks_nothing(tmp_path
     assert record is not None and record.state == "unpromised"
     assert "Not promised, and seen: 3 records were lost under" in found.sentence
     assert [(b.promised, b.anomalies[0].name) for b in found.seen] == [(False, "lost_write")]
-    assert "acks=all" in found.seen[0].lift
+    assert "acks=all" in found.seen[0].remedy
 
 
 def test_a_set_that_cuts_every_support_and_breaks_nothing_names_a_missing_support(tmp_path: Path) -> None:

@@ -188,10 +188,10 @@ def test_a_later_proof_names_what_became_worse_and_what_was_not_tried_again(tmp_
     lost = [run(s.id, "broken", anomaly()) if s.id == "leader-crash" else run(s.id) for s in judge.plan.sets]
     after = judge.result(lost, 60)
     found = {change.title: change for change in changes(before, after)}
-    assert found["An acknowledged record stays in the log"].worse
+    assert found["An acknowledged record stays in the log"].regression
     assert found["lost_write under a crash of the leader"].now == "seen"
     back = changes(after, before)
-    assert not any(change.worse for change in back)
+    assert not any(change.regression for change in back)
     assert any(change.now == "not seen" for change in back)
     short = judge.result([run("none")], 60)
     assert not any("lost_write" in change.title for change in changes(after, short))
@@ -200,7 +200,7 @@ def test_a_later_proof_names_what_became_worse_and_what_was_not_tried_again(tmp_
 
 def test_an_earlier_card_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps({"verdict": "pass"}))
-    with pytest.raises(UsageError, match="--against: "):
+    with pytest.raises(UsageError, match="--baseline: "):
         read_earlier(tmp_path / "card.json")
-    with pytest.raises(UsageError, match="--against: "):
+    with pytest.raises(UsageError, match="--baseline: "):
         read_earlier(tmp_path / "none.json")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.checks.audit.oracle.starts import Commit, Moved, changes_to, moves_of
+from tests.checks.audit.oracle.starts import Commit, OffsetChange, changes_to, offset_changes
 
 
 def judge_commits(case: Case, reading: Reading, commits: list[Commit], verdict: Judgement) -> None:
@@ -80,8 +80,8 @@ def _rewind(
     resumed = epoch is not None and epoch.mode == "assign" and key_of(in_force.row) != epoch.key
     back = {"committed"} | ({"checkpoint", "start"} if case.facts(reader_name(commit.row)).stores else set())
     resumed = resumed and epoch.source in back and epoch.legal and (epoch.start or 0) <= commit.offset
-    moves = moves_of(case, *belongs_to(commit)[1:])
-    moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in moves)
+    changes = offset_changes(case, *belongs_to(commit)[1:])
+    moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in changes)
     of_deleted = _of_deleted(in_force, next((e for e in everyone if e.key == key_of(in_force.row)), None))
     if commit.offset < in_force.offset and not of_deleted and not sought and not resumed and not moved:
         verdict.findings[_finding("commit_rewind", commit.row)] += 1
@@ -108,14 +108,14 @@ def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, v
 
 def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
     """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
-    moves = moves_of(case, a.group, a.topic, a.partition)
-    deleted = [m for m in moves if m.whole]
+    changes = offset_changes(case, a.group, a.topic, a.partition)
+    deleted = [m for m in changes if m.whole]
     for from_us, to_us, _ in changes_to(case, f"group:{a.group}", "state", "Dead"):
         if not any(m.from_us <= to_us and m.to_us >= from_us for m in deleted):
-            moves = [*moves, Moved(from_us, to_us, None, True, True)]
-    moves += [m for place, m in case.vanished if place[0] == a.group]
-    moves += case.restarts.get(a.group or "", [])
-    return any((m.whole or m.vanished is not None) and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
+            changes = [*changes, OffsetChange(from_us, to_us, None, True, True)]
+    changes += [m for place, m in case.lost if place[0] == a.group]
+    changes += case.restarts.get(a.group or "", [])
+    return any((m.whole or m.lost is not None) and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in changes)
 
 
 def _one_static_member(a: Epoch, b: Epoch) -> bool:

@@ -128,7 +128,7 @@ class Case:
     compacts: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     protects: dict[str, int] = field(default_factory=dict)
     offsets_kept_min: int = 7 * 24 * 60
-    vanished: list[Any] = field(default_factory=list)
+    lost: list[Any] = field(default_factory=list)
     restarts: dict[str, list[Any]] = field(default_factory=dict)
     kip_848: frozenset[str | None] = frozenset()
     lives: Lives = field(default_factory=Lives)

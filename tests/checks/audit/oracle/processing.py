@@ -10,7 +10,7 @@ from chaos.scenario.model import Scenario
 from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 from tests.checks.audit.oracle.reading import committed_past, delivered_identity, places, record_identity
-from tests.checks.audit.oracle.starts import Commit, Committed, moves_of
+from tests.checks.audit.oracle.starts import Commit, Committed, offset_changes
 
 CHECKS = "missing_output", "duplicate_output", "unconsumed_output"
 POSSIBLE = "ok", "unknown"
@@ -30,15 +30,15 @@ def judge_processing(
         entries = [p for p in scenario.processors if p.group == group]
         names, topics = {p.name for p in entries}, {p.to for p in entries}
         written = [r for r in case.rows["log"] if case.is_own(r) and r["producer"].rpartition("/")[0] in names]
-        traced = [r for r in written if None not in [r[name] for name in INPUT]]
+        with_input = [r for r in written if None not in [r[name] for name in INPUT]]
         ranges = [r for r in case.rows["log_range"] if r["topic"] in topics]
         whole = (
-            traced == written
+            with_input == written
             and all(r["start"] == 0 for r in ranges)
             and len(ranges) >= sum(scenario.topic(topic).partitions for topic in topics)
             and not any(topic in case.lives.of for topic in topics)
         )
-        mine = [r for r in traced if r["topic"] in topics]
+        mine = [r for r in with_input if r["topic"] in topics]
         for reader, topic, partition in places(case, reading):
             if reader == group and topic not in case.lives.ended:
                 here = [r for r in mine if (r["input_topic"], r["input_partition"]) == (topic, partition)]
@@ -69,7 +69,7 @@ def _judge(
         ),
         default=-1,
     )
-    moved = bool(moves_of(case, reader, topic, partition))
+    moved = bool(offset_changes(case, reader, topic, partition))
     ended = bool(turns) and turns[-1].end in ("revoked", "stopped")
     log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
     got: dict[int, list[Row]] = defaultdict(list)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.checks.audit.oracle.starts import Commit, moves_of, sightings
+from tests.checks.audit.oracle.starts import Commit, offset_changes, sightings
 
 Identity = tuple[str | None, int | None, int | None]
 Scope = tuple[str, str, int]
@@ -108,7 +108,7 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
         for e in epochs
         if name == reader and (e.consumer.rpartition("/")[0], topic) in facts.subscribed
     ]
-    deleted = [m.from_us for m in moves_of(case, reader, topic, partition) if m.whole]
+    deleted = [m.from_us for m in offset_changes(case, reader, topic, partition) if m.whole]
     deleted = [at for at in deleted if not turns or at <= turns[0].begin_us]
     begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins again
     changes = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
@@ -140,7 +140,7 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit], stale:
         )
         if epoch.mode == "subscribe" and not foreign:
             until = [following.begin_us] if following else []
-            until += [m.from_us for m in moves_of(case, *place) if m.from_us >= epoch.begin_us]
+            until += [m.from_us for m in offset_changes(case, *place) if m.from_us >= epoch.begin_us]
             seen = sightings(case, *place)
             during = [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
             values += [o for o in [max(during, default=-1)] if o not in stale]

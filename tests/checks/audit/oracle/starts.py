@@ -42,9 +42,9 @@ SEEN_LATE_US = 2_000_000
 
 
 @dataclass(frozen=True)
-class Moved:
+class OffsetChange:
     """What a fault did to the committed offset of a partition: set it, or (None) deleted it. sure: not only perhaps.
-    whole: with the whole group. vanished: the offset that was no longer in force without any fault; interrupted: after
+    whole: with the whole group. lost: the offset that was no longer in force without any fault; interrupted: after
     a pause of the coordinator."""
 
     from_us: int
@@ -52,11 +52,11 @@ class Moved:
     offset: int | None
     sure: bool
     whole: bool
-    vanished: int | None = None
+    lost: int | None = None
     interrupted: bool = False
 
 
-Set = Commit | Moved
+Set = Commit | OffsetChange
 
 
 @dataclass
@@ -90,7 +90,7 @@ def commits_of(case: Case, reading: Reading) -> list[Commit]:
     return found
 
 
-def moves_of(case: Case, group: str | None, topic: str, partition: int) -> list[Moved]:
+def offset_changes(case: Case, group: str | None, topic: str, partition: int) -> list[OffsetChange]:
     """What faults did to a group's offset: they took effect from the row `injecting` to `injected`, or perhaps to
     `failed`, or nobody knows until when."""
     found = []
@@ -109,8 +109,8 @@ def moves_of(case: Case, group: str | None, topic: str, partition: int) -> list[
             if f"{topic}/{partition}" not in offsets:
                 continue
             offset = offsets[f"{topic}/{partition}"]
-        found.append(Moved(min(begun, to_us), to_us, offset, done is not None, kind == "group.delete"))
-    return found + [m for place, m in case.vanished if place == (group, topic, partition)]
+        found.append(OffsetChange(min(begun, to_us), to_us, offset, done is not None, kind == "group.delete"))
+    return found + [m for place, m in case.lost if place == (group, topic, partition)]
 
 
 def changes_to(case: Case, entity: str, key: str, end: object) -> list[tuple[int, int, object]]:
@@ -142,22 +142,22 @@ def committed_at_begin(epoch: Epoch, commits: list[Commit], case: Case) -> Commi
     asked_us = min(_asked_us(epoch, case), epoch.begin_us)
     place = epoch.group, epoch.topic, epoch.partition
     here = [c for c in commits if (c.row["group"], *key_of(c.row)[3:]) == place]
-    moves = moves_of(case, *place)
-    surely_before = [c for c in [*here, *moves] if c.sure and c.to_us <= asked_us]
+    changes = offset_changes(case, *place)
+    surely_before = [c for c in [*here, *changes] if c.sure and c.to_us <= asked_us]
     settled = max(surely_before, key=_order, default=None)
     known = Committed(surely_something=settled is not None and settled.offset is not None)
     for c in here:
         if c.from_us <= epoch.begin_us and not (settled and c.to_us < settled.from_us):
             known.possible.setdefault(c.offset, set()).add((c.row["consumer"], c.row["mode"]))
     deleted = []
-    for m in moves:
+    for m in changes:
         if m.from_us <= epoch.begin_us and not (settled and m.to_us < settled.from_us):
             known.moved = True
             if m.offset is None:
                 deleted.append(m)
             else:
                 known.possible.setdefault(m.offset, set()).add(BY_FAULT)
-    _add_what_was_seen(known, settled, [*here, *moves], asked_us, epoch, case)
+    _add_what_was_seen(known, settled, [*here, *changes], asked_us, epoch, case)
     before = [at_us for at_us, _ in sightings(case, *place) if at_us <= asked_us]
     for m in deleted:
         if not before or before[-1] < _seen_from(m):
@@ -171,7 +171,7 @@ def _order(c: Set) -> tuple[int, int, int]:
 
 def _seen_from(c: Set) -> int:
     """From when on a sighting is of what was there then, or of something later."""
-    return c.to_us + SEEN_LATE_US if isinstance(c, Moved) and c.vanished is None else c.to_us
+    return c.to_us + SEEN_LATE_US if isinstance(c, OffsetChange) and c.lost is None else c.to_us
 
 
 def _asked_us(epoch: Epoch, case: Case) -> int:
@@ -186,8 +186,8 @@ def _asked_us(epoch: Epoch, case: Case) -> int:
 
 def _add_what_was_seen(
     known: Committed,
-    settled: Commit | Moved | None,
-    here: list[Commit | Moved],
+    settled: Commit | OffsetChange | None,
+    here: list[Commit | OffsetChange],
     asked_us: int,
     epoch: Epoch,
     case: Case,

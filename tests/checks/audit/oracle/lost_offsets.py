@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.checks.audit.oracle.epochs import Epoch, Reading, _end_of_drive, key_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement
-from tests.checks.audit.oracle.starts import Commit, Moved, moves_of
+from tests.checks.audit.oracle.starts import Commit, OffsetChange, offset_changes
 
 SECOND = 1_000_000
 LOOK_US = 3 * SECOND
@@ -52,18 +52,18 @@ def offsets_place(case: Case, group: str) -> str | None:
     return place if any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]) else None
 
 
-def find_vanished(case: Case, reading: Reading, commits: list[Commit]) -> None:
-    """Note what vanished, first as the observer saw it, then as a consumer that began below its commit got it."""
+def find_lost_offsets(case: Case, reading: Reading, commits: list[Commit]) -> None:
+    """Note the lost offsets, first as the observer saw it, then as a consumer that began below its commit got it."""
     seen = [*_seen(case, reading, commits)]
-    case.vanished = seen
+    case.lost = seen
     begun = [found for turns in reading.values() for e in turns for found in _begun_below(case, e, commits)]
-    case.vanished = [*seen, *begun]
+    case.lost = [*seen, *begun]
     case.restarts = _restarts(reading)
 
 
-def _restarts(reading: Reading) -> dict[str, list[Moved]]:
+def _restarts(reading: Reading) -> dict[str, list[OffsetChange]]:
     """By group, between which begins of a member its generations began again: lower, or the same with a new id."""
-    found: dict[str, list[Moved]] = {}
+    found: dict[str, list[OffsetChange]] = {}
     epochs = [e for turns in reading.values() for e in turns if e.mode == "subscribe" and e.generation is not None]
     epochs.sort(key=lambda e: (e.begin_us, *e.key[1:]))
     for n, later in enumerate(epochs):
@@ -73,7 +73,7 @@ def _restarts(reading: Reading) -> dict[str, list[Moved]]:
         new_id = mine[-1].holder == later.holder and mine[-1].member_id != later.member_id
         fall = (later.generation or 0) - (mine[-1].generation or 0)
         if fall < 0 or (fall == 0 and new_id):
-            span = Moved(mine[-1].begin_us + 1, later.begin_us, None, True, True)
+            span = OffsetChange(mine[-1].begin_us + 1, later.begin_us, None, True, True)
             found.setdefault(str(later.group), []).append(span)
     return found
 
@@ -116,7 +116,7 @@ def _commits_at(commits: list[Commit], place: Place, from_us: int, to_us: int) -
     return settled, {c.offset for c in kept}
 
 
-def _seen(case: Case, reading: Reading, commits: list[Commit]) -> Iterator[tuple[Place, Moved]]:
+def _seen(case: Case, reading: Reading, commits: list[Commit]) -> Iterator[tuple[Place, OffsetChange]]:
     crashes = [
         (e.group, r["at_us"])
         for turns in reading.values()
@@ -132,7 +132,7 @@ def _seen(case: Case, reading: Reading, commits: list[Commit]) -> Iterator[tuple
                 continue
             from_us = min(was_at + 1, at)
             paused = any(at - LOOK_US <= end <= at for _, end in _pauses(case, group))
-            by_fault = any(m.from_us <= at and m.to_us >= from_us for m in moves_of(case, *place))
+            by_fault = any(m.from_us <= at and m.to_us >= from_us for m in offset_changes(case, *place))
             if by_fault or not _in_charge(case, group, at):
                 continue
             if now is not None:
@@ -140,10 +140,10 @@ def _seen(case: Case, reading: Reading, commits: list[Commit]) -> Iterator[tuple
                 unsure = any(g == group and from_us <= crash <= at for g, crash in crashes)
                 if not paused or now in committed or unsure:
                     continue
-            yield place, Moved(from_us, at, now, True, False, vanished=was, interrupted=paused)
+            yield place, OffsetChange(from_us, at, now, True, False, lost=was, interrupted=paused)
 
 
-def _begun_below(case: Case, e: Epoch, commits: list[Commit]) -> Iterator[tuple[Place, Moved]]:
+def _begun_below(case: Case, e: Epoch, commits: list[Commit]) -> Iterator[tuple[Place, OffsetChange]]:
     """It began below every commit that may have been in force, and the coordinator had paused after the last one."""
     if e.group is None or e.topic.partition(" (deleted ")[0] in case.lives.of:
         return
@@ -161,7 +161,7 @@ def _begun_below(case: Case, e: Epoch, commits: list[Commit]) -> Iterator[tuple[
     reset = e.source == "reset" and log is not None and all(log[0] <= o <= log[1] for o in possible)
     if not below and not reset:
         return
-    if any(m.from_us <= e.begin_us and m.to_us >= settled.from_us for m in moves_of(case, *place)):
+    if any(m.from_us <= e.begin_us and m.to_us >= settled.from_us for m in offset_changes(case, *place)):
         return
     values = _values(case, "group:{}/{}/{}".format(*place), "committed")
     here = [c for c in commits if (c.row["group"], *key_of(c.row)[3:]) == place]
@@ -176,14 +176,14 @@ def _begun_below(case: Case, e: Epoch, commits: list[Commit]) -> Iterator[tuple[
         before = max((at for at, _ in values if at <= e.begin_us), default=0)
         from_us = min(max(settled.to_us, before + 1), e.begin_us)
         offset = e.position if below else None
-        yield place, Moved(from_us, e.begin_us, offset, True, False, vanished=settled.offset, interrupted=True)
+        yield place, OffsetChange(from_us, e.begin_us, offset, True, False, lost=settled.offset, interrupted=True)
 
 
-def judge_vanished(case: Case, verdict: Judgement) -> None:
+def judge_lost_offsets(case: Case, verdict: Judgement) -> None:
     """One finding for each life of a group that ended so."""
     for group in sorted({f.group for f in case.readers.values() if f.group is not None and f.commits}):
-        lives: list[list[tuple[Place, Moved]]] = []
-        mine = [(place, m) for place, m in case.vanished if place[0] == group]
+        lives: list[list[tuple[Place, OffsetChange]]] = []
+        mine = [(place, m) for place, m in case.lost if place[0] == group]
         for place, m in sorted(mine, key=lambda found: (found[1].to_us, f"{found[0][1]}/{found[0][2]}")):
             if lives and m.to_us <= lives[-1][-1][1].to_us + 5 * SECOND:
                 lives[-1].append((place, m))
@@ -193,16 +193,16 @@ def judge_vanished(case: Case, verdict: Judgement) -> None:
             _judge_life(case, group, life, verdict)
 
 
-def _in_log(case: Case, place: Place, m: Moved) -> bool:
+def _in_log(case: Case, place: Place, m: OffsetChange) -> bool:
     """Its log has the commit from before, and nobody deleted it until then."""
     here = [r for r in case.rows["commit_log"] if (r["group"], r["topic"], r["partition"]) == place]
-    made = [r["appended_us"] for r in here if r["offset"] == m.vanished and r["transaction"] != "aborted"]
+    made = [r["appended_us"] for r in here if r["offset"] == m.lost and r["transaction"] != "aborted"]
     made = [at for at in made if at <= m.from_us + SAME_CLOCK]
     deleted = [r["appended_us"] for r in here if r["offset"] is None and r["appended_us"] <= m.to_us + SAME_CLOCK]
     return bool(made) and not any(at >= max(made) for at in deleted)
 
 
-def _judge_life(case: Case, group: str, life: list[tuple[Place, Moved]], verdict: Judgement) -> None:
+def _judge_life(case: Case, group: str, life: list[tuple[Place, OffsetChange]], verdict: Judgement) -> None:
     readers = sorted((f.mode != "subscribe", f.name) for f in case.readers.values() if f.group == group and f.commits)
     not_subscribed, reader = readers[0]
     causes = [_cause(case, reader, not_subscribed, place, m) for place, m in life]
@@ -212,13 +212,13 @@ def _judge_life(case: Case, group: str, life: list[tuple[Place, Moved]], verdict
         if check in causes:
             of_it = [found for found, cause in zip(life, causes, strict=True) if cause == check]
             (_, topic, partition), first = of_it[0]
-            verdict.findings[Finding(check, "", reader, topic, partition, first.vanished)] += 1
+            verdict.findings[Finding(check, "", reader, topic, partition, first.lost)] += 1
             return
     verdict.undetermined["expired_commit", reader] += 1
     verdict.undetermined["lost_commit", reader] += 1
 
 
-def _cause(case: Case, reader: str, not_subscribed: bool, place: Place, m: Moved) -> str:
+def _cause(case: Case, reader: str, not_subscribed: bool, place: Place, m: OffsetChange) -> str:
     group, topic, _ = place
     facts = case.facts(reader)
     states = [(at, v) for at, v in _values(case, f"group:{group}", "state") if at <= m.to_us and v != "Dead"]
@@ -238,7 +238,7 @@ def _cause(case: Case, reader: str, not_subscribed: bool, place: Place, m: Moved
         return "not lost"
     if not read:
         later = [v for at, v in _values(case, f"group:{group}/{topic}/{place[2]}", "committed") if at > m.to_us]
-        if later and later[0] == m.vanished:
+        if later and later[0] == m.lost:
             return ""
     kept = not not_subscribed and states and state != "Empty" and subscribed
     return "lost_commit" if m.interrupted or kept else ""
