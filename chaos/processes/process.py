@@ -5,11 +5,10 @@ time.
 
 Every process of a run has these environment variables, which its children inherit:
 
-    AFTERSHOCK_RUN      run ID
-    AFTERSHOCK_RUN_DIR  absolute path of the run directory; two runs may have the same ID in different directories
+    AFTERSHOCK_RUN_DIR  absolute path of the run directory; its name is the run ID
     AFTERSHOCK_ROLE     broker-1, producer shop/1, reaper, ...
-    AFTERSHOCK_OWNER    <pid>:<start time> of the owner process; empty if the process outlives its starter
-    AFTERSHOCK_PIDS     the PID namespace of that PID: in a container, the same number is another process
+    AFTERSHOCK_OWNER    <pid>:<start time>@<PID namespace> of the owner; no pid if the process outlives its
+                        starter. In another namespace, as in a container, the same number is another process
 
 So `ps`, `gc` and the reaper do not depend on a list of processes, which a crash could leave incomplete.
 """
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from chaos.run.directory import Run
 
 
-RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
-PIDS = "AFTERSHOCK_PIDS"
-MARKS = (RUN, RUN_DIR, ROLE, OWNER, PIDS)
+RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
+MARKS = (RUN_DIR, ROLE, OWNER)
 
 
 @dataclass(frozen=True, order=True)
@@ -182,11 +180,9 @@ class Spawned:
 def marks_of(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
     """Return the marks of a process of a run, as environment variables."""
     return {
-        RUN: run.run_id,
         RUN_DIR: str(run.path),
         ROLE: role,
-        OWNER: str(owner) if owner else "",
-        PIDS: pid_namespace(),
+        OWNER: f"{owner or ''}@{pid_namespace()}",
     }
 
 
@@ -355,7 +351,8 @@ def find_marked() -> list[MarkedProcess]:
     for process in psutil.process_iter():
         try:
             env = process.environ()
-            if env.get(RUN_DIR) and env.get(PIDS, namespace) == namespace and process.status() != psutil.STATUS_ZOMBIE:
+            theirs = env.get(OWNER, "").partition("@")[2] or namespace
+            if env.get(RUN_DIR) and theirs == namespace and process.status() != psutil.STATUS_ZOMBIE:
                 processes.append(_marked(ProcessId.of(process.pid), process, env))
         except (psutil.Error, OSError):  # ended meanwhile, or of another user
             continue
@@ -363,12 +360,12 @@ def find_marked() -> list[MarkedProcess]:
 
 
 def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -> MarkedProcess:
-    owner = ProcessId.parse_or_none(env.get(OWNER, ""))
+    owner = ProcessId.parse_or_none(env.get(OWNER, "").partition("@")[0])
     return MarkedProcess(
         identity=identity,
         created=process.create_time(),
         role=env.get(ROLE, ""),
-        run_id=env.get(RUN, ""),
+        run_id=Path(env[RUN_DIR]).name,
         run_dir=Path(env[RUN_DIR]),
         owner=owner,
         state=process.status(),

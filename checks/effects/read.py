@@ -358,5 +358,5 @@ def _jdbc(spark: SparkSession, effect: Effect) -> Iterator[Item]:
 
         reason = scrubber(url).text(reason_of(e))
         if "No suitable driver" in reason or "ClassNotFound" in reason:
-            reason += "; name the jar of the driver in AFTERSHOCK_SPARK_JARS"
+            reason += "; name the jar of the driver as spark.jars in AFTERSHOCK_SPARK_CONF"
         raise SourceError(f"effect {effect.name} cannot be read: {reason}") from None

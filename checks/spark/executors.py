@@ -1,19 +1,15 @@
 """Executors of a Spark cluster: waiting for them, sending them our packages, and noticing when all are gone.
 
-Executors run the interpreter named by AFTERSHOCK_SPARK_PYTHON (the path of this one by default). It needs the packages
-in requirements.txt except Airflow and Great Expectations; the session sends `chaos` and `checks` to it. Other settings
-of a cluster (queues, security, shuffle service) belong in SPARK_CONF_DIR and HADOOP_CONF_DIR.
-
-    AFTERSHOCK_SPARK_EXECUTOR_MEMORY   heap of an executor's JVM, 1g by default; Python adds about 500 MB for each core
-    AFTERSHOCK_SPARK_CORES             maximum number of cores in the cluster; no limit by default
-    AFTERSHOCK_SPARK_TIMEOUT_S         seconds to wait for the first executor, 120 by default
+Executors run the interpreter of `spark.pyspark.python` (the path of this one by default). It needs the packages in
+requirements.txt except Airflow and Great Expectations; the session sends `chaos` and `checks` to it. Settings come from
+AFTERSHOCK_SPARK_CONF (`checks.spark.master.user_settings`); other settings of a cluster (queues, security, shuffle
+service) belong in SPARK_CONF_DIR and HADOOP_CONF_DIR.
 """
 
 from __future__ import annotations
 
 import atexit
 import importlib
-import os
 import sys
 import tempfile
 import threading
@@ -27,10 +23,13 @@ from pyspark.sql import SparkSession
 
 import chaos
 import checks
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, UsageError
 from chaos.install.locations import PREFIX
 from chaos.run.directory import Run
+from checks.spark.master import CONF, user_settings
 
+TIMEOUT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+"""How long to wait for executors, in seconds, such as `300s`. Here, it also applies to the first one."""
 TIMEOUT_S = 120.0
 SETTLED_S = 1.0
 """Time without a new executor after which the session counts as complete."""
@@ -41,15 +40,9 @@ _lost: list[str] = []
 """Why the watch ended the session, if it did."""
 
 
-def settings() -> dict[str, str]:
-    """Return the settings for a master that is not local."""
-    memory, cores = os.environ.get("AFTERSHOCK_SPARK_EXECUTOR_MEMORY"), os.environ.get("AFTERSHOCK_SPARK_CORES")
-    return {k: v for k, v in (("spark.executor.memory", memory), ("spark.cores.max", cores)) if v}
-
-
 def python() -> str:
     """Return the path of the executors' interpreter."""
-    return os.environ.get("AFTERSHOCK_SPARK_PYTHON") or sys.executable
+    return user_settings().get("spark.pyspark.python") or sys.executable
 
 
 def prepare(spark: SparkSession, master: str, task_modules: Sequence[str]) -> None:
@@ -99,7 +92,11 @@ def _pack(path: Path) -> None:
 
 
 def _timeout_s() -> float:
-    return float(os.environ.get("AFTERSHOCK_SPARK_TIMEOUT_S", TIMEOUT_S))
+    given = user_settings().get(TIMEOUT, f"{TIMEOUT_S}s")
+    try:
+        return float(given.removesuffix("s"))
+    except ValueError:
+        raise UsageError(f"{CONF}: {TIMEOUT} is {given!r}; write seconds, such as 300s") from None
 
 
 def _wait(spark: SparkSession, master: str) -> None:
@@ -115,10 +112,10 @@ def _wait(spark: SparkSession, master: str) -> None:
 
 
 def _no_executor(master: str, what: str) -> str:
-    memory = os.environ.get("AFTERSHOCK_SPARK_EXECUTOR_MEMORY", "1g")
+    memory = user_settings().get("spark.executor.memory", "1g")
     return (
         f"the Spark master {master} {what}: check in its web page that workers have a free core and {memory} of memory "
-        "(AFTERSHOCK_SPARK_EXECUTOR_MEMORY sets less) and can reach this machine, then try again"
+        f"(spark.executor.memory in {CONF} sets less) and can reach this machine, then try again"
     )
 
 
@@ -140,7 +137,8 @@ def _probe(spark: SparkSession, master: str, task_modules: Sequence[str]) -> Non
     if missing:
         raise ClusterError(
             f"the executors of {master} cannot run our Python: {missing}; install requirements.txt there for Python "
-            f"{sys.version_info.major}.{sys.version_info.minor}, and set AFTERSHOCK_SPARK_PYTHON to its interpreter"
+            f"{sys.version_info.major}.{sys.version_info.minor}, and set spark.pyspark.python in "
+            f"{CONF} to its interpreter"
         )
 
 

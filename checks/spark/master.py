@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import shlex
 import socket
 import sys
 
@@ -19,10 +21,24 @@ from chaos.errors import AftershockError, MachineError, UsageError
 LOCAL = "local[*]"
 PORT = 7077
 CONNECT_TIMEOUT_S = 10.0
+CONF = "AFTERSHOCK_SPARK_CONF"
+"""Settings of Spark from the user, as a shell would split them: `spark.executor.memory=2g spark.cores.max=8`."""
 
 _LOCAL = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?")
 _SPARK = re.compile(r"spark://([^\s,/:]+:\d{1,5})(,[^\s,/:]+:\d{1,5})*")
 _OTHER = re.compile(r"yarn|k8s://\S+")
+
+
+def user_settings() -> dict[str, str]:
+    """Return the settings in the environment variable `CONF`. Raises `UsageError` for anything else in it."""
+    try:
+        found = [text.partition("=") for text in shlex.split(os.environ.get(CONF, ""))]
+    except ValueError as e:
+        raise UsageError(f"{CONF}: {e}") from None
+    for name, _, value in found:
+        if not name.startswith("spark.") or not value:
+            raise UsageError(f"{CONF}: {name!r} is not a setting; write spark.NAME=VALUE, separated by blanks")
+    return {name: value for name, _, value in found}
 
 
 def is_local(master: str) -> bool:

@@ -6,7 +6,7 @@ executors read them there. Stages use a mirror like any other run directory. `pu
 remote directory: each file or table completely or not at all, and `result.json` last, after everything it refers to.
 
 All access goes through Hadoop's FileSystem in the JVM of the session, so every file system that Spark can read works.
-Configure it in HADOOP_CONF_DIR; AFTERSHOCK_SPARK_JARS names the jars of file systems that PySpark does not include.
+Configure it in HADOOP_CONF_DIR; `spark.jars` in AFTERSHOCK_SPARK_CONF names jars of file systems that PySpark lacks.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _access(uri: str) -> Iterator[None]:
     except Exception as e:  # noqa: BLE001 - every error in the JVM arrives as the same type
         raise RunDirError(
             f"{uri} cannot be used ({reason_of(e)}); check that its file system is up and configured in "
-            "HADOOP_CONF_DIR, and name the jars it needs in AFTERSHOCK_SPARK_JARS"
+            "HADOOP_CONF_DIR, and name the jars it needs as spark.jars in AFTERSHOCK_SPARK_CONF"
         ) from None
 
 

@@ -1,7 +1,6 @@
 """The Spark session of the checks: local by default, or on a cluster if a master is given.
 
-AFTERSHOCK_SPARK_MEMORY sets the heap of the driver's JVM, AFTERSHOCK_SPARK_JARS names additional jars, separated by
-commas, such as the jars of a file system. All times are UTC.
+AFTERSHOCK_SPARK_CONF has settings of Spark, such as `spark.driver.memory=2g spark.jars=a.jar,b.jar`. All times are UTC.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, UsageError
 from chaos.install.locations import python_path
 from chaos.run.events import Event
 from checks.spark import executors
-from checks.spark.master import LOCAL, check, is_here, is_local
+from checks.spark.master import CONF, LOCAL, check, is_here, is_local, user_settings
 from checks.spark.remote import reason_of
 
 MEMORY_MB, MEMORY_PER_CORE_MB = 512, 256
@@ -133,11 +132,9 @@ def _settings(master: str) -> dict[str, str]:
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=240m",
     )
-    memory = os.environ.get("AFTERSHOCK_SPARK_MEMORY")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": memory or f"{MEMORY_MB + MEMORY_PER_CORE_MB * (os.cpu_count() or 1)}m",
         "spark.driver.maxResultSize": RESULT_SIZE,
         "spark.driver.extraJavaOptions": shlex.join(java_options),  # Spark splits them as a shell does
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
@@ -149,11 +146,15 @@ def _settings(master: str) -> dict[str, str]:
         # Recording the call site of each column expression costs round trips to the JVM, and nothing shows it.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    if jars := os.environ.get("AFTERSHOCK_SPARK_JARS"):
-        settings["spark.jars"] = jars
     if is_here(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return settings | ({"spark.local.dir": str(folder)} if is_local(master) else executors.settings())
+    if is_local(master):
+        settings["spark.local.dir"] = str(folder)
+    given = user_settings()
+    if fixed := sorted(given.keys() & settings.keys()):
+        raise UsageError(f"{CONF}: the session itself sets {', '.join(fixed)}; leave it out")
+    memory = {"spark.driver.memory": f"{MEMORY_MB + MEMORY_PER_CORE_MB * (os.cpu_count() or 1)}m"}
+    return settings | memory | given
 
 
 def process_folder() -> Path:

@@ -141,7 +141,7 @@ print(json.dumps([refusal(params) for params in json.loads(sys.argv[1])]))
 """
 ADDRESS = """
 import json, sys
-from aftershock_addresses import report_url
+from aftershock_outcome import report_url
 import resilience
 folder = vars(resilience)["resilience_leader-kill"].params.get_param("runs_dir").value
 print(json.dumps({"folder": folder, "urls": [report_url(*given) for given in json.loads(sys.argv[1])]}))

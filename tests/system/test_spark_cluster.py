@@ -148,7 +148,8 @@ def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
     twin="system/test_spark_cluster.py::test_executors_without_our_requirements_are_reported_in_one_line"
 )
 def test_executors_that_never_come_are_reported_in_one_line(cluster, run, tmp_path):
-    env = {**os.environ, "AFTERSHOCK_SPARK_EXECUTOR_MEMORY": "900g", "AFTERSHOCK_SPARK_TIMEOUT_S": "5"}
+    conf = "spark.executor.memory=900g spark.scheduler.maxRegisteredResourcesWaitingTime=5s"
+    env = {**os.environ, "AFTERSHOCK_SPARK_CONF": conf}
     there = copied(run, tmp_path / "rich").path
     ended = chaos("audit", there, "--spark-master", cluster.url, "--json", env=env)
     assert ended.code == 3
@@ -161,11 +162,11 @@ def test_executors_without_our_requirements_are_reported_in_one_line(cluster, ru
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    env = {**os.environ, "AFTERSHOCK_SPARK_PYTHON": str(bare)}
+    env = {**os.environ, "AFTERSHOCK_SPARK_CONF": f"spark.pyspark.python={bare}"}
     ended = chaos("audit", copied(run, tmp_path / "rich").path, "--spark-master", cluster.url, "--json", env=env)
     assert ended.code == 3
     assert "cannot run our Python" in ended.result["sentence"]
-    assert "AFTERSHOCK_SPARK_PYTHON" in ended.result["sentence"]
+    assert "spark.pyspark.python" in ended.result["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_wrong_master_is_refused_before_anything_starts(run, tmp_path, master,
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        pytest.param("gs://bucket/run", "AFTERSHOCK_SPARK_JARS", id="scheme"),
+        pytest.param("gs://bucket/run", "AFTERSHOCK_SPARK_CONF", id="scheme"),
         pytest.param(
             "file:///no/such/run",
             "has no resolved.json",

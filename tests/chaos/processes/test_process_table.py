@@ -42,7 +42,8 @@ def test_children_of_marked_processes_are_found_and_ended(run: Run) -> None:
 def test_processes_of_another_pid_namespace_are_ignored(run: Run) -> None:
     marks = process.marks_of(run, "broker-1", ProcessId(1, 1.0))
     for namespace, found in ((process.pid_namespace(), ["broker-1"]), ("pid:[1]", [])):
-        with subprocess.Popen(["sleep", "600"], env={**marks, process.PIDS: namespace}) as theirs:
+        owner = f"{ProcessId(1, 1.0)}@{namespace}"
+        with subprocess.Popen(["sleep", "600"], env={**marks, process.OWNER: owner}) as theirs:
             wait_until(lambda: Path(f"/proc/{theirs.pid}/environ").read_bytes(), 10, "it shows no environment")
             assert roles(run) == found
             theirs.kill()

@@ -10,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checks.spark import session
+from chaos.errors import UsageError
+from checks.spark import executors, session
+from checks.spark.master import CONF
 
 
 def test_only_the_folders_of_ended_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +30,35 @@ def test_only_the_folders_of_ended_processes_are_removed(tmp_path: Path, monkeyp
         living.communicate()
     session.process_folder()
     assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_settings_of_the_user_reach_spark_unless_the_session_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONF, f"spark.driver.memory=3g spark.jars='a b.jar,c.jar' {executors.TIMEOUT}=7s")
+    found = session._settings("local[2]")
+    assert (found["spark.driver.memory"], found["spark.jars"]) == ("3g", "a b.jar,c.jar")
+    assert executors._timeout_s() == 7
+    monkeypatch.delenv(CONF)
+    assert session._settings("local[2]")["spark.driver.memory"].endswith("m") and executors._timeout_s() == 120
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memory=3g", "'memory' is not a setting; write spark.NAME=VALUE"),
+        ("spark.jars", "'spark.jars' is not a setting"),
+        ("spark.jars='a", "No closing quotation"),
+        ("spark.driver.maxResultSize=1g", "the session itself sets spark.driver.maxResultSize"),
+    ],
+)
+def test_settings_that_are_not_sparks_or_not_the_users_are_refused(
+    text: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONF, text)
+    with pytest.raises(UsageError, match=message):
+        session._settings("local[2]")
+
+
+def test_a_time_out_in_another_unit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONF, f"{executors.TIMEOUT}=2min")
+    with pytest.raises(UsageError, match="is '2min'; write seconds"):
+        executors._timeout_s()
