@@ -321,10 +321,12 @@ def test_a_drive_that_fails_is_judged_as_by_the_command_line(airflow, tmp_path):
 
 
 @pytest.mark.kafka
-def test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason(airflow, tmp_path):
-    conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={metric.reporters: org.example.Missing}"]}
-    argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.clean-run", "--conf", json.dumps(conf)]
-    done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
+def test_a_run_whose_cluster_does_not_start_has_a_report_and_is_in_the_history_with_the_reason(
+    airflow, small, tmp_path
+):
+    env = {**airflow, "AFTERSHOCK_SCENARIOS": str(small.parent)}
+    missing = "cluster.config={metric.reporters: org.example.Missing}"
+    done = run_dag("resilience.small", env, runs_dir=tmp_path, overrides=[missing])
     assert done.returncode == 1, done.stdout[-2000:]
     (kept,) = Store(default_url(tmp_path)).entries()
     assert kept.verdict == "inconclusive" and "Class org.example.Missing cannot be found" in kept.sentence
