@@ -120,7 +120,7 @@ def test_a_possible_change_is_accepted(cluster: str, faults: list[str], releases
             [],
             "cluster.features: Kafka 3.9.2 has none; choose 4.0 or later",
         ),
-        ("kafka: 4.3.1, features: {metadata.version: 25}", [], "metadata.version is that of the release; begin with"),
+        ("kafka: 4.3.1, features: {metadata.version: 25}", [], "metadata.version follows the release; begin with"),
         ("kafka: 2.8.2, features: {group.version: 1}", [], "cluster.features: with ZooKeeper there are none"),
         ("kafka: 3.4.1", [f"{UP}, to: 3.9.2", ISOLATE], "from 3.9 on controllers have advertised addresses"),
         ("kafka: 3.9.2, driver: docker", [f"{UP}, to: 4.0.2"], "needs change_release, which the docker driver cannot"),

@@ -143,7 +143,11 @@ def test_a_clock_explains_what_was_sent_while_it_was_wrong() -> None:
     [
         ("{name: shop, topic: orders, timestamps: seconds}", "", "shop sets them, and its timestamps are seconds"),
         ("{name: shop, topic: orders, timestamps: -8d}", "", "shop sets them, and its timestamps are 8 d behind"),
-        ("{name: shop, topic: orders}", AHEAD.replace("+48h", "-8d"), "those of shop are up to 8 d behind (c changed"),
+        (
+            "{name: shop, topic: orders}",
+            AHEAD.replace("+48h", "-8d"),
+            "the timestamps of shop are up to 8 d behind (c changed",
+        ),
         ("{name: shop, topic: orders}", "", ""),
     ],
 )
@@ -155,7 +159,7 @@ def test_the_cause_of_an_early_deletion_names_the_timestamps(producers: str, fau
 @pytest.mark.parametrize(
     ("producers", "faults", "cause"),
     [
-        ("{name: shop, topic: orders}", AHEAD, "those of shop are up to 2 d ahead (c changed its clock)"),
+        ("{name: shop, topic: orders}", AHEAD, "the timestamps of shop are up to 2 d ahead (c changed its clock)"),
         ("{name: shop, topic: orders, timestamps: microseconds}", "", "microseconds, which are far in the future"),
         ("{name: shop, topic: orders}", WRONG, "c changed clocks of brokers"),
         ("{name: shop, topic: orders}", "", ""),
