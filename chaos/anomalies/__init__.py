@@ -26,7 +26,7 @@ The definitions use these terms.
 - A member of a *share group* (KIP-932) acquires a record, which locks it, and accepts, releases or rejects it.
 - An *input* is a record that a processor reads, an *output* a record that it writes, with the coordinates of the input.
 
-A rule that cannot decide a row counts it as undetermined, with the reason (`checks.audit.undecided`). A rule that
+A rule that cannot decide a row counts it as undecided, with the reason (`checks.audit.findings`). A rule that
 examined nothing although the scenario gives it something to examine makes the run inconclusive.
 
 | path | counted per |

@@ -179,7 +179,7 @@ LOG = _table(
     topic=_str,
     partition=_i32,
     offset=_i64,
-    timestamp=_i64,
+    timestamp_us=_i64,
     run=_str,
     producer=_str,
     incarnation=_i32,
@@ -192,7 +192,7 @@ LOG = _table(
     count=_i64,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
-and `seq` are null if the value has no identity; `timestamp` is the record's timestamp, in us. `key` is the key of a
+and `seq` are null if the value has no identity; `timestamp_us` is the record's timestamp. `key` is the key of a
 record in a compacted topic and in one that a processor counts, null in other topics and for a record without a key.
 `tombstone`: whether a record of such a topic has no value, null in other topics; its identity is then in a record
 header. The input is that in the record header `aftershock-input`, `count` that in `aftershock-count`."""

@@ -227,14 +227,14 @@ class Finding(BaseModel):
 class EffectCount(EffectNumbers):
     """What an application did. error: why it could not be read.
 
-    undetermined: how many more of a kind there may be. late_us: the longest possible time of each statistic. findings:
+    undecided: how many more of a kind there may be. late_us: the longest possible time of each statistic. findings:
     the first ones of each kind, as sentences.
     """
 
     source: str
     inputs: int = 0
     effects: int = 0
-    undetermined: dict[str, int] = {}
+    undecided: dict[str, int] = {}
     late_us: dict[str, int] = {}
     findings: dict[str, list[str]] = {}
     error: str = ""
@@ -243,7 +243,7 @@ class EffectCount(EffectNumbers):
         """Return the number of a kind as text, as a range if some are undecided; empty if it was not counted."""
         if kind not in self.counts:
             return ""
-        least, more = self.counts[kind], self.undetermined.get(kind, 0)
+        least, more = self.counts[kind], self.undecided.get(kind, 0)
         return f"{least:,} to {least + more:,}" if more else f"{least:,}"
 
 

@@ -1,9 +1,14 @@
-"""Findings: the one row format in which every rule reports. Counts are exact, the rows shown are capped."""
+"""What rules report: findings, all in one row format, and the reasons for which a rule cannot decide a row.
+
+Counts are exact, the rows shown are capped. A reason has what decides such rows in another run, if anything does. These
+are the reasons of several modules. A reason of one module stands there.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 Finding = dict[str, Any]
@@ -12,7 +17,7 @@ Finding = dict[str, Any]
 CAP = 200
 """Maximum number of findings shown per check, split and scope."""
 
-UNDETERMINED = "undetermined"
+UNDECIDED = "undecided"
 """The split of rows for which a rule could not be decided: counted separately, never shown as an anomaly."""
 
 POSITION = ("topic", "partition", "offset", "producer", "incarnation", "seq")
@@ -36,3 +41,27 @@ def cap(findings: Iterable[Finding]) -> list[Finding]:
 def rank(row: Finding) -> list[tuple[bool, Any]]:
     """Return the sort key of a finding: check, split, scope, then position and time, nulls first."""
     return [(row[name] is not None, row[name]) for name in _ORDER]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason. why: why rows are undecided, as a clause; advice: what to change, empty if nothing helps."""
+
+    why: str
+    advice: str = ""
+
+
+COMMITS = "commits"
+"""In table `undecided`, in place of a check: the commits of unknown outcome that every check leaves out."""
+
+UNREAD = Reason("their partition is not in the log that was read back")
+SEVERAL_LIVES = Reason(
+    "their topic was deleted and created again at that time, and neither the final log nor offsets show which of the "
+    "topics they belong to"
+)
+NO_END = Reason("their producer did not learn the end of a transaction that may concern them")
+OPEN = Reason(
+    "a transaction was open when the log was read back, so whether readers see its records is unknown",
+    "set a transaction.timeout.ms that ends it before the run does",
+)
+NO_BEGIN = Reason("where their reader began is unknown")

@@ -30,7 +30,7 @@ from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from checks.audit.engine import counters, scan, survey_facts
+from checks.audit.engine import counters, scan, summaries
 from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import Tally
@@ -239,12 +239,12 @@ class Surveyed:
 def survey(spark: SparkSession, inputs: Inputs, planned: Planned) -> Surveyed:
     """Return what the first pass finds. Raises `RunDirError` if it reads other rows than were sealed."""
     tally = scan.survey(spark, inputs.ledger.files, planned.survey)
-    settle(inputs.ledger, survey_facts.rows_of_parts(tally))
+    settle(inputs.ledger, summaries.rows_of_parts(tally))
     end_us = max(inputs.end_us, tally.count(counters.DRIVE_END_US))
     rows = inputs.tables["assignments"]
     assignments = assignments_by_life(rows, planned.topics, inputs.lives, inputs.ranges, end_us)
     committed: dict[Any, int] = dict(tally.each(counters.COMMITTED_TO))
-    epochs = build(assignments, inputs.lives, survey_facts.delivered_rows(tally), committed, end_us)
+    epochs = build(assignments, inputs.lives, summaries.delivered_rows(tally), committed, end_us)
     set_former(epochs, planned.topics)
     for e in epochs.all:
         tally.add(counters.EPOCHS, e.reader, value=1)
@@ -271,7 +271,7 @@ def _run_facts(inputs: Inputs, planned: Planned, tally: Tally, epochs: Epochs, s
         uncompacted=_overdue(inputs, planned, tally, compacts=True),
         protected_us={topic: scenario.protected_us(topic, run_us // 1000) for topic in scenario.compacted},
         skewed=scenario.skewed,
-        heads=survey_facts.heads(tally, epochs),
+        heads=summaries.heads(tally, epochs),
         compacted={t: 1 + (keyed_rows(tally, t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
         tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
         delete_retention_us={
@@ -280,13 +280,13 @@ def _run_facts(inputs: Inputs, planned: Planned, tally: Tally, epochs: Epochs, s
         torn_tombstones=torn_tombstones(inputs.lives, scenario),
         read_us=inputs.read_us,
         producer_ends={client: life.end for client, life in inputs.lives.items() if life.role == "producer"},
-        later_offsets=survey_facts.later_offsets(tally),
+        later_offsets=summaries.later_offsets(tally),
         log_ends=log_ends,
         committers=sorted(tally.members(counters.COMMITTERS)),
         fetches=starts.offset_fetches(epochs, inputs.lives),
         pooled=frozenset(c.name for c in scenario.consumers if c.mode == "subscribe" and c.workers),
-        transactions=survey_facts.transactions(tally, inputs.tables["transactions"]),
-        contested=survey_facts.contested(tally),
+        transactions=summaries.transactions(tally, inputs.tables["transactions"]),
+        contested=summaries.contested(tally),
         read_uncommitted=frozenset(r.name for r in inputs.readers if not r.committed_only),
         injected=planned.survey.injected,
         cell_us=planned.survey.cell_us,

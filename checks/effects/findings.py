@@ -39,9 +39,9 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
                 inputs=of_effect["missing"]["examined"] if "missing" in of_effect else 0,
                 effects=(read and read["rows"]) or 0,
                 counts={kind: row["count"] for kind, row in counts.items()},
-                undetermined={kind: row["undetermined"] for kind, row in counts.items() if row["undetermined"]},
+                undecided={kind: row["undecided"] for kind, row in counts.items() if row["undecided"]},
                 late_us={
-                    kind.removeprefix("late "): row["count"] + row["undetermined"]
+                    kind.removeprefix("late "): row["count"] + row["undecided"]
                     for kind, row in of_effect.items()
                     if kind.startswith("late ") and row["count"] is not None
                 },

@@ -188,13 +188,13 @@ class _Judged:
         frame.write.mode("overwrite").parquet(folder, compression="zstd")
         return tables.spark.read.schema(frame.schema).parquet(folder)
 
-    def total(self, kind: str, count: int, undetermined: int, examined: int) -> Row:
+    def total(self, kind: str, count: int, undecided: int, examined: int) -> Row:
         """Return a row of the totals. A row without an id may be any effect."""
         hidden = min(self.unreadable, count) if kind == "missing" else 0
         more = hidden if kind == "missing" else self.unreadable
         return {
             **{"effect": self.effect.name, "kind": kind, "examined": examined},
-            **{"count": count - hidden, "undetermined": undetermined + more},
+            **{"count": count - hidden, "undecided": undecided + more},
         }
 
     def found(self, kind: str, frame: DataFrame, *order: Column | str) -> list[Row]:
@@ -340,12 +340,12 @@ class _Singles(_Judged):
             why = f"the run did not see when {row.untimed:,} effects appeared; give at, or look more often (every)"
         elif not row.timed:
             why = "no input has an effect"
-        base = {"effect": self.effect.name, "examined": row.timed, "why": why, "undetermined": 0}
+        base = {"effect": self.effect.name, "examined": row.timed, "why": why, "undecided": 0}
         if why:
             return [base | {"kind": f"late {stat}", "count": None} for stat in STATISTICS]
         least, most = (_percentiles(done, name) for name in ("least_us", "late_us"))
         spans = ((stat, least[stat], most[stat]) for stat in STATISTICS)
-        return [base | {"kind": f"late {s}", "count": lo, "undetermined": max(0, hi - lo)} for s, lo, hi in spans]
+        return [base | {"kind": f"late {s}", "count": lo, "undecided": max(0, hi - lo)} for s, lo, hi in spans]
 
     def findings(self, kinds: set[str]) -> list[Row]:
         """Return the first findings of these kinds, and the latest effects."""

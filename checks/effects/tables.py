@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 _str, _i32, _i64 = pa.string(), pa.int32(), pa.int64()
 
 TOTALS = pa.schema(
-    [("effect", _str), ("kind", _str), ("count", _i64), ("undetermined", _i64), ("examined", _i64), ("why", _str)]
+    [("effect", _str), ("kind", _str), ("count", _i64), ("undecided", _i64), ("examined", _i64), ("why", _str)]
 )
 """One row per effect and kind: missing, duplicate, unexpected, wrong, and `late p50`, p95, p99 and max, in us.
-The number is from `count` to `count` + `undetermined`. `examined`: the inputs or effects that were compared. `why`: why
+The number is from `count` to `count` + `undecided`. `examined`: the inputs or effects that were compared. `why`: why
 the number is a range, or why there is none (`count` is null then)."""
 FINDINGS = pa.schema(
     [

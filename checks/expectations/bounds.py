@@ -101,7 +101,7 @@ class ExpectFindingsToBeBetween(_Bounds):
     def range_of(rows: list[Row]) -> Range:
         """Return the findings, up to the findings and the rows that could not be decided."""
         found = sum(int(row["count"]) for row in rows)
-        return found, found + sum(int(row["undetermined"]) for row in rows)
+        return found, found + sum(int(row["undecided"]) for row in rows)
 
 
 class ExpectTimeToBeBetween(_Bounds):
@@ -127,7 +127,7 @@ class ExpectEffectsToBeBetween(_Bounds):
     def range_of(rows: list[Row]) -> Range:
         """Return the number, up to the number and what could not be decided; None if the table has none."""
         counts = _values(rows, "count")
-        return (counts[0], counts[0] + sum(_values(rows, "undetermined"))) if len(counts) == 1 else None
+        return (counts[0], counts[0] + sum(_values(rows, "undecided"))) if len(counts) == 1 else None
 
 
 class ExpectObservationToBeBetween(_Bounds):

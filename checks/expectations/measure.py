@@ -18,8 +18,8 @@ from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
+from checks.audit.findings import COMMITS
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
-from checks.audit.undecided import COMMITS
 from checks.effects.findings import describe, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
@@ -76,16 +76,16 @@ class Measure:
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
             return Observation.missing("not checked", reason)
         count, examined = sum(r["count"] for r in rows), sum(r["examined"] for r in rows)
-        undetermined = sum(r.get("undetermined") or 0 for r in rows)
-        if not (examined or count or undetermined):
+        undecided = sum(r.get("undecided") or 0 for r in rows)
+        if not (examined or count or undecided):
             return self._nothing_examined(term, listed([*dict.fromkeys(r["why"] for r in rows if r["why"])]))
         phrases = PHRASES[term.check, term.split]
         text, unsettled = f"{count:,} of {examined:,} {phrases.examined}", ""
         left_out = self._left_out(term.check)
         text += left_out and f", {left_out} left out"
-        if undetermined:
-            text += f", {undetermined:,} undecided"
-            unsettled = f"{undetermined:,} more could not be decided, and they may break the bound or meet it"
+        if undecided:
+            text += f", {undecided:,} undecided"
+            unsettled = f"{undecided:,} more could not be decided, and they may break the bound or meet it"
             unsettled += self._undecided(term.check)
         by_count = sorted(rows, key=lambda r: (-r["count"], r["scope"]))
         scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
@@ -120,15 +120,15 @@ class Measure:
         findings = [f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope]
         noun = "inputs" if kind == "missing" else "effects"
         text = f"{row['count']:,} of {row['examined']:,} {noun}"
-        if not (row["examined"] or row["count"] or row["undetermined"]):
+        if not (row["examined"] or row["count"] or row["undecided"]):
             what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
             return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
         if kind == "missing" and row["count"] and (reason := self._conditions.unsettled(term.scope)):
             return Observation.missing(text, reason)
         unsettled = ""
-        if row["undetermined"]:
-            text += f", {row['undetermined']:,} undecided"
-            unsettled = undecided(kind, row["undetermined"], read.reason if read.value else "")
+        if row["undecided"]:
+            text += f", {row['undecided']:,} undecided"
+            unsettled = undecided(kind, row["undecided"], read.reason if read.value else "")
         began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
         reason = describe(kind, row["count"], row["examined"], term.scope, findings, began_us)
         return Observation(None, text, reason, unsettled)
@@ -138,7 +138,7 @@ class Measure:
             return Observation.missing("not measured", row["why"] or "nothing was measured")
         if reason := self._conditions.unsettled(term.scope) or self._conditions.clock():
             return Observation.missing("not measured", reason)
-        least, most = row["count"], row["count"] + row["undetermined"]
+        least, most = row["count"], row["count"] + row["undecided"]
         text = duration(most) if duration(least) == duration(most) else f"{duration(least)} to {duration(most)}"
         unsettled = f"the run saw effects at intervals, so that the time is {text}; look more often (every), or give at"
         return Observation(None, text, f"{text} from acknowledgement to effect {term.scope}", unsettled)

@@ -81,7 +81,7 @@ class Records:
             "topic": _texts([self.topic]).take(_column(np.zeros(size, np.int64))),
             "partition": _column(np.full(size, self.partition, np.int32)),
             "offset": _column(np.array(self.offsets, np.int64)),
-            "timestamp": _column(np.array(self.timestamps_ms, np.int64) * 1000),
+            "timestamp_us": _column(np.array(self.timestamps_ms, np.int64) * 1000),
             "run": run,
             "producer": producer,
             "incarnation": incarnation,

@@ -38,8 +38,8 @@ from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import OFFSETS_TOPIC
 from chaos.setup.clients import Entry, Processor, Producer
 from checks.audit.facts.topic_lives import topic_of
+from checks.audit.findings import COMMITS
 from checks.audit.rules.cleanup import behind_by
-from checks.audit.undecided import COMMITS
 from checks.effects.findings import effect_counts
 from checks.evidence import audit_rows, fault_outcomes, ledger_rows
 from checks.expectations.conditions import REPORTED

@@ -105,7 +105,7 @@ class Kept:
     """What compaction leaves of the log: by partition and key, the columns of the last record."""
 
     def __init__(self, keys: int) -> None:
-        names = ("offset", "producer", "seq", "timestamp")
+        names = ("offset", "producer", "seq", "timestamp_us")
         self._columns = {name: np.full((PARTITIONS, keys), -1, np.int64) for name in names}
 
     def add(self, p: int, key: Ints, columns: dict[str, Ints]) -> None:
@@ -183,7 +183,7 @@ class History:
         for p, (first, rows) in s.log.items():
             self.ends[p] = first + len(rows)
             columns = {"offset": first + np.arange(len(rows)), "producer": s.producer[rows], "seq": s.seq[rows]}
-            columns["timestamp"] = s.invoked_us[rows] // 1000 * 1000
+            columns["timestamp_us"] = s.invoked_us[rows] // 1000 * 1000
             if self.plan.kind == "compacted":
                 self.kept.add(p, self._keys(columns["seq"]), columns)
             else:

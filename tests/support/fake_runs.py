@@ -43,7 +43,7 @@ AUDIT = {
         "scope": "s",
         "count": "i",
         "examined": "i",
-        "undetermined": "i",
+        "undecided": "i",
         "why": "s",
     },
     "undecided": {"check": "s", "scope": "s", "why": "s", "advice": "s", "count": "i"},
@@ -97,7 +97,7 @@ class FakeRun:
         shares = [entry.group for entry in s.shares]
         scopes = {"write": self.topics, "read": self.readers, "group": self.readers, "share": shares, "quorum": []}
         self.summary = [
-            {"check": k, "split": split, "scope": scope, "count": 0, "examined": sent, "undetermined": 0}
+            {"check": k, "split": split, "scope": scope, "count": 0, "examined": sent, "undecided": 0}
             for k, a in ANOMALIES.items()
             for split in a.splits or ("",)
             for scope in scopes[a.path]

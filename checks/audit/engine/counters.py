@@ -98,7 +98,7 @@ COMMITTED_TO = maximum("committed_to")
 COMMITTED_BY_ANY = maximum("committed_by_any")
 """The highest offset of a commit that did not fail, whoever committed it, by group, topic and partition."""
 SEGMENTS = collection("segments")
-"""Segments by key of the epoch; see `segments`."""
+"""Segments by key of the epoch; see `summaries`."""
 COMMITS_AT_BEGIN = collection("commits_at_begin")
 """By index of the epoch; see `commits.commits_at_begin`."""
 LOWEST_OFFSETS = lowest("lowest_offsets")
@@ -106,7 +106,7 @@ LOWEST_OFFSETS = lowest("lowest_offsets")
 LAST_INVOKED = highest("last_invoked")
 """By producer and incarnation: transaction -> time of its last send."""
 ACKED_DIGEST, LOG_DIGEST = digest("acked_digest"), digest("log_digest")
-"""By topic, partition and block of offsets; see `digest`."""
+"""By topic, partition and block of offsets; see `summaries`."""
 CLOCK_BACKWARDS = total("clock_backwards")
 """Rows that end before they begin, by `<table> of <client>`."""
 

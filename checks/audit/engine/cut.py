@@ -25,7 +25,7 @@ from checks.audit.engine.blocks import (
     sender_numbers,
     topic_numbers,
 )
-from checks.audit.engine.commit_outcomes import committers, outcomes
+from checks.audit.engine.commits import committers, outcomes
 from checks.audit.engine.group import runs, sections
 from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.outputs import rows_by_count, rows_by_input
@@ -43,7 +43,7 @@ _COUNT_COLUMNS = ("count",)
 _COLUMNS = {
     "sends": ("producer", "key", *(name for name in KINDS["sends"] if name != "end")),
     "log": (
-        *("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
+        *("topic", "partition", "offset", "timestamp_us", "run", "producer", "incarnation", "seq", "committed", "key"),
         "tombstone",
         *INPUT_COLUMNS,
         *_COUNT_COLUMNS,
@@ -153,7 +153,7 @@ def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
 
 def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
-    columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
+    columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp_us")}
     columns["topic"] = topic_numbers(part, facts)
     committed, known = part.flags("committed")
     columns["committed"] = np.where(known, committed.astype(np.int64), NONE)

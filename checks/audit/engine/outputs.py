@@ -51,7 +51,7 @@ def _outputs(part: Part, columns: Columns, own: Ints, facts: RunFacts) -> tuple[
     """Return the input topic of each of the run's records, NONE for no known one, and their columns as outputs."""
     codes, names = part.codes("input_topic")
     known = np.array([facts.topic_ids.get(name, NONE) for name in names] + [NONE], np.int64)
-    kept = {name: columns[name][own] for name in ("sender", "topic", "timestamp", "committed")}
+    kept = {name: columns[name][own] for name in ("sender", "topic", "timestamp_us", "committed")}
     kept |= {"output_partition": columns["partition"][own], "output_offset": columns["offset"][own]}
     kept |= {"partition": part.ints("input_partition")[own], "offset": part.ints("input_offset")[own]}
     return known[codes[own]], kept

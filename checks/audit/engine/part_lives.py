@@ -14,7 +14,7 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives
-from checks.audit.undecided import SEVERAL_LIVES
+from checks.audit.findings import SEVERAL_LIVES
 
 _TIMES = {
     "sends": ("invoked_us", "completed_us"),
@@ -222,11 +222,11 @@ def add_positions(part: Part, run_token: str, wanted: frozenset[Record], tally: 
             tally.add(SETTLED, *record, value={(int(partition[row]), int(offset[row]))})
 
 
-def count_undetermined(part: Part, lives: TopicLives, compacted: frozenset[str], tally: Tally) -> None:
+def count_undecided(part: Part, lives: TopicLives, compacted: frozenset[str], tally: Tally) -> None:
     """Count rows that may be of the life in force, although the final log does not show them there.
 
-    An acknowledgement is then undetermined for lost_write, or for lost_key in a compacted topic. A delivery is
-    undetermined for dirty_read if time does not assign the acknowledgement of its record to a life either.
+    An acknowledgement is then undecided for lost_write, or for lost_key in a compacted topic. A delivery is
+    undecided for dirty_read if time does not assign the acknowledgement of its record to a life either.
     """
     if not isinstance(part, LivePart) or part.table == "commits" or not part.rows or not part.unsure.any():
         return
@@ -236,7 +236,7 @@ def count_undetermined(part: Part, lives: TopicLives, compacted: frozenset[str],
         ok = absent[part.equals("outcome", "ok")[absent]]
         for code, count in zip(*np.unique(topics[ok], return_counts=True), strict=True):
             check = "lost_key" if names[code] in compacted else "lost_write"
-            tally.report_undetermined(check, names[code], int(count), SEVERAL_LIVES)
+            tally.report_undecided(check, names[code], int(count), SEVERAL_LIVES)
         return
     (groups, group_names), (modes, mode_names) = part.codes("group"), part.codes("mode")
     consumers, clients = part.codes("consumer")
@@ -244,4 +244,4 @@ def count_undetermined(part: Part, lives: TopicLives, compacted: frozenset[str],
         if part._record(row) in lives.unsettled_sends:
             subscribed = mode_names[modes[row]] == "subscribe"
             reader = group_names[groups[row]] if subscribed else clients[consumers[row]]
-            tally.report_undetermined("dirty_read", reader, 1, SEVERAL_LIVES)
+            tally.report_undecided("dirty_read", reader, 1, SEVERAL_LIVES)

@@ -18,7 +18,7 @@ from chaos.errors import RunDirError
 from checks.audit.engine import cut as cutting
 from checks.audit.engine import part_lives
 from checks.audit.engine import survey as surveying
-from checks.audit.engine.commit_outcomes import add_attempts, add_unanswered
+from checks.audit.engine.commits import add_attempts, add_unanswered
 from checks.audit.engine.counters import (
     ATTEMPTS,
     BETWEEN,
@@ -148,7 +148,7 @@ def _survey(plan: surveying.SurveyPlan, table: str, path: str, data: object, tal
     part = part_lives.open_part(table, path, data, plan.columns(table), plan.lives)
     tally.add(PART_ROWS, table, path, value=part.rows)
     surveying.survey(part, plan, tally)
-    part_lives.count_undetermined(part, plan.lives, plan.compacted, tally)
+    part_lives.count_undecided(part, plan.lives, plan.compacted, tally)
 
 
 def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_block: BlockJudge) -> Tally:

@@ -14,12 +14,11 @@ import numpy as np
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine import counters, shares
 from checks.audit.engine.blocks import BLOCK_BITS, COMMIT_FAILED, COMMIT_OK, COMMIT_UNKNOWN
-from checks.audit.engine.commit_outcomes import committers, outcomes
+from checks.audit.engine.commits import committers, outcomes
 from checks.audit.engine.counters import add_senders, count_backwards
-from checks.audit.engine.digest import add_digests
 from checks.audit.engine.group import Rows, counted, grouped, runs, sections
 from checks.audit.engine.parts import Part
-from checks.audit.engine.segments import segments
+from checks.audit.engine.summaries import add_digests, segments
 from checks.audit.engine.tally import Aggregate, Sparse, Tally, histogram
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.commit_log import Decisions
@@ -36,7 +35,7 @@ COLUMNS = {
         *("producer", "incarnation", "seq", "topic", "partition", "offset", "outcome", "txn"),
         *("invoked_us", "completed_us", "error"),
     ),
-    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "crc_ok"),
+    "log": ("topic", "partition", "offset", "timestamp_us", "run", "producer", "incarnation", "seq", "crc_ok"),
     "deliveries": (
         *("consumer", "incarnation", "group", "mode", "assignment", "ordinal", "topic", "partition", "offset"),
         *("producer", "producer_incarnation", "seq", "polled_us", "processed_us"),

@@ -20,8 +20,7 @@ import numpy as np
 
 from checks.audit.arrays import Ints
 from checks.audit.engine.group import grouped
-from checks.audit.findings import UNDETERMINED, Finding, cap, finding
-from checks.audit.undecided import Reason
+from checks.audit.findings import UNDECIDED, Finding, Reason, cap, finding
 
 Sparse = tuple[Ints, Ints]
 """Distinct numbers, ascending, and a value for each."""
@@ -77,7 +76,7 @@ and the highest number; and by number the sum, the highest and the lowest value.
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 
-UNDECIDED: Aggregate[int] = total("undecided")
+BY_REASON: Aggregate[int] = total("undecided")
 """Rows for which a check could not be decided, by check, scope and reason."""
 
 
@@ -98,11 +97,11 @@ class Tally:
             shown = cap(finding(check, scope, split, **row) for row in rows)
             self.add(FINDINGS, check, split, scope, value=(count, shown))
 
-    def report_undetermined(self, check: str, scope: str, count: int, reason: Reason) -> None:
+    def report_undecided(self, check: str, scope: str, count: int, reason: Reason) -> None:
         """Add rows for which a check could not be decided."""
-        self.report(check, scope, count, split=UNDETERMINED)
+        self.report(check, scope, count, split=UNDECIDED)
         if count:
-            self.add(UNDECIDED, check, scope, reason, value=count)
+            self.add(BY_REASON, check, scope, reason, value=count)
 
     def merge(self, other: Tally) -> None:
         """Merge all values of another tally."""

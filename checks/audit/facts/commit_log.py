@@ -24,7 +24,7 @@ from chaos.ledger.schemas import COMMIT_LOG
 from checks.audit.arrays import NEVER_US, NONE, Ints
 from checks.audit.facts.epochs import BEGINS, POSITION, Committer, Life, Row
 from checks.audit.facts.offset_changes import OffsetChange
-from checks.audit.undecided import Reason
+from checks.audit.findings import Reason
 
 COMMIT_SHARED = Reason("another commit of the same offset may have written the record in the log")
 COMMIT_WITHOUT_RECORD = Reason(

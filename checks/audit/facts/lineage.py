@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chaos.scenario.model import Scenario
 from checks.audit.facts.readers import processor_groups
 from checks.audit.facts.starts import LogRange
-from checks.audit.undecided import Reason
+from checks.audit.findings import Reason
 
 NO_COORDINATES = Reason("outputs carry no coordinates of their inputs")
 OUTPUTS_GONE = Reason(

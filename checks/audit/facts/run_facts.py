@@ -23,7 +23,7 @@ Sender = tuple[str | None, int]
 """The producer and incarnation that a record carries; None and NONE where it carries none."""
 
 
-NO_TXN, COMMITTED, ABORTED, UNDECIDED = 0, 1, 2, 3
+NO_TXN, COMMITTED, ABORTED, UNKNOWN_END = 0, 1, 2, 3
 """The end of the transaction of a record. Undecided: its producer did not learn the end."""
 TXN_TIMES = ("last_us", "requested_us", "unsure_us")
 TXN_ENDS = {"committed": COMMITTED, "aborted": ABORTED}

@@ -32,11 +32,11 @@ def _table(**columns: pa.DataType) -> pa.Schema:
 
 
 AUDIT_TABLES: dict[str, pa.Schema] = {
-    # `count` is exact. `examined`: rows examined. `undetermined`: rows for which the rule could not be decided, such as
+    # `count` is exact. `examined`: rows examined. `undecided`: rows for which the rule could not be decided, such as
     # an acks=0 record without an offset where retention has removed records; they are in neither of the other two.
     # `why`: why the rule left out all rows that there were, empty if it did not.
-    "summary": _table(check=_str, split=_str, scope=_str, count=_i64, examined=_i64, undetermined=_i64, why=_str),
-    # `count`: rows of `undetermined` of one reason. `advice`: what decides them in another run, empty if nothing does.
+    "summary": _table(check=_str, split=_str, scope=_str, count=_i64, examined=_i64, undecided=_i64, why=_str),
+    # `count`: rows of `undecided` of one reason. `advice`: what decides them in another run, empty if nothing does.
     "undecided": _table(check=_str, scope=_str, why=_str, advice=_str, count=_i64),
     # `at_us`: when it happened, if known. `evidence`: a JSON object with all further details. `mechanism`: a sentence,
     # "not determined" if the evidence does not show the mechanism.

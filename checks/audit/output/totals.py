@@ -14,16 +14,15 @@ from chaos.anomalies import ANOMALIES
 from checks.audit.engine import counters
 from checks.audit.engine.blocks import ACKNOWLEDGEMENTS, OK, REFUSED
 from checks.audit.engine.commits import BY_LOG
-from checks.audit.engine.tally import FINDINGS, UNDECIDED, Aggregate, Tally
+from checks.audit.engine.tally import BY_REASON, FINDINGS, Aggregate, Tally
 from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
-from checks.audit.findings import UNDETERMINED, Finding, rank
+from checks.audit.findings import COMMITS, UNDECIDED, Finding, Reason, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import Parties, RunData
-from checks.audit.undecided import COMMITS, Reason
 
 OUTSIDE_US = 60_000_000
 """How far a clock of a client may be from the times of a run."""
@@ -39,25 +38,25 @@ def summary_rows(parties: Parties, tally: Tally) -> list[dict[str, Any]]:
         for scope in rule.scopes.of(parties)[0]
     }
     for check, split, scope in counts:
-        splits = (split,) if split != UNDETERMINED else (ANOMALIES[check].splits or ("",))
+        splits = (split,) if split != UNDECIDED else (ANOMALIES[check].splits or ("",))
         wanted |= {(check, s, scope) for s in splits}
     order = list(ANOMALIES)
     rows = []
     for check, split, scope in sorted(wanted, key=lambda k: (order.index(k[0]), k[1], k[2])):
         rule, count = RULES[check], counts.get((check, split, scope), 0)
-        undetermined = counts.get((check, UNDETERMINED, scope), 0)
+        undecided = counts.get((check, UNDECIDED, scope), 0)
         examined = sum(tally.count(counter, scope) for counter in rule.examines)
-        examined -= undetermined if rule.counts_undetermined else 0
+        examined -= undecided if rule.counts_undecided else 0
         left_out = {why: n for counter, why in rule.leaves_out.items() if (n := tally.count(counter, scope))}
         examined = max(examined - sum(left_out.values()), count)
         row = {"check": check, "split": split, "scope": scope, "count": count, "examined": examined}
-        rows.append(row | {"undetermined": undetermined, "why": "" if examined else "; ".join(left_out)})
+        rows.append(row | {"undecided": undecided, "why": "" if examined else "; ".join(left_out)})
     return rows
 
 
 def undecided_rows(tally: Tally) -> list[dict[str, Any]]:
     """Return table `undecided`."""
-    found = sorted(tally.each(UNDECIDED), key=lambda entry: (entry[0][:2], -entry[1], entry[0][2].why))
+    found = sorted(tally.each(BY_REASON), key=lambda entry: (entry[0][:2], -entry[1], entry[0][2].why))
     return [_undecided(check, scope, reason, count) for (check, scope, reason), count in found]
 
 
@@ -74,7 +73,7 @@ def _undecided(check: str, scope: str, reason: Reason, count: int) -> dict[str, 
 def anomaly_rows(tally: Tally, run: RunData, within_us: tuple[int, int]) -> list[Finding]:
     """Return table `anomalies`. within_us: when the run began and ended."""
     findings = sorted((f for _, (_, rows) in tally.each(FINDINGS) for f in rows), key=rank)
-    return [_in_time(_explained(f, run), within_us) for f in findings if f["split"] != UNDETERMINED]
+    return [_in_time(_explained(f, run), within_us) for f in findings if f["split"] != UNDECIDED]
 
 
 def _in_time(finding: Finding, within_us: tuple[int, int]) -> Finding:

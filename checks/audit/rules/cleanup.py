@@ -29,11 +29,10 @@ from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.retention import SLACK_US, Overdue
-from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
-from checks.audit.findings import CAP, Finding
+from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNKNOWN_END
+from checks.audit.findings import CAP, NO_END, OPEN, UNREAD, Finding, Reason
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
-from checks.audit.undecided import NO_END, OPEN, UNREAD, Reason
 
 NO_PLACE = Reason(
     "they were acknowledged without an offset or have no key, so their place among the records of their key is unknown",
@@ -65,7 +64,7 @@ DUE = total("due")
 def overdue_record(b: ProducerBlock, tally: Tally) -> None:
     """Report records in the log that the settings of their topic should have deleted; see `facts.retention.Overdue`.
 
-    Undetermined if a broker may have had a wrong clock until the log was read back.
+    Undecided if a broker may have had a wrong clock until the log was read back.
     """
     if not b.facts.overdue:
         return
@@ -83,7 +82,7 @@ def overdue_record(b: ProducerBlock, tally: Tally) -> None:
             continue
         late: Ints = rows.index[appends["offset"][rows.index] < found.below]
         if found.unsure:
-            tally.report_undetermined("overdue_record", topic, len(late), PERHAPS_LATE)
+            tally.report_undecided("overdue_record", topic, len(late), PERHAPS_LATE)
         else:
             b.report("overdue_record", appends, late, lambda i: _overdue(b, i), tally)
 
@@ -102,7 +101,7 @@ def overdue_value(b: KeyBlock, tally: Tally) -> None:
     tally.add(DUE, b.topic, value=int((due & (acks["offset"] != NONE)).sum()))
     rows = np.flatnonzero((log["offset"] < until[b.log_group]) & b.facts.named[log["sender"]])
     if any(found.unsure for found in below.values()):
-        tally.report_undetermined("overdue_record", b.topic, len(rows), PERHAPS_LATE)
+        tally.report_undecided("overdue_record", b.topic, len(rows), PERHAPS_LATE)
         return
     order = np.lexsort((log["offset"][rows], log["partition"][rows]))
     shown = (_superseded(b, i, int(until[b.log_group[i]])) for i in rows[order[:CAP]].tolist())
@@ -135,7 +134,7 @@ def _overdue(b: ProducerBlock, i: int) -> dict[str, Any]:
     topic, partition = b.topic(int(appends["topic"][i])), int(appends["partition"][i])
     read_us, _ = b.facts.read_us[topic, partition]
     done_us = None if row is None else int(sends["completed_us"][row])
-    evidence = {"timestamp_us": int(appends["timestamp"][i]), "completed_us": done_us, "read_us": read_us}
+    evidence = {"timestamp_us": int(appends["timestamp_us"][i]), "completed_us": done_us, "read_us": read_us}
     evidence["log_start"], _ = b.facts.log_ranges[topic, partition]
     return b.record(appends, i, at_us=read_us, evidence=evidence)
 
@@ -203,24 +202,24 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
 
     A record is superseded by a record of its key at a higher offset of its partition that is visible in the log or was
     acknowledged; of several lost records of a key, only the last one is reported. A later record of unknown outcome
-    supersedes it only if it is in the log: the cleaner removes nothing for a record that is not. Undetermined without
+    supersedes it only if it is in the log: the cleaner removes nothing for a record that is not. Undecided without
     an acknowledged offset or key, in a partition that was not read back, or if only a record of unknown visibility or
     unknown key may supersede it. Evicted records are counted apart. A record of an aborted transaction, or of one
     without a known end, need not be in the log.
 
     A tombstone that is absent without a later record is a `resurrected_key` if an earlier value of its key is in the
-    log, whatever removed it. That is undetermined if the tombstone may have expired while the log was read: if it took
+    log, whatever removed it. That is undecided if the tombstone may have expired while the log was read: if it took
     delete.retention.ms to read its partition, or an unknown time. Otherwise, it expired if delete.retention.ms had
     passed between its send and the end of the read-back; the log does not show whether it was lost before. If not, its
-    key is lost. Undetermined if the time of the read-back is unknown, or, as resurrected_key then is, if only a record
+    key is lost. Undecided if the time of the read-back is unknown, or, as resurrected_key then is, if only a record
     of unknown visibility may be an earlier value.
 
     A superseded record is lost too if it was younger than min.compaction.lag.ms when the log had been read back.
-    Undetermined if a broker may have had a wrong clock.
+    Undecided if a broker may have had a wrong clock.
 
     A value may be absent because of a tombstone that has expired. If the tombstone was acknowledged, it supersedes the
     value. If its outcome or offset is unknown, or if its row may have died with its producer, the value is
-    undetermined.
+    undecided.
     """
     a, log = b.acks, b.log
     required = (a["end"] == NO_TXN) | (a["end"] == COMMITTED)
@@ -232,7 +231,7 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     located = (a["offset"] != NONE) & (a["partition"] != NONE) & (a["key"] != NONE)
     known = log["key"] != NONE
     sure = b.latest(required & located, known & (log["committed"] == 1))
-    unsure = b.latest(located & (a["end"] == UNDECIDED), known & (log["committed"] == NONE))
+    unsure = b.latest(located & (a["end"] == UNKNOWN_END), known & (log["committed"] == NONE))
     offset, group = a["offset"][absent], b.ack_group[absent]
     fate = np.full(len(absent), _LOST)
     fate[unsure[group] > offset] = _NO_END
@@ -256,7 +255,7 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     tally.add(SUPERSEDED, b.topic, value=int((fate == _SUPERSEDED).sum()))
     for kind, (checks, reason) in _UNDECIDED.items():
         for check in checks:
-            tally.report_undetermined(check, b.topic, int((fate == kind).sum()), reason)
+            tally.report_undecided(check, b.topic, int((fate == kind).sum()), reason)
     tally.add(EXPIRED, b.topic, value=int((fate == _EXPIRED).sum()))
     for check, kinds in (("lost_key", (_LOST, _EARLY)), ("resurrected_key", (_RESURRECTED,))):
         found = absent[np.isin(fate, kinds)]
@@ -425,7 +424,7 @@ RULES = {
             lambda s: s.compacted & {topic for p in s.producers for topic in p.written}, "no topic is compacted"
         ),
         leaves_out={EVICTED: "retention, or a fault, deleted the records before the log was read back"},
-        counts_undetermined=True,
+        counts_undecided=True,
         keys=lost_key,
     ),
     "resurrected_key": Rule(
@@ -435,7 +434,7 @@ RULES = {
             lambda s: {topic for p in s.producers if p.tombstone_every for topic in p.written},
             "no producer writes tombstones",
         ),
-        counts_undetermined=True,
+        counts_undecided=True,
         keys=lost_key,
     ),
 }

@@ -24,9 +24,8 @@ from checks.audit.facts.lost_offsets import LOOK_US, interruptions
 from checks.audit.facts.observed import UNKNOWN_GROUP, offsets_partition
 from checks.audit.facts.offset_changes import OffsetChange, group_recreated
 from checks.audit.facts.readers import Reader
-from checks.audit.findings import CAP, UNDETERMINED, Finding
+from checks.audit.findings import CAP, UNDECIDED, Finding, Reason
 from checks.audit.rules.rule import COMMITTING, MEMBERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import Reason
 
 NO_PROGRESS = Reason("what their member had processed until then is unknown")
 NO_CAUSE = Reason("whether their offsets expired, were lost or were deleted from outside is unknown")
@@ -39,7 +38,7 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
     """Report commits beyond what their epoch had processed when requested, with visible log records between.
 
     An epoch that had processed nothing counts from its start, an automatic commit at the time when it was reported. A
-    commit without a known epoch is undetermined. A commit of a position in a deleted topic is none beyond it.
+    commit without a known epoch is undecided. A commit of a position in a deleted topic is none beyond it.
     """
     for (number,), section in sections(b.commits["committer"]):
         rows, committer = section.index, b.commits.committers[number]
@@ -47,7 +46,7 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
         kept = ~_of_former(b, committer, b.commits["offset"][rows])
         rows, at_us = rows[kept], at_us[kept]
         committed, reached = b.commits["offset"][rows], _reached(b, committer, at_us)
-        tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()), NO_PROGRESS)
+        tally.report_undecided("overcommit", committer.reader, int((reached == NONE).sum()), NO_PROGRESS)
         firsts, lasts = b.runs["runs" if committer.reader in b.facts.read_uncommitted else "committed_runs"]
         at = np.searchsorted(lasts, reached)
         between = at < len(firsts)
@@ -227,8 +226,8 @@ def lost_commits(run: RunData, tally: Tally) -> None:
     They expired if Kafka may have counted offsets.retention.minutes until then (KIP-211). They are lost if that is not
     so, and the coordinator was interrupted or the members of the group protected them: Kafka refuses to delete the
     offsets of topics that members subscribe to. If they may have expired, and the coordinator was interrupted, or if a
-    client outside the scenario may have deleted them, the cause is undetermined. Offsets are not lost if their log
-    still has them; if it was not read, and the same offset was seen in force again, that is undetermined.
+    client outside the scenario may have deleted them, the cause is undecided. Offsets are not lost if their log
+    still has them; if it was not read, and the same offset was seen in force again, that is undecided.
     """
     by_group: dict[str, list[OffsetChange]] = defaultdict(list)
     for change in run.facts.offset_changes:
@@ -241,10 +240,10 @@ def lost_commits(run: RunData, tally: Tally) -> None:
             causes = [_cause(run, change, reader) for change in life]
             if set(causes) == {NOT_LOST}:
                 continue
-            check = next((c for c in ("lost_commit", "expired_commit") if c in causes), UNDETERMINED)
-            if check == UNDETERMINED:
+            check = next((c for c in ("lost_commit", "expired_commit") if c in causes), UNDECIDED)
+            if check == UNDECIDED:
                 for kind in ("expired_commit", "lost_commit"):
-                    tally.report_undetermined(kind, reader.name, 1, NO_CAUSE)
+                    tally.report_undecided(kind, reader.name, 1, NO_CAUSE)
                 continue
             life = [change for change, cause in zip(life, causes, strict=True) if cause == check]
             tally.report(check, reader.name, 1, [_finding(run, reader, life)])
@@ -267,16 +266,16 @@ def _lives(offset_changes: Iterable[OffsetChange]) -> list[list[OffsetChange]]:
 
 
 def _cause(run: RunData, change: OffsetChange, reader: Reader) -> str:
-    """Return the check that a lost offset belongs to, or undetermined."""
+    """Return the check that a lost offset belongs to, or undecided."""
     below = None not in (change.offsets or {}).values()
     if not below and change.to_us - _counted_from(run, change, reader) >= _shortest_retention_us(run):
         certain = not change.interrupted and _retention_minutes(run) is not None
-        return "expired_commit" if certain else UNDETERMINED
+        return "expired_commit" if certain else UNDECIDED
     if change.in_log:
         return NOT_LOST
     if change.in_log is None and _is_seen_again(run, change):
-        return UNDETERMINED
-    return "lost_commit" if change.interrupted or _is_protected(run, change, reader) else UNDETERMINED
+        return UNDECIDED
+    return "lost_commit" if change.interrupted or _is_protected(run, change, reader) else UNDECIDED
 
 
 def _is_seen_again(run: RunData, change: OffsetChange) -> bool:
@@ -406,7 +405,7 @@ RULES = {
         examines=(COMMITTED,),
         explain="{consumer} committed {committed} ({kind}) when it had processed to {processed_to}",
         scopes=COMMITTING,
-        counts_undetermined=True,
+        counts_undecided=True,
         needs_clock=True,
         commits=overcommit,
     ),

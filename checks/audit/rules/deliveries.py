@@ -13,16 +13,15 @@ import numpy as np
 from checks.audit.arrays import NONE, Ints, nullable
 from checks.audit.engine.counters import DELIVERED, IN_RANGE
 from checks.audit.engine.group import sections
-from checks.audit.engine.survey_facts import falls
+from checks.audit.engine.summaries import falls
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.ranges import lost_range
-from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
-from checks.audit.findings import CAP, Finding
+from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNKNOWN_END
+from checks.audit.findings import CAP, NO_BEGIN, NO_END, UNREAD, Finding
 from checks.audit.rules.cleanup import behind_by
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.rule import COMMITTING, READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import NO_BEGIN, NO_END, UNREAD
 
 GONE = ("crashed", "lost")
 """Ends of an epoch after which its member does not go on."""
@@ -44,7 +43,7 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
     log = r.block.log
     missing = np.flatnonzero(~got[log["offset"] - r.block.base] & r.visible())
     if r.range.start is None:
-        tally.report_undetermined("stalled_delivery", r.name, len(missing), NO_BEGIN)
+        tally.report_undecided("stalled_delivery", r.name, len(missing), NO_BEGIN)
         return
     missing = missing[log["offset"][missing] >= r.range.start]
     offset = log["offset"][missing]
@@ -89,7 +88,7 @@ def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str,
         "topic_was_deleted": r.range.succeeds or None,
     }
     log, consumer = r.block.log, past["consumer"] if past else None
-    return r.block.record(log, row, consumer=consumer, at_us=nullable(log["timestamp"][row]), evidence=evidence)
+    return r.block.record(log, row, consumer=consumer, at_us=nullable(log["timestamp_us"][row]), evidence=evidence)
 
 
 def _turns(f: Finding, c: RunData) -> list[Epoch]:
@@ -177,7 +176,7 @@ def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
     """Report acknowledged records of a reader's range that are below the log start and were never delivered to it.
 
     Retention or delete-records removed them before they were read, so they are neither lost nor skipped. The range
-    begins where the reader first began on the partition. Undetermined if that is unknown, or if the end of the record's
+    begins where the reader first began on the partition. Undecided if that is unknown, or if the end of the record's
     transaction is. Only read_uncommitted readers have to get records of aborted transactions. Records without an
     acknowledged offset (acks=0, outcome unknown) cannot be located and are left out.
     """
@@ -186,7 +185,7 @@ def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
         return
     required = np.ones(len(acks["offset"]), np.bool_)
     if r.range.committed_only:
-        required = np.isin(acks["end"], (NO_TXN, COMMITTED, UNDECIDED))
+        required = np.isin(acks["end"], (NO_TXN, COMMITTED, UNKNOWN_END))
     rows = np.flatnonzero(required & (acks["offset"] < log_start) & (acks["offset"] >= (began_at or 0)))
     rows = rows[np.lexsort((acks["seq"][rows], acks["sender"][rows], acks["offset"][rows]))]
     rows = rows[np.unique(acks["offset"][rows], return_index=True)[1]]
@@ -194,11 +193,11 @@ def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
     missing = rows[~np.isin(acks["offset"][rows], r.rows["offset"])]
     unsure = np.full(len(missing), began_at is None)
     if r.range.committed_only:
-        unsure |= acks["end"][missing] == UNDECIDED
+        unsure |= acks["end"][missing] == UNKNOWN_END
     if began_at is None:
-        tally.report_undetermined("evicted_delivery", r.name, len(missing), NO_BEGIN)
+        tally.report_undecided("evicted_delivery", r.name, len(missing), NO_BEGIN)
     else:
-        tally.report_undetermined("evicted_delivery", r.name, int(unsure.sum()), NO_END)
+        tally.report_undecided("evicted_delivery", r.name, int(unsure.sum()), NO_END)
     evicted: Ints = missing[~unsure]
     tally.report("evicted_delivery", r.name, len(evicted), (_evicted(r, i) for i in evicted[:CAP].tolist()))
 
@@ -311,7 +310,7 @@ def dirty_read(r: ReaderBlock, tally: Tally) -> None:
     """Report deliveries without a record in the final log, or with another one at their offset.
 
     Below the log start the record was evicted since, in a compacted topic it may have been compacted away: no finding.
-    A delivery without an identity is judged by presence. Undetermined in a partition that was not read back. Records of
+    A delivery without an identity is judged by presence. Undecided in a partition that was not read back. Records of
     a deleted topic are gone by order.
     """
     if r.block.topic in r.facts.lives.ended:
@@ -326,7 +325,7 @@ def dirty_read(r: ReaderBlock, tally: Tally) -> None:
     tally.add(REMOVED, r.name, value=int((wrong & removed).sum()))
     rows = np.flatnonzero(wrong & ~removed)
     if r.range.log_start is None:
-        tally.report_undetermined("dirty_read", r.name, len(rows), UNREAD)
+        tally.report_undecided("dirty_read", r.name, len(rows), UNREAD)
     else:
         r.report("dirty_read", rows, lambda i: _dirty(r, i), tally)
 
@@ -419,7 +418,7 @@ RULES = {
         examines=(IN_RANGE, EVICTABLE),
         explain=_explain_evicted,
         scopes=READERS,
-        counts_undetermined=True,
+        counts_undecided=True,
         reader=evicted_delivery,
     ),
     "duplicate_delivery": Rule(
@@ -434,7 +433,7 @@ RULES = {
         explain=_explain_dirty,
         scopes=READERS,
         leaves_out={REMOVED: "the log has removed the records since"},
-        counts_undetermined=True,
+        counts_undecided=True,
         reader=dirty_read,
     ),
     "nonmonotonic_poll": Rule(

@@ -15,9 +15,8 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
 from checks.audit.facts.offset_changes import BY_FAULT, group_recreated
 from checks.audit.facts.readers import Reader
-from checks.audit.findings import Finding
+from checks.audit.findings import Finding, Reason
 from checks.audit.rules.rule import GROUPS, MEMBERS, READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import Reason
 
 NO_PROMISE = Reason("how the group's assignor spreads partitions is unknown")
 TIED_VOTE = Reason(
@@ -136,9 +135,9 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
     range: per topic every member has neighbouring partitions, and at most one more than the others. roundrobin, sticky,
     cooperative-sticky and group.protocol=consumer: every member has at most one partition more than the others.
     A member has a share only of the topics that it subscribed to in this generation: a member with a pattern may not
-    have found a new topic yet. Undetermined for other assignors, and for those other than range if members subscribe
+    have found a new topic yet. Undecided for other assignors, and for those other than range if members subscribe
     to different topics. If the entries of a group support different assignors, the members of the generation select
-    one as their coordinator does. After a tied vote, undetermined only if some of the tied assignors allow the spread.
+    one as their coordinator does. After a tied vote, undecided only if some of the tied assignors allow the spread.
     """
     for reader in run.readers:
         if not _spreads(reader):
@@ -150,7 +149,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
             assignors = _assignors(reader, members)
             whys = [_unbalanced(assignor, members) for assignor in assignors] or [NO_PROMISE]
             if reasons := [why for why in whys if isinstance(why, Reason)]:
-                tally.report_undetermined("unbalanced_assignment", reader.name, 1, reasons[0])
+                tally.report_undecided("unbalanced_assignment", reader.name, 1, reasons[0])
             elif all(whys):
                 held = {str(m.get("client_id") or m.get("member_id")): m["partitions"] for m in members}
                 named = {"why": whys[0], "assignor": " or ".join(assignors)}
@@ -158,7 +157,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
                 row = {"at_us": span.begin_us, "evidence": evidence}
                 tally.report("unbalanced_assignment", reader.name, 1, [row])
             elif any(whys):
-                tally.report_undetermined("unbalanced_assignment", reader.name, 1, TIED_VOTE)
+                tally.report_undecided("unbalanced_assignment", reader.name, 1, TIED_VOTE)
 
 
 def _spreads(reader: Reader) -> bool:
@@ -231,7 +230,7 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
 
     It should be the leader of the group's partition of `__consumer_offsets`. A shorter difference, or one while there
     was no leader or no answer, is explained by an election. While the sample of the group is late, a difference counts
-    only if the next sample shows the same one. A difference that has just begun when the drive ends is undetermined.
+    only if the next sample shows the same one. A difference that has just begun when the drive ends is undecided.
     """
     for group in sorted({r.group for r in run.readers if r.group is not None}):
         partition = offsets_partition(run.observed, group)
@@ -253,7 +252,7 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
             }
             position = {"topic": OFFSETS_TOPIC, "partition": int(partition.rpartition("/")[2]), "at_us": s.begin_us}
             if short:
-                tally.report_undetermined("misplaced_coordinator", group, 1, JUST_BEGUN)
+                tally.report_undecided("misplaced_coordinator", group, 1, JUST_BEGUN)
             else:
                 tally.report("misplaced_coordinator", group, 1, [position | {"evidence": evidence}])
 
@@ -306,7 +305,7 @@ RULES = {
         examines=(SETTLED,),
         explain="{why}, though the assignor is {assignor}",
         scopes=_SPREAD,
-        counts_undetermined=True,
+        counts_undecided=True,
         run=unbalanced_assignment,
     ),
     "misplaced_coordinator": Rule(

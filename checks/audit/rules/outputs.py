@@ -28,10 +28,9 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.lineage import Lineage
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.readers import entry_of
-from checks.audit.findings import CAP, Finding
+from checks.audit.findings import CAP, NO_BEGIN, OPEN, SEVERAL_LIVES, UNREAD, Finding, Reason
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import READERS, Evidence, Rule, RunData, present
-from checks.audit.undecided import NO_BEGIN, OPEN, SEVERAL_LIVES, UNREAD, Reason
 
 TWO_RECORDS = Reason("the group got two different records at their offsets")
 INPUTS_GONE = Reason(
@@ -71,7 +70,7 @@ class Stretches:
         delivered = deliveries_of(self._r)
         for i in np.flatnonzero(times[at] > 1).tolist():
             key = (*self._r.facts.senders[int(outputs["sender"][i])], int(outputs["offset"][i]))
-            until_us = int(outputs["timestamp"][i]) + TIMESTAMP_US
+            until_us = int(outputs["timestamp_us"][i]) + TIMESTAMP_US
             turns = [turn for turn, at_us in delivered.get(key, []) if at_us < until_us]
             turns = turns or [e.turn for e in self._turns if e.begin_us < until_us]
             found[i] = sum(begin <= max(turns, default=0) for begin, _ in self.begins[1:])
@@ -116,7 +115,7 @@ def of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
     """
     first = {key: min(at_us for _, at_us in times) for key, times in deliveries_of(r).items()}
     kept = np.zeros(len(outputs["offset"]), np.bool_)
-    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
+    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp_us"))
     for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
         delivered_us = first.get((*r.facts.senders[sender], offset))
         kept[i] = delivered_us is not None and delivered_us < at_us + TIMESTAMP_US
@@ -139,7 +138,7 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     unconsumed_output: an input with a visible output that the group never committed past, so that it reads the
     input again.
 
-    Undetermined: whether an input without a visible output has one that may be committed (its transaction is open);
+    Undecided: whether an input without a visible output has one that may be committed (its transaction is open);
     anything about absent outputs where outputs may have been removed or carry no coordinates (`Lineage.lacking`); what
     belongs to an offset at which the group got two different records; whether an input was committed past if the last
     member that held the partition did not end in order, a commit has an unknown outcome, or another job or a fault set
@@ -160,10 +159,10 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     open_ends = unsure & ~contested & ((maybe > 0) | ~inputs.visible)
     former = unsure & ~contested & ~open_ends & rows.unclear
     for reason, mask in ((TWO_RECORDS, contested), (OPEN, open_ends), (SEVERAL_LIVES, former)):
-        tally.report_undetermined("missing_output", r.name, int(mask.sum()), reason)
+        tally.report_undecided("missing_output", r.name, int(mask.sum()), reason)
     if group.lacking is not None:
         rest = int((unsure & ~contested & ~open_ends & ~former).sum())
-        tally.report_undetermined("missing_output", r.name, rest, group.lacking)
+        tally.report_undecided("missing_output", r.name, rest, group.lacking)
     lacking = np.flatnonzero(certain)
     tally.report("missing_output", r.name, len(lacking), (_missing(r, rows, at) for at in lacking[:CAP].tolist()))
 
@@ -171,9 +170,9 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     again = rows.again()
     clear = again[~inputs.contested[rows.at[again]]]
     if group.lacking is not None:
-        tally.report_undetermined("duplicate_output", r.name, int((owed | (seen > 0)).sum()), group.lacking)
-    tally.report_undetermined("duplicate_output", r.name, int(possible.sum()), OPEN)
-    tally.report_undetermined("duplicate_output", r.name, len(again) - len(clear), TWO_RECORDS)
+        tally.report_undecided("duplicate_output", r.name, int((owed | (seen > 0)).sum()), group.lacking)
+    tally.report_undecided("duplicate_output", r.name, int(possible.sum()), OPEN)
+    tally.report_undecided("duplicate_output", r.name, len(again) - len(clear), TWO_RECORDS)
     legal = rows.legal[clear]
     for split, chosen in (("legal", clear[legal]), ("illegal", clear[~legal])):
         shown = (_again(r, rows, i) for i in chosen[:CAP].tolist())
@@ -183,10 +182,10 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     sure = early & ~inputs.contested & ~inputs.maybe_passed & _ended_in_order(r)
     if group.lacking is not None:
         unknown = inputs.processed & ~inputs.passed & (seen == 0)
-        tally.report_undetermined("unconsumed_output", r.name, int(unknown.sum()), group.lacking)
+        tally.report_undecided("unconsumed_output", r.name, int(unknown.sum()), group.lacking)
     unsure = early & ~sure
-    tally.report_undetermined("unconsumed_output", r.name, int((unsure & inputs.contested).sum()), TWO_RECORDS)
-    tally.report_undetermined("unconsumed_output", r.name, int((unsure & ~inputs.contested).sum()), PERHAPS_PASSED)
+    tally.report_undecided("unconsumed_output", r.name, int((unsure & inputs.contested).sum()), TWO_RECORDS)
+    tally.report_undecided("unconsumed_output", r.name, int((unsure & ~inputs.contested).sum()), PERHAPS_PASSED)
     repeated = np.flatnonzero(sure)
     tally.report("unconsumed_output", r.name, len(repeated), (_early(r, rows, at) for at in repeated[:CAP].tolist()))
 
@@ -318,13 +317,13 @@ def _again(r: ReaderBlock, rows: _Outputs, i: int) -> dict[str, Any]:
     begins = [e for e in epochs if _member(e.consumer, e.incarnation) == evidence["writer"] and e.start is not None]
     if len(epochs) > 1 and begins:
         evidence |= present(began_at=begins[-1].start, why=begins[-1].why)
-    return _input(r, at, nullable(rows.columns["timestamp"][i]), evidence)
+    return _input(r, at, nullable(rows.columns["timestamp_us"][i]), evidence)
 
 
 def _early(r: ReaderBlock, rows: _Outputs, at: int) -> dict[str, Any]:
     i = next(j for j in rows.of(at).tolist() if rows.visible[j])
     evidence = {"output": rows.place(r, i), "writer": rows.writer(r, i), "committed_to": r.range.passed}
-    return _input(r, at, nullable(rows.columns["timestamp"][i]), evidence)
+    return _input(r, at, nullable(rows.columns["timestamp_us"][i]), evidence)
 
 
 def _member(client: str, incarnation: int) -> str:
@@ -409,7 +408,7 @@ def wrong_count(b: CountBlock, tally: Tally) -> None:
     uncommitted records, from the offset at which the group first began to read the partition. What the group processed
     again, or skipped after it was set to another offset, is no reason for another count.
 
-    Undetermined: outputs of inputs that are not in the log that was read back, or that may lack earlier inputs
+    Undecided: outputs of inputs that are not in the log that was read back, or that may lack earlier inputs
     there; outputs without a count; and where a transaction is open that inputs or the output belong to.
     """
     for group in sorted(b.facts.counting):
@@ -431,7 +430,7 @@ def _judge(b: CountBlock, group: str, here: ReadRange | None, rows: Ints, tally:
     reason = _undecidable(here)
     if here is None or reason is not None:
         unsure = int((outputs["committed"] != 0).sum())
-        tally.report_undetermined("wrong_count", group, unsure, reason or UNREAD)
+        tally.report_undecided("wrong_count", group, unsure, reason or UNREAD)
         return
     at, expected, open_before = _expected(b.inputs, here, outputs)
     seen, maybe = outputs["committed"] == 1, outputs["committed"] == NONE
@@ -441,9 +440,9 @@ def _judge(b: CountBlock, group: str, here: ReadRange | None, rows: Ints, tally:
         OPEN: (at != NONE) & (outputs["count"] != NONE) & open_before,
     }
     for why, mask in unknown.items():
-        tally.report_undetermined("wrong_count", group, int((mask & (seen | maybe)).sum()), why)
+        tally.report_undecided("wrong_count", group, int((mask & (seen | maybe)).sum()), why)
     differs = (outputs["count"] != expected) & ~np.logical_or.reduce(list(unknown.values()))
-    tally.report_undetermined("wrong_count", group, int((differs & maybe).sum()), OPEN)
+    tally.report_undecided("wrong_count", group, int((differs & maybe).sum()), OPEN)
     wrong = np.flatnonzero(differs & seen)
     order = np.lexsort([outputs[name][wrong] for name in ("output_offset", "output_partition", "offset")])
     shown = (_shown(b, outputs, i, int(at[i]), int(expected[i])) for i in wrong[order[:CAP]].tolist())
@@ -500,7 +499,7 @@ def _shown(b: CountBlock, outputs: Columns, i: int, at: int, expected: int) -> d
     producer, life = b.facts.senders[int(b.inputs["sender"][at])]
     who = {"producer": producer, "incarnation": nullable(life), "seq": nullable(b.inputs["seq"][at])}
     where = {"topic": b.topic, "partition": int(outputs["partition"][i]), "offset": int(outputs["offset"][i])}
-    return where | who | {"at_us": nullable(outputs["timestamp"][i]), "evidence": evidence}
+    return where | who | {"at_us": nullable(outputs["timestamp_us"][i]), "evidence": evidence}
 
 
 RULES = {
@@ -512,7 +511,7 @@ RULES = {
         explain="{writer} wrote {output} with the count {count}; its input is number {expected} of its key in the "
         "partition",
         scopes=READERS.that(lambda r: r.counts, "no group consists of processors that count"),
-        counts_undetermined=True,
+        counts_undecided=True,
         counts=wrong_count,
     ),
 }

@@ -165,7 +165,7 @@ def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
     if block.topic in block.facts.lives.mixed:
         return
     log = block.log
-    sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp")]
+    sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp_us")]
     suspects = np.unique(
         np.concatenate([_not_in_log(block, side["offset"], side["sender"], side["seq"]) for side, _ in sides[:2]])
     )

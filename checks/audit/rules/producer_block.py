@@ -16,8 +16,7 @@ from checks.audit.engine.blocks import BLOCK_BITS, FAIL, OK, Rows
 from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, RunFacts
-from checks.audit.findings import CAP
-from checks.audit.undecided import UNREAD, Reason
+from checks.audit.findings import CAP, UNREAD, Reason
 
 LOG_CUT = Reason(
     "they were acknowledged without an offset, and the log no longer begins at its first record",
@@ -42,7 +41,7 @@ class ProducerBlock:
         self.producer, self.number, self.facts = producer, number, facts
         self.all_sends, self.all_appends = rows["sends"], rows["log"]
         odd_sends, odd_appends = _odd_rows(self.all_sends, self.all_appends)
-        keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
+        keys = ("incarnation", "offset", "partition", "topic", "timestamp_us", "seq")
         odd_appends = odd_appends[np.lexsort([self.all_appends[name][odd_appends] for name in keys])]
         self.sends = {name: column[odd_sends] for name, column in self.all_sends.items()}
         self.appends = {name: column[odd_appends] for name, column in self.all_appends.items()}
@@ -98,7 +97,7 @@ class ProducerBlock:
 
     def appended(self, i: int, **evidence: Any) -> dict[str, Any]:
         """Return a copy in the log as the arguments of a finding."""
-        return self.record(self.appends, i, at_us=nullable(self.appends["timestamp"][i]), evidence=evidence)
+        return self.record(self.appends, i, at_us=nullable(self.appends["timestamp_us"][i]), evidence=evidence)
 
     def report(
         self, check: str, side: Columns, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally
@@ -108,10 +107,10 @@ class ProducerBlock:
             order = np.lexsort([side[n][of_topic] for n in ("seq", "incarnation", "offset", "partition")])
             tally.report(check, topic, len(of_topic), map(shown, of_topic[order[:CAP]].tolist()))
 
-    def report_undetermined(self, check: str, rows: Ints, reason: Reason, tally: Tally) -> None:
+    def report_undecided(self, check: str, rows: Ints, reason: Reason, tally: Tally) -> None:
         """Add sends for which a check could not be decided."""
         for topic, of_topic in self.by_topic(self.sends, rows):
-            tally.report_undetermined(check, topic, len(of_topic), reason)
+            tally.report_undecided(check, topic, len(of_topic), reason)
 
     def of_ended(self, sends: Ints, side: Columns | None = None) -> Mask:
         """Return which sends reached a topic that was deleted: what it held is gone by order. side: all of them."""
@@ -124,10 +123,10 @@ class ProducerBlock:
         return np.isin(self.sends["topic"][sends], compacted)
 
     def absent(self, sends: Ints) -> tuple[Mask, dict[Reason, Mask]]:
-        """Return which acknowledged sends, if absent from the log, were evicted, and which are undetermined and why.
+        """Return which acknowledged sends, if absent from the log, were evicted, and which are undecided and why.
 
         Evicted: acknowledged below the offset from which on the log has to hold every record; where retention deletes
-        only by timestamps that are behind, only a record that may have one. Undetermined: without an
+        only by timestamps that are behind, only a record that may have one. Undecided: without an
         acknowledged offset (acks=0) where that is not 0, or in a partition that was not read back.
         """
         evicted, unread, unlocated, early = np.zeros((4, len(sends)), np.bool_)

@@ -211,8 +211,8 @@ class Rule:
     empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
     which may add to the evidence. scopes: where it is counted, and so whether it applies. leaves_out: counters of rows
     among those that the rule does not judge, with the reason. vacant: why a run may give it nothing to examine, though
-    it applies and nothing is wrong; empty if that needs an explanation. counts_undetermined: whether `examines`
-    includes undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it
+    it applies and nothing is wrong; empty if that needs an explanation. counts_undecided: whether `examines`
+    includes undecided rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it
     undecidable. needs_log_times: whether it compares times of records in the log, which clients or brokers have set,
     with others.
 
@@ -226,7 +226,7 @@ class Rule:
     scopes: Scopes
     leaves_out: Mapping[Aggregate[int], str] = field(default_factory=dict)
     vacant: str = ""
-    counts_undetermined: bool = False
+    counts_undecided: bool = False
     needs_clock: bool = False
     needs_log_times: bool = False
     rows: RowRule | None = None

@@ -10,10 +10,9 @@ from checks.audit.arrays import NEVER_US, NONE, Ints, Mask, nullable
 from checks.audit.engine.blocks import OK, REJECT, RELEASE
 from checks.audit.engine.counters import CONFIRMED, JUDGED, SHARE_RANGE
 from checks.audit.engine.tally import Tally
-from checks.audit.findings import CAP, Finding
+from checks.audit.findings import CAP, Finding, Reason
 from checks.audit.rules.rule import SHARES, Evidence, Rule, RunData
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import Reason
 
 NO_SHARE_BEGIN = Reason(
     "where the share group began is unknown: with share.auto.offset.reset=latest it begins at the end of the log",
@@ -49,17 +48,17 @@ def unacquired(s: ShareBlock, tally: Tally) -> None:
     lost_share: the group is past the record, by the offsets and the lag that its coordinator gave. stalled_share: it is
     not. A group that begins at the latest offset has a range only from the first record that it acquired on. If locks
     may have ended as often as the delivery limit allows before a poll returned the record, the broker may have archived
-    it: undetermined. A lock ends when it expires, or with its member.
+    it: undecided. A lock ends when it expires, or with its member.
     """
     missing, log = s.missing(), s.block.log
     past = log["offset"][missing] < s.range.past
     before = log["offset"][missing] < (NEVER_US if s.range.start is None else s.range.start)
-    archived = _may_be_archived(s, log["timestamp"][missing])
+    archived = _may_be_archived(s, log["timestamp_us"][missing])
     for check, mask in (("lost_share", past), ("stalled_share", ~past)):
-        tally.report_undetermined(check, s.name, int((mask & before).sum()), NO_SHARE_BEGIN)
+        tally.report_undecided(check, s.name, int((mask & before).sum()), NO_SHARE_BEGIN)
         rows = missing[mask & ~before & ~(past & archived)]
         tally.report(check, s.name, len(rows), (_missing(s, int(row)) for row in rows[:CAP]))
-    tally.report_undetermined("lost_share", s.name, int((past & ~before & archived).sum()), UNSEEN_ACQUISITIONS)
+    tally.report_undecided("lost_share", s.name, int((past & ~before & archived).sum()), UNSEEN_ACQUISITIONS)
 
 
 def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:
@@ -80,7 +79,7 @@ def _missing(s: ShareBlock, row: int) -> dict[str, Any]:
         start = change.offset(s.block.topic, s.block.partition)
         if start is not None and start > log["offset"][row]:
             evidence |= {"moved_by": change.fault, "moved_to": start}
-    return s.block.record(log, row, at_us=nullable(log["timestamp"][row]), evidence=evidence)
+    return s.block.record(log, row, at_us=nullable(log["timestamp_us"][row]), evidence=evidence)
 
 
 def redelivered_share(s: ShareBlock, tally: Tally) -> None:
@@ -89,7 +88,7 @@ def redelivered_share(s: ShareBlock, tally: Tally) -> None:
     A member may get a record from its own buffer long after the broker gave it the record. If the broker refuses its
     acknowledgement, or if its delivery count is lower, it had the record from before: no finding. Nor is it one if a
     fault set the group back to the record meanwhile. If the count may have fallen back, only a leader that came after
-    the accept, and took the acknowledgement, is proof; else undetermined. A confirmed acknowledgement alone is none: a
+    the accept, and took the acknowledgement, is proof; else undecided. A confirmed acknowledgement alone is none: a
     broker confirms any below the start offset of the group (`SharePartition.acknowledge`).
     """
     confirmed = s.acks["outcome"][s.ack] == OK if len(s.acks["outcome"]) else np.zeros(len(s.ack), np.bool_)
@@ -102,7 +101,7 @@ def redelivered_share(s: ShareBlock, tally: Tally) -> None:
             found += [(row, first) for row, sure in again if sure]
             unsure += sum(not sure for _, sure in again)
             break  # once for each record
-    tally.report_undetermined("redelivered_share", s.name, unsure, SHARE_RESET)
+    tally.report_undecided("redelivered_share", s.name, unsure, SHARE_RESET)
     shown = (_redelivered(s, row, first) for row, first in found[:CAP])
     tally.report("redelivered_share", s.name, len(found), shown)
 
@@ -150,8 +149,8 @@ def miscounted_share(s: ShareBlock, tally: Tally) -> None:
 
     A higher count means acquisitions that no poll returned. The end of a member explains one of them: it took records
     with it that it had fetched, and not polled. Any other held the record until its lock expired, so it needs that
-    time; if there was enough of it, undetermined. A count that fell back is legal after a new leader or the end of a
-    member; while a fault may have ended a connection, undetermined.
+    time; if there was enough of it, undecided. A count that fell back is legal after a new leader or the end of a
+    member; while a fault may have ended a connection, undecided.
     """
     found: list[tuple[int, int]] = []
     for rows in _odd(s):
@@ -166,10 +165,10 @@ def miscounted_share(s: ShareBlock, tally: Tally) -> None:
             if unseen > 0 and not _fits(s, row, unseen, rows[: i + 1]):
                 found.append((row, highest))
             elif unseen > 0:
-                tally.report_undetermined("miscounted_share", s.name, 1, UNSEEN_ACQUISITIONS)
+                tally.report_undecided("miscounted_share", s.name, 1, UNSEEN_ACQUISITIONS)
             elif unseen < 0 and not s.may_reset(rows[:i], at_us):
                 if _disturbed(s, rows, row):
-                    tally.report_undetermined("miscounted_share", s.name, 1, DISTURBED)
+                    tally.report_undecided("miscounted_share", s.name, 1, DISTURBED)
                 else:
                     found.append((row, highest))
             highest = count
@@ -216,7 +215,7 @@ def lock_overrun(s: ShareBlock, tally: Tally) -> None:
 
     The ledger has the time at which a poll returned a record. The broker may have locked it earlier, but not before the
     record was sent, nor before the last release. An acquisition within the lock duration from then on is an overrun;
-    one within it from the poll on is undetermined, except shortly before its end: the answer of the broker takes time,
+    one within it from the poll on is undecided, except shortly before its end: the answer of the broker takes time,
     so a lock that expires in time seems to end early. Locks end early with the leader and with the member.
     """
     lock_us = s.group.lock_us
@@ -226,7 +225,7 @@ def lock_overrun(s: ShareBlock, tally: Tally) -> None:
             if _gave_up(s, held, at_us) or s.is_polled_late(row, rows):
                 continue
             if lock_us is None:
-                tally.report_undetermined("lock_overrun", s.name, 1, NO_LOCK)
+                tally.report_undecided("lock_overrun", s.name, 1, NO_LOCK)
                 continue
             end_us = int(s.rows["acquired_us"][held]) + lock_us
             begin_us = _earliest(s, rows[:i])
@@ -234,11 +233,11 @@ def lock_overrun(s: ShareBlock, tally: Tally) -> None:
             if at_us >= end_us - (0 if certain else min(ANSWER_US, lock_us // 2)) or s.may_reset(rows[:i], at_us):
                 continue
             if _disturbed(s, rows[: i + 1], row):
-                tally.report_undetermined("lock_overrun", s.name, 1, DISTURBED)
+                tally.report_undecided("lock_overrun", s.name, 1, DISTURBED)
             elif certain:
                 tally.report("lock_overrun", s.name, 1, [_overrun(s, row, held)])
             else:
-                tally.report_undetermined("lock_overrun", s.name, 1, LOCK_WHEN)
+                tally.report_undecided("lock_overrun", s.name, 1, LOCK_WHEN)
 
 
 def _gave_up(s: ShareBlock, row: int, at_us: int) -> bool:
@@ -262,11 +261,11 @@ def _overrun(s: ShareBlock, row: int, held: int) -> dict[str, Any]:
 
 
 def overlimit_share(s: ShareBlock, tally: Tally) -> None:
-    """Report acquisitions with a delivery count above the delivery limit. Undetermined without a known limit."""
+    """Report acquisitions with a delivery count above the delivery limit. Undecided without a known limit."""
     limit = s.group.limit
     if limit is None:
         rows = np.flatnonzero(s.rows["count"] > 1)
-        tally.report_undetermined("overlimit_share", s.name, len(rows), NO_LIMIT)
+        tally.report_undecided("overlimit_share", s.name, len(rows), NO_LIMIT)
         return
     rows = np.flatnonzero(s.rows["count"] > limit)
     tally.report("overlimit_share", s.name, len(rows), (s.acquisition(int(r), limit=limit) for r in rows[:CAP]))
@@ -284,7 +283,7 @@ RULES = {
         examines=(SHARE_RANGE,),
         explain=_explain_lost,
         scopes=SHARES,
-        counts_undetermined=True,
+        counts_undecided=True,
         needs_log_times=True,
         shares=unacquired,
     ),
@@ -292,7 +291,7 @@ RULES = {
         examines=(SHARE_RANGE,),
         explain="no member of {scope} had acquired it when the drain ended",
         scopes=SHARES,
-        counts_undetermined=True,
+        counts_undecided=True,
         shares=unacquired,
     ),
     "redelivered_share": Rule(
@@ -300,7 +299,7 @@ RULES = {
         explain="{consumer} acquired it again (delivery count {delivery_count}) after the {ended_with} of {ended_by}",
         scopes=SHARES,
         needs_clock=True,
-        counts_undetermined=True,
+        counts_undecided=True,
         shares=redelivered_share,
     ),
     "miscounted_share": Rule(
@@ -308,7 +307,7 @@ RULES = {
         explain="{consumer} acquired it with delivery count {delivery_count} after one of {count_before}",
         scopes=SHARES,
         needs_clock=True,
-        counts_undetermined=True,
+        counts_undecided=True,
         shares=miscounted_share,
     ),
     "lock_overrun": Rule(
@@ -316,14 +315,14 @@ RULES = {
         explain="{consumer} acquired it while {held_by} held its lock",
         scopes=SHARES,
         needs_clock=True,
-        counts_undetermined=True,
+        counts_undecided=True,
         shares=lock_overrun,
     ),
     "overlimit_share": Rule(
         examines=(JUDGED,),
         explain="{consumer} acquired it with delivery count {delivery_count}, and the limit is {limit}",
         scopes=SHARES,
-        counts_undetermined=True,
+        counts_undecided=True,
         shares=overlimit_share,
     ),
 }

@@ -19,13 +19,12 @@ from checks.audit.engine.counters import TRANSACTION_WRITERS
 from checks.audit.engine.group import dense, sections
 from checks.audit.engine.tally import Aggregate, Tally, collection, total, union
 from checks.audit.facts.observed import Span, joined
-from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
-from checks.audit.findings import CAP, Finding
+from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNKNOWN_END
+from checks.audit.findings import CAP, OPEN, Finding, Reason
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import NO_TRANSACTIONS, READERS, SHARES, TOPICS, Evidence, Rule, RunData, learns, present
 from checks.audit.rules.share_block import ShareBlock
-from checks.audit.undecided import OPEN, Reason
 
 NO_REQUEST = Reason(
     "the ledger does not say when the end of their transaction was requested",
@@ -57,7 +56,7 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     These are the acknowledged records of a committed transaction that read_committed readers do not see (hidden, or
     absent and not evicted), and records of an aborted transaction that they see. A record of an aborted transaction is
     judged without an acknowledgement too: its request may arrive after the abort, in the next transaction (KIP-890).
-    Undetermined if their visibility is unknown. If the client never learned the end of a transaction, either side is
+    Undecided if their visibility is unknown. If the client never learned the end of a transaction, either side is
     right, but all acknowledged records are on the same one. In a compacted topic, `lost_key` judges absent records.
     """
     _count_transactional(b, tally)
@@ -75,7 +74,7 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), reasons))
     why = dict(zip(inside.tolist(), whys, strict=True))
     for reason in dict.fromkeys(w for w in whys if isinstance(w, Reason)):
-        b.report_undetermined("torn_transaction", inside[np.array([w == reason for w in whys])], reason, tally)
+        b.report_undecided("torn_transaction", inside[np.array([w == reason for w in whys])], reason, tally)
 
     def shown(i: int) -> dict[str, Any]:
         return b.send(i, why=why[i], invoked_us=int(s["invoked_us"][i]))
@@ -92,7 +91,7 @@ def _half_visible(b: ProducerBlock, tally: Tally) -> None:
     decided by `half_visible_elsewhere` if this block does not decide them.
     """
     s, c = b.all_sends, b.all_appends
-    rows = np.flatnonzero((s["outcome"] == OK) & (s["end"] == UNDECIDED))
+    rows = np.flatnonzero((s["outcome"] == OK) & (s["end"] == UNKNOWN_END))
     rows = rows[~b.of_ended(rows, s)]
     if not len(rows):
         return
@@ -148,7 +147,7 @@ def _report_half(b: ProducerBlock, rows: Ints, seen: Ints, decided: Mask, tally:
     parts.append((None, (seen == 0) | (absent & ~np.any([*unsure.values()], axis=0))))
     for reason, mask in parts:
         if reason:
-            block.report_undetermined("torn_transaction", rows[mask & decided], reason, tally)
+            block.report_undecided("torn_transaction", rows[mask & decided], reason, tally)
         else:
             block.report("torn_transaction", s, rows[mask & decided], shown, tally)
         elsewhere = rows[mask & ~decided]
@@ -164,7 +163,7 @@ def half_visible_elsewhere(run: RunData, tally: Tally) -> None:
     for transaction, found in list(tally.each(HIDDEN_PART)):
         for topic, count, rows, reason in found if transaction in visible else ():
             if reason:
-                tally.report_undetermined("torn_transaction", topic, count, reason)
+                tally.report_undecided("torn_transaction", topic, count, reason)
             else:
                 tally.report("torn_transaction", topic, count, rows)
 
@@ -206,7 +205,7 @@ def _count_transactional(b: ProducerBlock, tally: Tally) -> None:
     if not b.facts.transactions:
         return
     s = b.all_sends
-    undecided = (s["outcome"] == OK) & (s["end"] == UNDECIDED)
+    undecided = (s["outcome"] == OK) & (s["end"] == UNKNOWN_END)
     for topic, rows in b.by_topic(s, np.flatnonzero(_judged(s) | undecided)):
         tally.add(IN_TRANSACTIONS, topic, value=len(rows))
 
@@ -319,7 +318,7 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     """Report records polled before the end of their transaction was requested, or before its last send was invoked.
 
     A poll between the request and the client's learning of the end is correct, because brokers know the end first.
-    Undetermined between the last send and the end if the ledger does not have the time of the request. A record of an
+    Undecided between the last send and the end if the ledger does not have the time of the request. A record of an
     aborted transaction is an aborted_read.
     """
     acks, polled_us = r.block.acks, r.rows["polled_us"]
@@ -330,7 +329,7 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     possible_us = np.maximum(acks["last_us"], acks["requested_us"])[ack]
     early = judged & (polled_us < possible_us)
     unsure = judged & ~early & (polled_us < acks["unsure_us"][ack])
-    tally.report_undetermined("precommitted_read", r.name, int(unsure.sum()), NO_REQUEST)
+    tally.report_undecided("precommitted_read", r.name, int(unsure.sum()), NO_REQUEST)
 
     def shown(i: int) -> dict[str, Any]:
         times = {name: nullable(acks[column][ack[i]]) for name, column in _SHOWN.items()}

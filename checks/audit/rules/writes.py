@@ -24,11 +24,10 @@ from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.deletions import KIND, Deletion
 from checks.audit.facts.readers import entry_of
-from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
-from checks.audit.findings import CAP, POSITION, Finding
+from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNKNOWN_END
+from checks.audit.findings import CAP, OPEN, POSITION, Finding, Reason
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
-from checks.audit.undecided import OPEN, Reason
 
 COMPACTED = Reason("their records may have been compacted away", "use a topic that is not compacted")
 
@@ -42,7 +41,7 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     """Report acknowledged (producer, incarnation, seq) that are nowhere in the log; in a compacted topic, see lost_key.
 
     Evicted records, and records of a topic that an administrator deleted, are counted apart;
-    undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
+    undecided ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
     that has no known end, need not be in the log.
     """
     _count_not_required(b, tally)
@@ -59,14 +58,14 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     for topic, rows in b.by_topic(s, absent[evicted]):
         tally.add(EVICTED, topic, value=len(rows))
     for reason, mask in unsure.items():
-        b.report_undetermined("lost_write", absent[mask], reason, tally)
+        b.report_undecided("lost_write", absent[mask], reason, tally)
     b.report("lost_write", s, absent[~(evicted | np.any([*unsure.values()], axis=0))], lambda i: _lost(b, i), tally)
 
 
 def _count_not_required(b: ProducerBlock, tally: Tally) -> None:
     if b.facts.transactions:
         s = b.all_sends
-        found = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (ABORTED, UNDECIDED)))
+        found = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (ABORTED, UNKNOWN_END)))
         for topic, rows in b.by_topic(s, found):
             tally.add(NOT_REQUIRED, topic, value=len(rows))
 
@@ -117,7 +116,7 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
 def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     """Report failed or unanswered sends that are not in the log, of a producer that reads no delivery report.
 
-    Undetermined for an unanswered send to a compacted topic: its record may have been in the log.
+    Undecided for an unanswered send to a compacted topic: its record may have been in the log.
     """
     if entry_of(b.producer) not in b.facts.unwatched:
         return
@@ -127,7 +126,7 @@ def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     outcome, invoked_us = b.sends["outcome"], b.sends["invoked_us"]
     absent = np.flatnonzero((outcome != OK) & ~np.isin(b.sent, b.logged))
     unsure = b.in_compacted(absent) & (outcome[absent] == UNKNOWN)
-    b.report_undetermined("unnoticed_failure", absent[unsure], COMPACTED, tally)
+    b.report_undecided("unnoticed_failure", absent[unsure], COMPACTED, tally)
 
     def shown(i: int) -> dict[str, Any]:
         return b.send(i, outcome=names[int(outcome[i])], invoked_us=int(invoked_us[i]))
@@ -146,7 +145,7 @@ def _explain_unnoticed(f: Finding, e: Evidence, c: RunData) -> str:
 def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
     """Report sends that definitely failed and are in the log of the same incarnation.
 
-    In a transaction, only if read_committed readers see the record; undetermined if that is unknown. If the same
+    In a transaction, only if read_committed readers see the record; undecided if that is unknown. If the same
     incarnation sent the record again, by a send that did not fail, the copy belongs to that send.
     """
     s, c = b.sends, b.appends
@@ -162,7 +161,7 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
                 found.append(b.appended(int(appends[np.argmax(seen == 1)]), **times))
             else:
                 unknown += bool((seen == NONE).any())
-        tally.report_undetermined("resurrected_write", topic, unknown, OPEN)
+        tally.report_undecided("resurrected_write", topic, unknown, OPEN)
         tally.report("resurrected_write", topic, len(found), found)
 
 
@@ -189,7 +188,7 @@ def foreign_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
 def returned_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     """Report log records below the offset to which a fault deleted the records of the partition, of an earlier time."""
     topics, names = part.codes("topic")
-    partition, offset, timestamp = (part.ints(name) for name in ("partition", "offset", "timestamp"))
+    partition, offset, timestamp = (part.ints(name) for name in ("partition", "offset", "timestamp_us"))
     left = timestamp >= 0
     for topic in {topic for topic, _ in plan.deletions} & set(names):
         tally.add(RETURNABLE, topic, value=int((topics == names.index(topic)).sum()))
@@ -218,7 +217,7 @@ def _record(row: dict[str, Any], check: str, deleted: Deletion | None) -> dict[s
         evidence["why"] = "no identity" if row["producer"] is None else "identity of another run"
     if deleted:
         evidence |= {"deleted_below": deleted.below, "deleted_by": deleted.fault}
-    return {name: row[name] for name in POSITION} | {"at_us": row["timestamp"], "evidence": evidence}
+    return {name: row[name] for name in POSITION} | {"at_us": row["timestamp_us"], "evidence": evidence}
 
 
 def unsent_record(b: ProducerBlock, tally: Tally) -> None:
@@ -308,7 +307,7 @@ def reordered_write(b: ProducerBlock, tally: Tally) -> None:
     """
     appends = b.all_appends
     for (number, partition, life), rows in sections(appends["topic"], appends["partition"], appends["incarnation"]):
-        seq, offset, timestamp = (rows.ints(appends[n]) for n in ("seq", "offset", "timestamp"))
+        seq, offset, timestamp = (rows.ints(appends[n]) for n in ("seq", "offset", "timestamp_us"))
         later = b.facts.lowest_later(b.producer, life, b.topic(number), partition, b.number)
         if (seq[1:] > seq[:-1]).all() and (offset[1:] > offset[:-1]).all() and (later is None or offset[-1] < later):
             continue
@@ -365,7 +364,7 @@ RULES = {
             GONE: "their topic was deleted",
             NOT_REQUIRED: "their transactions were aborted, or have no known end",
         },
-        counts_undetermined=True,
+        counts_undecided=True,
         writes=lost_write,
     ),
     "unnoticed_failure": Rule(

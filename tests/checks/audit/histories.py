@@ -200,14 +200,14 @@ def _plain(row: Row) -> Row:
 
 
 def found_in(audited: Mapping[str, list[Row]]) -> Counter[str]:
-    """What the audit counted, by check, `check.split` or `check.undetermined`."""
+    """What the audit counted, by check, `check.split` or `check.undecided`."""
     counted: Counter[str] = Counter()
-    undetermined: dict[tuple[str, str], int] = {}
+    undecided: dict[tuple[str, str], int] = {}
     for row in audited["summary"]:
         counted[f"{row['check']}.{row['split']}" if row["split"] else row["check"]] += row["count"]
-        undetermined[row["check"], row["scope"]] = row["undetermined"]
-    for (check, _), number in undetermined.items():
-        counted[f"{check}.undetermined"] += number
+        undecided[row["check"], row["scope"]] = row["undecided"]
+    for (check, _), number in undecided.items():
+        counted[f"{check}.undecided"] += number
     return +counted
 
 
@@ -216,13 +216,13 @@ def meant_by(verdict: Judgement) -> Counter[str]:
     counted: Counter[str] = Counter()
     for (check, split, _), number in verdict.counts().items():
         counted[f"{check}.{split}" if split else check] += number
-    for (check, _), number in verdict.undetermined.items():
-        counted[f"{check}.undetermined"] += number
+    for (check, _), number in verdict.undecided.items():
+        counted[f"{check}.undecided"] += number
     return +counted
 
 
 def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[str]:
-    """In what the audit of a history differs from its oracle: counts, what is undetermined or examined, findings."""
+    """In what the audit of a history differs from its oracle: counts, what is undecided or examined, findings."""
     counts, messages = verdict.counts(), []
     missing = set(counts)
     for row in (row for row in audited["summary"] if row["check"] in JUDGED):
@@ -231,7 +231,7 @@ def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[st
         missing.discard((check, split, scope))
         pairs = {
             "count": (row["count"], count),
-            "undetermined": (row["undetermined"], verdict.undetermined[check, scope]),
+            "undecided": (row["undecided"], verdict.undecided[check, scope]),
             "examined": (row["examined"], max(verdict.examined[check, scope], count)),
         }
         name = f"{check}.{split}" if split else check

@@ -65,14 +65,14 @@ def _to_the_end(row: Row, rows: Rows) -> list[Row]:
 
 
 def _copied(row: Row, rows: Rows) -> list[Row]:
-    return [row, row | {"offset": _end(row, rows), "timestamp": row["timestamp"] + LATE_US}]
+    return [row, row | {"offset": _end(row, rows), "timestamp_us": row["timestamp_us"] + LATE_US}]
 
 
 def _elsewhere(row: Row, rows: Rows) -> list[Row]:
     """In the next partition, as far as the topic has several."""
     partitions = max(r["partition"] for r in rows["log_range"]) + 1
     other = {"partition": (row["partition"] + 1) % partitions}
-    return [row | other | ({"offset": _end(row | other, rows)} if "timestamp" in row else {})]
+    return [row | other | ({"offset": _end(row | other, rows)} if "timestamp_us" in row else {})]
 
 
 def _again(row: Row, rows: Rows) -> list[Row]:
@@ -181,7 +181,7 @@ CHANGES: list[Change] = [
     Change("log", "of another run", put(run="00000000"), has(run=...)),
     Change("log", "CRC wrong", put(crc_ok=False), has(crc_ok=True)),
     Change("log", "CRC not checked", put(crc_ok=None), has(crc_ok=True)),
-    Change("log", "another timestamp", plus(-500, "timestamp")),
+    Change("log", "another timestamp", plus(-500, "timestamp_us")),
     Change("log", "not committed", put(committed=False)),
     Change("log", "of the next input", plus(1, "input_offset"), has(input_offset=...)),
     Change("log", "counted once more", plus(1, "count"), has(count=...)),

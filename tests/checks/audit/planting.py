@@ -79,7 +79,7 @@ def key_not_read(rng: random.Random, rows: Rows) -> None:
 def duplicate_write(rng: random.Random, rows: Rows) -> None:
     if record := _one(rng, rows, "log"):
         rows["log"].append(
-            record | {"offset": _end(rows, record), "timestamp": record["timestamp"] + rng.choice([0, 5])}
+            record | {"offset": _end(rows, record), "timestamp_us": record["timestamp_us"] + rng.choice([0, 5])}
         )
 
 
@@ -134,7 +134,7 @@ def returned_record(rng: random.Random, rows: Rows) -> None:
     """A fault deleted records of a partition, and some are there."""
     if record := _one(rng, rows, "log"):
         below = {f"t/{record['partition']}": record["offset"] + rng.choice([0, 1, 1])}
-        at_us = record["timestamp"] + rng.choice([0, 1, 1, 5_000])
+        at_us = record["timestamp_us"] + rng.choice([0, 1, 1, 5_000])
         fault = {"fault": "cut", "kind": "topic.delete_records", "target": "topic t", "at_us": at_us}
         phase = rng.choice(["injected", "proven", "proven", "proven"])
         rows["faults"].append(fault | {"phase": phase, "evidence": json.dumps({"log_starts": below})})
@@ -443,9 +443,9 @@ def _recreated(rng: random.Random, rows: Rows) -> None:
     at_us, pause_us = rng.choice(moments), rng.choice([5, 5_000_000])
     for row in (row for table in rows.values() for row in table):
         for name, value in row.items():
-            if (name.endswith("_us") or name == "timestamp") and value is not None and value > at_us:
+            if name.endswith("_us") and value is not None and value > at_us:
                 row[name] = value + pause_us
-    rows["log"] = [r for r in rows["log"] if (r["timestamp"] or 0) > at_us or rng.random() < 0.2]
+    rows["log"] = [r for r in rows["log"] if (r["timestamp_us"] or 0) > at_us or rng.random() < 0.2]
     evidence: dict[str, object] = {"former_id": None, "delete_us": [at_us + 1, at_us + 2]}
     evidence |= rng.choice(
         [{"create_us": [at_us + 2, at_us + 3], "topic_id": None, "everywhere_us": at_us + 3}] * 3 + [{}]

@@ -47,7 +47,7 @@ class Sharing:
     def _deliver(self, record: Row) -> None:
         """Several deliveries of one record; each but the last ends with a release, or with its lock."""
         times, lock_us = self.rng.choice([1, 1, 1, 2, 3]), 1000 * self.settings["share.record.lock.duration.ms"]
-        at_us = record["timestamp"]
+        at_us = record["timestamp_us"]
         sent_us = self.rng.choice([at_us, at_us - 1, None]) if record["seq"] is None else at_us
         for n in range(times):
             at_us += self.rng.choice([1, 500, 20_000])

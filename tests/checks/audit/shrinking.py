@@ -130,7 +130,7 @@ def _calm_times(history: History) -> History:
 
 
 def _is_time(column: str, value: Any) -> bool:
-    return value is not None and (column.endswith("_us") or column == "timestamp")
+    return value is not None and column.endswith("_us")
 
 
 def _plain_settings(history: History) -> History:

@@ -71,7 +71,7 @@ class Brokers:
             "topic": TOPIC,
             "partition": partition.number,
             "offset": offset,
-            "timestamp": self.now,
+            "timestamp_us": self.now,
             "run": TOKEN,
             "producer": producer,
             "incarnation": incarnation,

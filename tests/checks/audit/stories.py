@@ -52,7 +52,7 @@ def acked_and_gone(s: Story) -> None:
     s.producer_config = {"acks": "1"}
     s.wrote(0).send(1, 1).send(2, 2)
     s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
-    s.log(1, 2, timestamp=s.now).rows["sends"][-1]["offset"] = 1
+    s.log(1, 2, timestamp_us=s.now).rows["sends"][-1]["offset"] = 1
 
 
 @story()
@@ -254,7 +254,7 @@ def gone_from_a_topic_that_also_deletes(s: Story) -> None:
     s.send(0, 0, key="k1").wrote(1, key="k2")
 
 
-@story(lost_write__undetermined=1)
+@story(lost_write__undecided=1)
 def acks_0_and_gone_or_expired(s: Story) -> None:
     s.log_start, s.topic_config, s.producer_config = 1, {"retention.ms": 1000}, {"acks": "0"}
     s.send(0, None).send(1, None).log(1, 1)
@@ -278,7 +278,7 @@ def acks_0_and_gone(s: Story) -> None:
     s.send(0, None).log(0, 0).send(1, None)
 
 
-@story(lost_write__undetermined=1)
+@story(lost_write__undecided=1)
 def acks_0_and_gone_or_evicted(s: Story) -> None:
     s.evicted(1)
     s.send(0, None).wrote(1)
@@ -321,7 +321,7 @@ def what_was_aborted_supersedes_nothing(s: Story) -> None:
     s.transaction(1, "aborted", s.now)
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def perhaps_superseded_in_a_transaction(s: Story) -> None:
     s.compacted().send(0, 0, key="k1").send(1, 1, key="k1", txn=1).transaction(1, "unknown", s.now)
 
@@ -331,12 +331,12 @@ def a_committed_record_is_superseded(s: Story) -> None:
     s.compacted().send(0, 0, key="k1", txn=1).transaction(1, "committed", s.now).wrote(1, key="k1")
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def a_log_without_its_keys(s: Story) -> None:
     s.compacted().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").log(1, 1)
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def acks_0_of_a_key(s: Story) -> None:
     s.producer_config = {"acks": "0"}
     s.compacted().send(0, None, key="k1").send(1, None, key="k2").log(1, 1, key="k2")
@@ -348,7 +348,7 @@ def evicted_with_its_key(s: Story) -> None:
     s.compacted().send(0, 0, key="k1").wrote(1, key="k2")
 
 
-@story(unnoticed_failure=1, unnoticed_failure__undetermined=1)
+@story(unnoticed_failure=1, unnoticed_failure__undecided=1)
 def forgotten_in_a_compacted_topic(s: Story) -> None:
     s.sending = {"mode": "fire_and_forget"}
     s.compacted().send(0, outcome="fail", key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k1")
@@ -372,7 +372,7 @@ def a_deleted_key_has_its_value_again(s: Story) -> None:
     s.read_back()
 
 
-@story(resurrected_key__undetermined=1)
+@story(resurrected_key__undecided=1)
 def a_tombstone_may_have_expired_while_the_log_was_read(s: Story) -> None:
     """A reader that lags more than delete.retention.ms may get the value and not the tombstone."""
     s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
@@ -391,7 +391,7 @@ def a_tombstone_cannot_have_expired_however_long_the_log_was_read(s: Story) -> N
     s.read_back(took_us=8 * SECOND)
 
 
-@story(resurrected_key__undetermined=1)
+@story(resurrected_key__undecided=1)
 def nobody_knows_for_how_long_the_log_was_read(s: Story) -> None:
     s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
     s.read_back().read_from_us = None
@@ -409,12 +409,12 @@ def a_key_is_written_again_after_its_tombstone(s: Story) -> None:
     s.read_back()
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def nobody_knows_when_the_log_without_a_tombstone_was_read(s: Story) -> None:
     s.deleting().send(1, 1, key="k1").wrote(2, key="k2")
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def a_value_perhaps_deleted_by_a_tombstone_that_timed_out(s: Story) -> None:
     s.deleting().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k2").tick(2 * SECOND)
     s.read_back()
@@ -432,7 +432,7 @@ def a_tombstone_of_another_key_deletes_nothing(s: Story) -> None:
     s.read_back()
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def a_value_perhaps_deleted_by_a_tombstone_without_a_row(s: Story) -> None:
     s.deleting().life(s.producer, "started").send(0, 0, key="k1").wrote(2, key="k2").life(s.producer, "crashed")
     s.tick(2 * SECOND)
@@ -446,7 +446,7 @@ def _sent_again_in_vain(s: Story) -> None:
     s.read_back()
 
 
-@story(lost_key__undetermined=1)
+@story(lost_key__undecided=1)
 def a_value_perhaps_deleted_by_a_tombstone_of_an_earlier_incarnation(s: Story) -> None:
     """The row of the tombstone died with its producer, and it failed when the next incarnation sent it again."""
     s.deleting().life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "crashed")
@@ -465,7 +465,7 @@ def nothing_is_torn_when_each_incarnation_stopped(s: Story) -> None:
     _sent_again_in_vain(s)
 
 
-@story(lost_key__undetermined=1, resurrected_key__undetermined=1)
+@story(lost_key__undecided=1, resurrected_key__undecided=1)
 def a_tombstone_is_gone_and_an_earlier_value_perhaps_visible(s: Story) -> None:
     s.deleting().send(0, 0, key="k1").log(0, 0, key="k1", committed=None).send(1, 1, key="k1").tick(2 * SECOND)
     s.read_back()
@@ -839,7 +839,7 @@ def partition_never_held(s: Story) -> None:
     s.assigned().got(0).commit(1)
 
 
-@story(stalled_delivery__undetermined=1)
+@story(stalled_delivery__undecided=1)
 def never_held_from_the_latest(s: Story) -> None:
     s.partitions = 2
     s.consumer_config = {}
@@ -1303,7 +1303,7 @@ def began_at_the_end_without_a_delivery(s: Story) -> None:
     _library_begins(s, "latest").row("position", position=2)
 
 
-@story(stalled_delivery__undetermined=2)
+@story(stalled_delivery__undecided=2)
 def began_nobody_knows_where_without_a_delivery(s: Story) -> None:
     _library_begins(s, "latest")
 
@@ -1683,7 +1683,7 @@ def failed_in_a_transaction_and_hidden(s: Story) -> None:
     s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=False)
 
 
-@story(resurrected_write__undetermined=1)
+@story(resurrected_write__undecided=1)
 def failed_in_a_transaction_and_nobody_knows_who_sees_it(s: Story) -> None:
     s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=None)
 
@@ -1739,7 +1739,7 @@ def removed_before_the_range_of_the_reader(s: Story) -> None:
     s.send(0, 0).send(1, 1).wrote(2).assigned(position=2).got(2).commit(3)
 
 
-@story(evicted_delivery__undetermined=1)
+@story(evicted_delivery__undecided=1)
 def removed_from_a_partition_that_was_never_held(s: Story) -> None:
     s.partitions = 2
     s.evicted(1)
@@ -1837,7 +1837,7 @@ def an_unknown_record_of_an_aborted_transaction_is_hidden(s: Story) -> None:
     s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).log(0, 0, committed=False)
 
 
-@story(torn_transaction__undetermined=1)
+@story(torn_transaction__undecided=1)
 def nobody_knows_who_sees_an_unknown_record_of_an_aborted_transaction(s: Story) -> None:
     s.send(0, outcome="unknown", txn=1).transaction(1, "aborted", s.now).log(0, 0, committed=None)
 
@@ -1913,7 +1913,7 @@ def half_of_a_transaction_that_a_crash_cut_off_is_compacted_away(s: Story) -> No
     s.life(s.producer, "crashed")
 
 
-@story(torn_transaction__undetermined=1)
+@story(torn_transaction__undecided=1)
 def half_of_a_transaction_that_a_crash_cut_off_is_seen_by_nobody_knows_whom(s: Story) -> None:
     s.life(s.producer, "started").wrote(0, txn=1).send(1, 1, txn=1).log(1, 1, committed=None)
     s.life(s.producer, "crashed")
@@ -1927,7 +1927,7 @@ def sent_again_after_a_transaction_that_a_crash_cut_off(s: Story) -> None:
     s.send(0, 2, txn=2).log(2, 0).transaction(2, "committed", s.now - 2_000)
 
 
-@story(torn_transaction__undetermined=1)
+@story(torn_transaction__undecided=1)
 def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
     s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None
 
@@ -1997,7 +1997,7 @@ def delivered_when_the_end_of_the_transaction_had_been_requested(s: Story) -> No
     _polled_before_the_end_was_learned(s, "committed", 0)
 
 
-@story(precommitted_read__undetermined=1)
+@story(precommitted_read__undecided=1)
 def delivered_before_an_end_of_which_the_ledger_has_no_request(s: Story) -> None:
     _polled_before_the_end_was_learned(s, "committed", None)
 
@@ -2172,13 +2172,13 @@ def three_partitions_against_one_of_members_that_found_the_topic(s: Story) -> No
     _settled(s, "012", "3", topics=([s.name], [s.name]))
 
 
-@story(unbalanced_assignment__undetermined=1)
+@story(unbalanced_assignment__undecided=1)
 def spread_over_members_with_different_topics(s: Story) -> None:
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "roundrobin"}
     _settled(s, "0123", "", topics=([s.name], []))
 
 
-@story(unbalanced_assignment__undetermined=1)
+@story(unbalanced_assignment__undecided=1)
 def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "mine"}
     _settled(s, "012", "3")
@@ -2209,7 +2209,7 @@ def spread_by_the_assignor_with_fewer_votes(s: Story) -> None:
     _voted(s, "range,roundrobin", "roundrobin,range", "02", "1", "3")
 
 
-@story(unbalanced_assignment__undetermined=1)
+@story(unbalanced_assignment__undecided=1)
 def spread_after_a_tied_vote(s: Story) -> None:
     _voted(s, "range,roundrobin", "roundrobin,range", "02", "13")
 
@@ -2415,13 +2415,13 @@ def over_again_when_its_offset_had_expired(s: Story) -> None:
     _expired(_alone(s, 60 * SECOND))
 
 
-@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_was_gone_before_it_was_due(s: Story) -> None:
     """A client outside the scenario may have deleted it."""
     _expired(_alone(s, 30 * SECOND))
 
 
-@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_had_expired_or_was_lost(s: Story) -> None:
     _expired(_alone(s, 60 * SECOND).group_seen(answers=False).group_seen(answers=True))
 
@@ -2533,7 +2533,7 @@ def from_an_earlier_commit_when_the_last_one_was_deleted_in_the_log(s: Story) ->
     _answered_too_early(s.commits_read_back())
 
 
-@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=1)
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=1)
 def from_an_earlier_commit_when_the_last_one_was_in_force_again(s: Story) -> None:
     """The log was not read: nobody knows whether a commit was lost, or the answer came too early."""
     _two_commits(s).revoked()
@@ -2580,7 +2580,7 @@ def over_again_twice(s: Story) -> None:
     s.saw_committed(None).assigned(3, generation=1).got(0, 1, 2).commit(3)
 
 
-@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
 def over_again_when_it_may_have_been_alone_while_nobody_answered(s: Story) -> None:
     """Its members may have left while the observer got no answer, and its offset may have expired then."""
     _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").group_seen(answers=False)
@@ -2730,7 +2730,7 @@ def in_the_log_of_a_partition_that_was_not_read_back(s: Story) -> None:
     epoch.got(0, 1, seq=_of(3)).commit(2)
 
 
-@story(lost_write__undetermined=1)
+@story(lost_write__undecided=1)
 def acked_while_the_topic_was_created_again_before_a_failover(s: Story) -> None:
     invoked_us = s.now
     epoch = _deleted(s, steady=False)
@@ -2892,7 +2892,7 @@ def read_from_one_of_two_topics_after_the_third_was_created(s: Story) -> None:
     epoch.got(0, 1, seq=_of(6)).commit(2)
 
 
-@story(lost_write__undetermined=1, dirty_read__undetermined=1)
+@story(lost_write__undecided=1, dirty_read__undecided=1)
 def read_from_one_of_three_topics(s: Story) -> None:
     """Its acknowledgement came when the third topic was there."""
     epoch, invoked_us = _deleted(s, wait_us=0, steady=False), s.now
@@ -2998,14 +2998,14 @@ def committed_past_with_an_aborted_output(s: Story) -> None:
     s.output(0, of=0).output(1, of=1, seen=False)
 
 
-@story(missing_output__undetermined=1)
+@story(missing_output__undecided=1)
 def committed_past_with_an_output_in_an_open_transaction(s: Story) -> None:
     s.wrote(0, 1)
     s.assigned().got(0, 1).commit(2).revoked()
     s.output(0, of=0).output(1, of=1, seen=None)
 
 
-@story(missing_output__undetermined=1, duplicate_output__undetermined=2)
+@story(missing_output__undecided=1, duplicate_output__undecided=2)
 def an_output_may_have_been_evicted(s: Story) -> None:
     s.wrote(0, 1)
     s.assigned().got(0, 1).commit(2).revoked()
@@ -3013,7 +3013,7 @@ def an_output_may_have_been_evicted(s: Story) -> None:
     s.out_start = 1
 
 
-@story(missing_output__undetermined=1, duplicate_output__undetermined=2)
+@story(missing_output__undecided=1, duplicate_output__undecided=2)
 def an_output_carries_no_coordinates(s: Story) -> None:
     s.wrote(0, 1)
     s.assigned().got(0, 1).commit(2).revoked()
@@ -3074,8 +3074,8 @@ def a_reader_of_uncommitted_records_left_an_aborted_one_out(s: Story) -> None:
 @story(
     dirty_read=1,
     offset_reuse=1,
-    duplicate_output__undetermined=1,
-    missing_output__undetermined=1,
+    duplicate_output__undecided=1,
+    missing_output__undecided=1,
 )
 def two_records_had_the_same_coordinates(s: Story) -> None:
     s.wrote(0, 1)
@@ -3106,7 +3106,7 @@ def written_again_of_a_topic_that_was_created_again(s: Story) -> None:
     epoch.revoked()
 
 
-@story(missing_output=1, missing_output__undetermined=1)
+@story(missing_output=1, missing_output__undecided=1)
 def missing_of_a_topic_that_was_created_again(s: Story) -> None:
     epoch = _deleted(s)
     s.output(0, of=0)
@@ -3144,7 +3144,7 @@ def written_again(s: Story) -> None:
     s.output(0, of=0).output(1, of=1).output(2, of=1).output(3, of=1)
 
 
-@story(duplicate_output__undetermined=1)
+@story(duplicate_output__undecided=1)
 def written_again_in_an_open_transaction(s: Story) -> None:
     s.wrote(0, 1)
     s.assigned().got(0, 1).commit(2).revoked()
@@ -3158,14 +3158,14 @@ def an_output_of_an_input_that_is_not_committed(s: Story) -> None:
     s.output(0, of=0).output(1, of=1).output(2, of=2)
 
 
-@story(unconsumed_output__undetermined=1)
+@story(unconsumed_output__undecided=1)
 def an_output_of_an_input_whose_commit_timed_out(s: Story) -> None:
     s.wrote(0, 1, 2)
     s.assigned().got(0, 1, 2).commit(2).commit(3, "unknown").revoked()
     s.output(0, of=0).output(1, of=1).output(2, of=2)
 
 
-@story(unconsumed_output__undetermined=1)
+@story(unconsumed_output__undecided=1)
 def an_output_of_a_processor_that_died(s: Story) -> None:
     s.wrote(0, 1, 2)
     s.assigned().got(0, 1, 2).commit(2).died()
@@ -3288,7 +3288,7 @@ def an_aborted_output_with_another_count(s: Story) -> None:
     s.output(2, of=1, key="k1", count=2)
 
 
-@story(duplicate_output__undetermined=1, wrong_count__undetermined=1)
+@story(duplicate_output__undecided=1, wrong_count__undecided=1)
 def an_output_with_another_count_in_an_open_transaction(s: Story) -> None:
     _counted(s, "k1", "k1")
     s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2)
@@ -3302,7 +3302,7 @@ def an_aborted_input_does_not_count(s: Story) -> None:
     s.output(0, of=0, key="k1", count=1).output(1, of=2, key="k1", count=2)
 
 
-@story(wrong_count__undetermined=2)
+@story(wrong_count__undecided=2)
 def an_earlier_input_is_in_an_open_transaction(s: Story) -> None:
     s.keyed("k1").send(1, 1).log(1, 1, key="k1", committed=None).send(2, 2).log(2, 2, key="k1")
     s.assigned().got(0, 1, 2).commit(3, kind="transaction").revoked()
@@ -3327,7 +3327,7 @@ def another_partition_has_other_counts(s: Story) -> None:
     s.rows["log"][-1]["input_partition"] = 1
 
 
-@story(wrong_count__undetermined=2)
+@story(wrong_count__undecided=2)
 def an_earlier_input_may_have_been_evicted(s: Story) -> None:
     s.evicted(1).keyed("k1", "k1")
     s.rows["log"] = s.rows["log"][1:]
@@ -3335,7 +3335,7 @@ def an_earlier_input_may_have_been_evicted(s: Story) -> None:
     s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2)
 
 
-@story(wrong_count__undetermined=2)
+@story(wrong_count__undecided=2)
 def outputs_without_a_count_and_of_another_key(s: Story) -> None:
     _counted(s, "k1", "k1")
     s.output(0, of=0, key="k1").output(1, of=1, key="k2", count=1)
@@ -3366,12 +3366,12 @@ def _unread(s: Story) -> Epoch:
     return epoch
 
 
-@story(lost_write__undetermined=2)
+@story(lost_write__undecided=2)
 def acked_by_a_topic_created_again_that_was_not_read_back(s: Story) -> None:
     _unread(s).revoked()
 
 
-@story(lost_write__undetermined=2, dirty_read__undetermined=2)
+@story(lost_write__undecided=2, dirty_read__undecided=2)
 def acked_and_read_in_a_topic_created_again_that_was_not_read_back(s: Story) -> None:
     _unread(s).got(0, 1, seq=_of(3)).commit(2).revoked()
 
@@ -3405,13 +3405,13 @@ def never_acquired_though_the_share_group_has_no_lag(s: Story) -> None:
     s.wrote(0, 1, 2).acquires(1, 0, 2).ends().share_seen(1, 0)
 
 
-@story(lost_share__undetermined=1)
+@story(lost_share__undecided=1)
 def archived_perhaps_without_a_poll(s: Story) -> None:
     s.consumer = {"share.record.lock.duration.ms": 1, "share.delivery.count.limit": 2}
     s.wrote(0, 1).acquires(1, 0).ends().share_seen(2, 0)
 
 
-@story(lost_share__undetermined=1)
+@story(lost_share__undecided=1)
 def archived_perhaps_with_the_members_that_had_it(s: Story) -> None:
     s.consumer = {"share.record.lock.duration.ms": 3_600_000, "share.delivery.count.limit": 2}
     s.wrote(0, 1).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer")
@@ -3470,13 +3470,13 @@ def aborted_for_a_share_group_that_reads_all(s: Story) -> None:
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
 
 
-@story(lost_share__undetermined=1)
+@story(lost_share__undecided=1)
 def before_the_first_record_of_a_share_group_at_the_latest(s: Story) -> None:
     s.consumer = {"share.auto.offset.reset": "latest"}
     s.wrote(0, 1, 2).acquires(1, 1, 2).ends().share_seen(3, 0)
 
 
-@story(stalled_share__undetermined=1)
+@story(stalled_share__undecided=1)
 def nothing_acquired_by_a_share_group_at_the_latest(s: Story) -> None:
     s.consumer, s.mode = {"share.auto.offset.reset": "latest"}, "share"
     s.wrote(0)
@@ -3521,13 +3521,13 @@ def accepted_again_with_a_count_of_before(s: Story) -> None:
     s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends().acquires(2, 0).ends().share_seen(1, 0)
 
 
-@story(redelivered_share__undetermined=1)
+@story(redelivered_share__undecided=1)
 def confirmed_again_perhaps_before_the_new_leader(s: Story) -> None:
     s.observed("leader_epoch", 1).wrote(0).acquires(1, 0, count=1).ends()
     s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
 
 
-@story(redelivered_share__undetermined=1)
+@story(redelivered_share__undecided=1)
 def acquired_again_after_a_new_leader_without_an_answer(s: Story) -> None:
     s.observed("leader_epoch", 1)
     s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends()
@@ -3555,7 +3555,7 @@ def set_back_by_a_fault_and_acquired_again(s: Story) -> None:
     s.acquires(1, 1).ends().share_seen(2, 0)
 
 
-@story(redelivered_share__undetermined=1)
+@story(redelivered_share__undecided=1)
 def acquired_again_though_a_fault_set_the_group_beyond_it(s: Story) -> None:
     s.wrote(0, 1).acquires(1, 0, 1).ends().moved(1, kind="share.reset_offsets")
     s.acquires(1, 0).ends().share_seen(2, 0)
@@ -3626,7 +3626,7 @@ def counted_two_as_the_member_ended_shortly_before_the_send(s: Story) -> None:
     s.tick_on(400_000).wrote(1).acquires(2, 1, count=2).ends().share_seen(2, 0)
 
 
-@story(miscounted_share__undetermined=1)
+@story(miscounted_share__undecided=1)
 def counted_two_after_a_lock_that_nobody_saw(s: Story) -> None:
     s.wrote(0).tick_on(60_000_000).acquires(1, 0, count=2).ends().share_seen(1, 0)
 
@@ -3643,7 +3643,7 @@ def locked_again_after_the_lock(s: Story) -> None:
     s.tick_on(60_000_000).acquires(2, 0, count=2).ends().share_seen(1, 0)
 
 
-@story(lock_overrun__undetermined=1)
+@story(lock_overrun__undecided=1)
 def locked_again_perhaps_after_the_lock(s: Story) -> None:
     """The broker may have locked the record long before the first poll returned it."""
     s.wrote(0).tick_on(50_000_000).acquires(1, 0)
@@ -3675,7 +3675,7 @@ def delivered_up_to_the_limit(s: Story) -> None:
     s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=2).ends("release").share_seen(1, 0)
 
 
-@story(lock_overrun__undetermined=1, miscounted_share__undetermined=1)
+@story(lock_overrun__undecided=1, miscounted_share__undecided=1)
 def locked_twice_while_a_broker_was_paused(s: Story) -> None:
     """The last story, because its fault concerns every share group of the ten seconds after it."""
     s.fault("injecting").wrote(0).acquires(1, 0)
@@ -3854,7 +3854,7 @@ def an_output_of_an_input_with_an_aborted_commit_in_the_log(s: Story) -> None:
     _all_stopped(s).commits_read_back()
 
 
-@story(unconsumed_output__undetermined=1)
+@story(unconsumed_output__undecided=1)
 def an_output_of_an_input_with_a_commit_in_an_open_transaction(s: Story) -> None:
     _outputs(s).logged(3, transaction="open").revoked()
     _all_stopped(s).commits_read_back()
@@ -3866,13 +3866,13 @@ def an_output_of_an_input_with_no_commit_in_the_log(s: Story) -> None:
     _all_stopped(s).commits_read_back()
 
 
-@story(unconsumed_output__undetermined=1)
+@story(unconsumed_output__undecided=1)
 def an_output_of_an_input_and_a_compacted_log_of_commits(s: Story) -> None:
     _outputs(s).revoked()
     _all_stopped(s).commits_read_back(whole=False)
 
 
-@story(unconsumed_output__undetermined=1)
+@story(unconsumed_output__undecided=1)
 def an_output_of_an_input_and_a_log_that_lacks_an_acknowledged_commit(s: Story) -> None:
     _outputs(s).revoked()
     s.rows["commit_log"].clear()

@@ -106,7 +106,7 @@ class Story:
         return self
 
     def log(self, offset: int, seq: int | None, **more: Any) -> Story:
-        row = {"topic": self.name, "partition": 0, "offset": offset, "timestamp": self.now, "run": TOKEN}
+        row = {"topic": self.name, "partition": 0, "offset": offset, "timestamp_us": self.now, "run": TOKEN}
         row |= {"producer": self.producer, "incarnation": 1, "seq": seq, "crc_ok": True, "committed": True}
         if every := self.sending.get("tombstone_every"):
             row["tombstone"] = seq is not None and (seq + 1) % every == 0

@@ -48,13 +48,13 @@ def test_what_a_wrong_clock_let_retention_delete_is_lost_where_it_was_not_due(ta
     (lost,) = [a for a in tables["anomalies"] if a["check"] == "lost_write"]
     assert lost["scope"] == "kept-for-an-hour"
     found = {r["scope"]: r for r in tables["summary"] if r["check"] == "lost_write"}
-    assert (found["kept-for-an-hour"]["count"], found["kept-for-an-hour"]["undetermined"]) == (1, 0)
+    assert (found["kept-for-an-hour"]["count"], found["kept-for-an-hour"]["undecided"]) == (1, 0)
 
 
 def test_it_is_undecided_where_it_may_have_been_due_and_never_counts_as_evicted(tables: Any) -> None:
     found = {r["scope"]: r for r in tables["summary"] if r["check"] == "lost_write"}
     for topic in ("kept-for-a-second", "kept-by-size"):
-        assert (found[topic]["count"], found[topic]["undetermined"]) == (0, 1)
+        assert (found[topic]["count"], found[topic]["undecided"]) == (0, 1)
     assert not [r for r in tables["counts"] if r["name"] == "evicted" and r["value"]]
     reasons = {r["why"] for r in tables["undecided"] if r["check"] == "lost_write"}
     assert reasons == {

@@ -29,7 +29,7 @@ from checks.audit.facts.commit_log import (
 )
 from checks.audit.facts.epochs import Committer, Life
 from checks.audit.facts.offset_changes import OffsetChange
-from checks.audit.undecided import Reason
+from checks.audit.findings import Reason
 
 SECOND = 1_000_000
 PLACE = ("billing", "orders", 0)

@@ -11,8 +11,8 @@ import pytest
 
 from chaos.ledger.schemas import LOG
 from checks.audit.engine.counters import LOG_DIGEST
-from checks.audit.engine.digest import add_digests
 from checks.audit.engine.parts import Part
+from checks.audit.engine.summaries import add_digests
 from checks.audit.engine.tally import Tally, merge_all
 
 COLUMNS = ("producer", "incarnation", "seq", "topic", "partition", "offset")

@@ -17,7 +17,7 @@ BLOCKS = 7
 def judged(spark: Any, folder: Path, story: Story) -> dict[str, tuple[int, int, int]]:
     run = make_run(folder / "run", [story])
     audit(spark, run, resolved_of([story]))
-    return {r["check"]: (r["count"], r["undetermined"], r["examined"]) for r in read_audit(run, "summary")}
+    return {r["check"]: (r["count"], r["undecided"], r["examined"]) for r in read_audit(run, "summary")}
 
 
 def many_keys() -> Story:

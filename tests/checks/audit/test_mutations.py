@@ -146,7 +146,7 @@ def table_of(made: list[Mutant], found: list[set[str]], meant: list[set[str]]) -
 
 
 def _cells(found: list[set[str]], meant: list[set[str]], totals: Counter[str]) -> list[str]:
-    """The row of one change. What cannot be decided (`.undetermined`) counts as the check's own."""
+    """The row of one change. What cannot be decided (`.undecided`) counts as the check's own."""
     cells = []
     for check in ANOMALIES:
         of_check = [

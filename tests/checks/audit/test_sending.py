@@ -114,7 +114,7 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
         unwatched=frozenset({"forgetful"}),
     )
     tally = Tally()
-    copies |= {"timestamp": zeros, "committed": zeros + 1}
+    copies |= {"timestamp_us": zeros, "committed": zeros + 1}
     judge_writes(ProducerBlock(producer, 0, facts, {"sends": sent, "log": copies}), tally)
     return found(tally, "unnoticed_failure")
 

@@ -20,7 +20,7 @@ from checks.audit.facts.observed import OFFSETS_TOPIC, Observed
 from checks.audit.facts.offset_changes import BY_FAULT
 from checks.audit.facts.readers import Entry, Reader
 from checks.audit.facts.starts import CommittedOffsets
-from checks.audit.findings import UNDETERMINED
+from checks.audit.findings import UNDECIDED
 from checks.audit.rules import groups, quorum, transactions
 
 SECOND = 1_000_000
@@ -106,15 +106,15 @@ Seen = tuple[float, str, str, Any]
 
 
 def found_in(rule: Callable[[Any, Tally], None], seen: list[Seen], **run: Any) -> tuple[int, int, int]:
-    """Return the number of findings, of undetermined rows, and of rows examined."""
+    """Return the number of findings, of undecided rows, and of rows examined."""
     rows = [{"at_us": int(s * SECOND), "entity": e, "key": k, "value": json.dumps(v)} for s, e, k, v in seen]
-    tally, found = Tally(), {"": 0, UNDETERMINED: 0}
+    tally, found = Tally(), {"": 0, UNDECIDED: 0}
     tally.merge(survey := run.pop("survey", Tally()))
     rule(SimpleNamespace(observed=Observed(rows, END_US), survey=survey, **run), tally)
     for (_, split, _), (count, _) in tally.each(FINDINGS):
         found[split] += count
     counted = (groups.COORDINATORS, groups.SETTLED, transactions.STABLE_OFFSETS)
-    return found[""], found[UNDETERMINED], sum(n for total in counted for _, n in tally.each(total))
+    return found[""], found[UNDECIDED], sum(n for total in counted for _, n in tally.each(total))
 
 
 GROUP = "group:g"

@@ -90,14 +90,14 @@ def test_story(name: str, stories: dict[str, Story], audited: Audited) -> None:
         if row["scope"] in mine:
             check = row["check"]
             found[f"{check}.{row['split']}" if row["split"] else check] += row["count"]
-            found[f"{check}.undetermined"] = max(row["undetermined"], found[f"{check}.undetermined"])
+            found[f"{check}.undecided"] = max(row["undecided"], found[f"{check}.undecided"])
     assert {check: count for check, count in found.items() if count} == STORIES[name][1]
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_findings_shown_are_those_counted(name: str, stories: dict[str, Story], audited: Audited) -> None:
     shown = [a for a in audited["anomalies"] if is_of(a["scope"], stories[name])]
-    expected = sum(count for check, count in STORIES[name][1].items() if not check.endswith(".undetermined"))
+    expected = sum(count for check, count in STORIES[name][1].items() if not check.endswith(".undecided"))
     assert len(shown) == expected
     for finding in shown:
         assert finding["at_us"] > 0

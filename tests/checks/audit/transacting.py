@@ -105,7 +105,7 @@ def process(rng: random.Random, rows: Rows, counts: bool) -> None:
         times = {"invoked_us": row["processed_us"], "completed_us": row["processed_us"] + 1}
         rows["sends"].append({**who, **place, **source, **times, "outcome": "ok"})
         seen = rng.choice([True] * 12 + [False, None])
-        record = {"timestamp": row["processed_us"], "run": TOKEN, "crc_ok": True, "committed": seen}
+        record = {"timestamp_us": row["processed_us"], "run": TOKEN, "crc_ok": True, "committed": seen}
         counted = _counted(rng, inputs, row) if counts else {}
         rows["log"].append({**who, **place, **source, **record, **counted})
     outputs = [r for r in rows["log"] if r["topic"] == OUT]

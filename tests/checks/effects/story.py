@@ -115,7 +115,7 @@ class Story:
         row = self.totals[f"late {stat}"]
         if row["count"] is None:
             return row["why"]
-        least, most = row["count"] / SECOND, (row["count"] + row["undetermined"]) / SECOND
+        least, most = row["count"] / SECOND, (row["count"] + row["undecided"]) / SECOND
         return least if least == most else (least, most)
 
     def crash(self, client: str) -> None:
@@ -123,4 +123,4 @@ class Story:
 
 
 def _range(row: dict[str, Any]) -> Any:
-    return (row["count"], row["count"] + row["undetermined"]) if row["undetermined"] else row["count"]
+    return (row["count"], row["count"] + row["undecided"]) if row["undecided"] else row["count"]

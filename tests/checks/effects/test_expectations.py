@@ -18,7 +18,7 @@ def judged(tmp_path, validated):
         story.write()
         if unsettled:
             EventLog(story.run).emit("unsettled", effects=["invoices"], limit="60 s")
-        base = {"effect": "invoices", "undetermined": 0, "examined": 3, "why": ""}
+        base = {"effect": "invoices", "undecided": 0, "examined": 3, "why": ""}
         rows = [base | {"kind": k} | (v if isinstance(v, dict) else {"count": v}) for k, v in totals.items()]
         finding = {"effect": "invoices", "kind": "missing", "id": "a7", "topic": "orders", "partition": 1, "offset": 2}
         write = story.fake.write
@@ -58,7 +58,7 @@ def test_the_sentence_says_what_was_done_and_what_the_bounds_allow(judged):
 
 
 @pytest.mark.parametrize(
-    ("number", "verdict"), [(50, "pass"), (51, "fail"), ({"count": 50, "undetermined": 1}, "inconclusive")]
+    ("number", "verdict"), [(50, "pass"), (51, "fail"), ({"count": 50, "undecided": 1}, "inconclusive")]
 )
 def test_a_bound_of_the_scenario(judged, number, verdict):
     verdicts, _, _ = judged(CLEAN | {"duplicate": number}, "{duplicate: {max: 50}}")
@@ -74,7 +74,7 @@ def test_an_effect_that_cannot_be_read_is_inconclusive_in_one_line(judged):
 
 
 def test_rows_without_an_id_are_inconclusive_in_one_line_unless_a_violation_is_certain(judged):
-    more = {kind: {"count": 0, "undetermined": 1} for kind in ("duplicate", "unexpected")}
+    more = {kind: {"count": 0, "undecided": 1} for kind in ("duplicate", "unexpected")}
     reads = {"unreadable": 1, "example": "invoices/0 offset 7: nothing is at $.order_id"}
     verdicts, _, result = judged(CLEAN | more, **reads)
     assert verdicts == dict.fromkeys(PASSED, "inconclusive") | {"missing": "pass"}
@@ -112,7 +112,7 @@ def test_missing_effects_prove_nothing_while_others_still_come(judged):
 )
 def test_times_are_compared_as_ranges(judged, least_s, most_s, verdict):
     least = None if least_s is None else round(least_s * 1e6)
-    late = {"count": least, "undetermined": round(most_s * 1e6) - (least or 0), "why": "no input has an effect"}
+    late = {"count": least, "undecided": round(most_s * 1e6) - (least or 0), "why": "no input has an effect"}
     verdicts, found, _ = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}")
     assert verdicts["late p99"] == verdict, found["late p99"].why
     assert least is not None or found["late p99"].why == "no input has an effect"

@@ -164,7 +164,7 @@ def test_a_check_without_a_result_is_inconclusive(fake):
 
 
 @pytest.mark.parametrize(
-    ("bound", "count", "undetermined", "verdict"),
+    ("bound", "count", "undecided", "verdict"),
     [
         ("0", 0, 1, "inconclusive"),
         ("0", 1, 1, "fail"),
@@ -175,15 +175,15 @@ def test_a_check_without_a_result_is_inconclusive(fake):
         ("{min: 0, max: 9}", 8, 3, "inconclusive"),
     ],
 )
-def test_undecided_rows_matter_if_they_could_change_the_verdict(fake, bound, count, undetermined, verdict):
+def test_undecided_rows_matter_if_they_could_change_the_verdict(fake, bound, count, undecided, verdict):
     run = fake(SCENARIO.replace("expect:", f"expect:\n  lost_write: {bound}"))
-    run.found("lost_write", count=count, undetermined=undetermined)
+    run.found("lost_write", count=count, undecided=undecided)
     assert judged(run)["lost_write", "", ""].verdict == verdict
 
 
 def test_undecided_rows_name_their_reasons_and_the_advice_of_each(fake):
     run = fake()
-    run.found("lost_write", undetermined=15)
+    run.found("lost_write", undecided=15)
     row = {"check": "lost_write", "scope": "orders"}
     run.undecided = [
         row | {"why": "of two topics", "advice": "", "count": 13},

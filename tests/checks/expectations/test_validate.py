@@ -72,11 +72,11 @@ def test_a_table_without_a_column_is_inconclusive_and_affects_no_other_table(fak
     run.metrics[0]["value_us"] = 99_000_000
     run.write()
     file = run.run.audit / "summary" / "part-0.parquet"
-    run.write = lambda: pq.write_table(pq.read_table(file).drop_columns(["undetermined"]), file)
+    run.write = lambda: pq.write_table(pq.read_table(file).drop_columns(["undecided"]), file)
     found = validated(run)
     assert verdicts(found)["produce_unavailability", "max", ""] == "fail"
     assert {found[key].verdict for key in found if key[0].endswith("_write")} <= {"inconclusive", "not applicable"}
-    assert "could not be evaluated: 'undetermined'" in found["duplicate_write", "", ""].why
+    assert "could not be evaluated: 'undecided'" in found["duplicate_write", "", ""].why
 
 
 @pytest.mark.parametrize("table", ["summary", "metrics"])
@@ -109,7 +109,7 @@ def test_a_damaged_table_hides_no_violation_in_another_one(fake, validated, tabl
     ],
 )
 def test_a_range_holds_as_a_whole_and_is_violated_as_a_whole(least, most, bound, holds, violated):
-    rows = [{"count": least, "undetermined": most - least}]
+    rows = [{"count": least, "undecided": most - least}]
     expectation = bounds.ExpectFindingsToBeBetween(check="lost_write", min_value=bound[0], max_value=bound[1])
     result = expectation._validate({bounds.ROWS: rows})
     assert (result["success"], result["result"]["details"]["violated"]) == (holds, violated)

@@ -118,7 +118,7 @@ def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluste
         assert (row["run"], row["producer"], row["incarnation"], row["seq"]) == expected, value
         has_header = value is not None and value.startswith(b"AS1 ") and len(value) > CRC_AT + 8
         assert row["crc_ok"] == (crc_ok(key, value) if has_header and value else None), value
-        assert row["committed"] and abs(row["timestamp"] - began) < 600_000_000
+        assert row["committed"] and abs(row["timestamp_us"] - began) < 600_000_000
     ranges = pq.read_table(run.ledger / "log_range.parquet")
     assert ranges.schema.equals(LOG_RANGE)
     bounds = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in ranges.to_pylist()}

@@ -74,7 +74,7 @@ def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, by
             "topic": "orders",
             "partition": 3,
             "offset": offset,
-            "timestamp": 1_763_697_600_123_000,
+            "timestamp_us": 1_763_697_600_123_000,
             "run": known and known.run,
             "producer": known and known.producer,
             "incarnation": known and known.incarnation,

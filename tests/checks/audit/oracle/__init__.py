@@ -34,7 +34,7 @@ __all__ = ["JUDGED_TWICE", "Finding", "Judgement", "Row", "Rows", "judge"]
 def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     """Everything that is wrong with a history. run: the token that the run's records carry."""
     case, verdict = Case.of(rows, scenario, run), Judgement()
-    verdict.undetermined.update(case.lives.undetermined)
+    verdict.undecided.update(case.lives.undecided)
     judge_writing(case, verdict)
     judge_sending(case, scenario, verdict)
     reading = reading_of(case)

@@ -33,7 +33,7 @@ def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgem
     processed = [d["offset"] + 1 for d in epoch.delivered if d["processed_us"] <= at_us] if epoch else []
     reached = max(processed) if processed else epoch.start if epoch else None
     if reached is None:
-        verdict.undetermined["overcommit", reader_name(row)] += 1
+        verdict.undecided["overcommit", reader_name(row)] += 1
         return
     for record in case.rows["log"]:
         here = (record["topic"], record["partition"]) == (row["topic"], row["partition"])

@@ -32,20 +32,20 @@ def _judge(case: Case, group: str, output: Row, reading: Reading, verdict: Judge
     begin = case.whole_from(topic, partition) if place else None
     known = begin is not None and first is not None and begin <= first
     if offset is None:
-        verdict.undetermined[CHECK, group] += 1
+        verdict.undecided[CHECK, group] += 1
         return
     log = [r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)]
     same = [r for r in log if r["key"] is not None and r["key"] == output["key"] and r["offset"] <= offset]
     same = [r for r in same if first is not None and r["offset"] >= first]
     if not known or not any(r["offset"] == offset for r in same) or output["count"] is None:
-        verdict.undetermined[CHECK, group] += 1
+        verdict.undecided[CHECK, group] += 1
         return
     sees_uncommitted = case.facts(group).sees_uncommitted
     if not sees_uncommitted and any(r["committed"] is None for r in same):
-        verdict.undetermined[CHECK, group] += 1
+        verdict.undecided[CHECK, group] += 1
     elif output["count"] != sum(bool(sees_uncommitted or r["committed"]) for r in same):
         if output["committed"] is None:
-            verdict.undetermined[CHECK, group] += 1
+            verdict.undecided[CHECK, group] += 1
         else:
             (record,) = (r for r in same if r["offset"] == offset)
             verdict.findings[Finding(CHECK, "", group, topic, partition, offset, *record_identity(record))] += 1

@@ -240,7 +240,7 @@ class Judgement:
     """
 
     findings: Counter[Finding] = field(default_factory=Counter)
-    undetermined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    undecided: Counter[tuple[str, str]] = field(default_factory=Counter)
     examined: Counter[tuple[str, str]] = field(default_factory=Counter)
     looked_at: list[tuple[str, str]] = field(default_factory=list)
 

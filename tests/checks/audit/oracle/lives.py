@@ -37,13 +37,13 @@ class Life:
 class Lives:
     """By name of a topic its lives. compacted: the compacted topics.
 
-    undetermined: rows that may belong to the last life, by check and scope.
+    undecided: rows that may belong to the last life, by check and scope.
     """
 
     of: dict[str, list[Life]] = field(default_factory=dict)
     compacted: frozenset[str] = frozenset()
     placed: dict[Any, str | None] = field(default_factory=dict)
-    undetermined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    undecided: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def ended(self) -> set[str]:
@@ -252,10 +252,10 @@ def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclea
             return False
         if not absent and (row["offset"] is None or (latest.label, row["partition"]) not in steady):
             if table == "sends" and row["outcome"] == "ok":
-                lives.undetermined["lost_key" if topic in lives.compacted else "lost_write", topic] += 1
+                lives.undecided["lost_key" if topic in lives.compacted else "lost_write", topic] += 1
             if table == "deliveries" and (topic, _who(row)) in unclear:
                 reader = row["group"] if row["mode"] == "subscribe" else row["consumer"]
-                lives.undetermined["dirty_read", reader] += 1
+                lives.undecided["dirty_read", reader] += 1
     return several and table != "commits"
 
 

@@ -214,8 +214,8 @@ def _judge_life(case: Case, group: str, life: list[tuple[Place, OffsetChange]], 
             (_, topic, partition), first = of_it[0]
             verdict.findings[Finding(check, "", reader, topic, partition, first.lost)] += 1
             return
-    verdict.undetermined["expired_commit", reader] += 1
-    verdict.undetermined["lost_commit", reader] += 1
+    verdict.undecided["expired_commit", reader] += 1
+    verdict.undecided["lost_commit", reader] += 1
 
 
 def _cause(case: Case, reader: str, not_subscribed: bool, place: Place, m: OffsetChange) -> str:

@@ -86,7 +86,7 @@ def _copies(case: Case, send: Row) -> list[Row]:
 def _resurrected(case: Case, send: Row, verdict: Judgement) -> None:
     """resurrected_write: it definitely failed, is there, and no other send of it explains that."""
     others = [s for s in case.rows["sends"] if _identity(s) == _identity(send) and s["outcome"] != "fail"]
-    copies = sorted(_copies(case, send), key=lambda r: (r["offset"], r["partition"], r["timestamp"]))
+    copies = sorted(_copies(case, send), key=lambda r: (r["offset"], r["partition"], r["timestamp_us"]))
     if others or not copies:
         return
     seen = [r for r in copies if r["committed"] is True]
@@ -95,7 +95,7 @@ def _resurrected(case: Case, send: Row, verdict: Judgement) -> None:
         place = at["topic"], at["partition"], at["offset"]
         verdict.findings[Finding("resurrected_write", "", send["topic"], *place, *_identity(send))] += 1
     elif any(r["committed"] is None for r in copies):
-        verdict.undetermined["resurrected_write", send["topic"]] += 1
+        verdict.undecided["resurrected_write", send["topic"]] += 1
 
 
 def _may_be_torn(case: Case, send: Row) -> bool:
@@ -160,7 +160,7 @@ def _torn(case: Case, send: Row, verdict: Judgement, committed: bool = False) ->
         unclear = unread or (send["offset"] is None and cut)
         wrong = None if unclear else True
     if wrong is None:
-        verdict.undetermined["torn_transaction", send["topic"]] += 1
+        verdict.undecided["torn_transaction", send["topic"]] += 1
     elif wrong:
         verdict.findings[Finding("torn_transaction", "", send["topic"], *place, *_identity(send))] += 1
 
@@ -190,7 +190,7 @@ def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> 
             continue
         send = min(sends, key=_identity)
         if begun is None or (case.fate(send) == "unknown" and not all_of_them):
-            verdict.undetermined["evicted_delivery", reader] += 1
+            verdict.undecided["evicted_delivery", reader] += 1
         else:
             place = topic, partition, offset
             verdict.findings[Finding("evicted_delivery", "", reader, *place, *_identity(send))] += 1
@@ -225,6 +225,6 @@ def _isolated(case: Case, scope: Scope, row: Row, verdict: Judgement) -> None:
             possible = max(possible, min(known, default=0))
         if row["polled_us"] >= possible:
             unsure = len(known) < len(ends) and row["polled_us"] < max(t["ended_us"] for t in ends)
-            verdict.undetermined["precommitted_read", reader] += unsure
+            verdict.undecided["precommitted_read", reader] += unsure
         else:
             verdict.findings[Finding("precommitted_read", "", reader, *place, *identity, row["consumer"])] += 1

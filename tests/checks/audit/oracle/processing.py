@@ -110,7 +110,7 @@ def _judge(
             if sure:
                 verdict.findings[Finding(check, split, reader, topic, partition, offset, *who)] += times
             else:
-                verdict.undetermined[check, reader] += times
+                verdict.undecided[check, reader] += times
 
         found("missing_output", owed and not seen, whole and not open_ones and sure_of_it and offset not in foreign)
         found("missing_output", owed and bool(seen) and contested, False)
@@ -168,7 +168,7 @@ def _legal(seen: list[Row], turns: list[Epoch], by_turn: list[int], set_back: li
 
 def _turn_of(output: Row, turns: list[Epoch], offset: int) -> int:
     """The last turn in which the writer got the input before it wrote; else the last that had begun by then."""
-    until_us = output["timestamp"] + 1000
+    until_us = output["timestamp_us"] + 1000
     holder = output["producer"], output["incarnation"]
     got = [
         n
@@ -183,8 +183,8 @@ def _of_this_life(output: Row, turns: list[Epoch]) -> bool:
     """Its member got the input in this life of the topic before; times of records are in milliseconds."""
     return any(
         (epoch.holder, row["offset"]) == ((output["producer"], output["incarnation"]), output["input_offset"])
-        and output["timestamp"] is not None
-        and row["processed_us"] < output["timestamp"] + 1000
+        and output["timestamp_us"] is not None
+        and row["processed_us"] < output["timestamp_us"] + 1000
         for epoch in turns
         for row in epoch.delivered
     )

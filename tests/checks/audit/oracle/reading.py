@@ -175,7 +175,7 @@ def _undelivered(
         if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
             continue
         if begin is None:
-            verdict.undetermined["stalled_delivery", reader] += 1
+            verdict.undecided["stalled_delivery", reader] += 1
             continue
         if offset < begin:
             continue
@@ -241,7 +241,7 @@ def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], ve
                 continue
             verdict.looked_at.append(("dirty_read", reader))
             if start is None:
-                verdict.undetermined["dirty_read", reader] += 1
+                verdict.undecided["dirty_read", reader] += 1
                 continue
             who = delivered_identity(row) or (None, row["producer_incarnation"], row["seq"])
             verdict.findings[_finding("dirty_read", scope, offset, who, epoch.consumer)] += 1
@@ -303,7 +303,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         looked["evicted_delivery", reader] = looked["skipped_delivery", reader]
     for row in verdict.looked_at:
         looked[row] += 1
-    for (check, scope), number in verdict.undetermined.items():
+    for (check, scope), number in verdict.undecided.items():
         others = "overcommit", "dirty_read", "evicted_delivery"
         if check in ("lost_write", "lost_key", "resurrected_key", "wrong_count", *others):
             looked[check, scope] -= number

@@ -25,7 +25,7 @@ def judge_sending(case: Case, scenario: Scenario, verdict: Judgement) -> None:
             verdict.examined["unnoticed_failure", send["topic"]] += 1
             if send["outcome"] != "ok" and (send["producer"], send["incarnation"], send["seq"]) not in in_log:
                 if send["outcome"] == "unknown" and send["topic"] in case.compacted:
-                    verdict.undetermined["unnoticed_failure", send["topic"]] += 1
+                    verdict.undecided["unnoticed_failure", send["topic"]] += 1
                 else:
                     verdict.findings[_finding("unnoticed_failure", send)] += 1
 

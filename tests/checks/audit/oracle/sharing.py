@@ -194,10 +194,10 @@ def _unacquired(group: Group, verdict: Judgement) -> None:
         if offset in group.held:
             continue
         check = "lost_share" if offset < past else "stalled_share"
-        end_us, written_us = _end(group.case), record["timestamp"]
+        end_us, written_us = _end(group.case), record["timestamp_us"]
         expired = group.limit - group.ends(written_us, end_us)
         if offset < begin or (check == "lost_share" and end_us - written_us >= expired * group.lock_us):
-            verdict.undetermined[check, group.name] += 1
+            verdict.undecided[check, group.name] += 1
             verdict.examined[check, group.name] -= 1
             continue
         who = record["producer"], record["incarnation"], record["seq"]
@@ -246,7 +246,7 @@ def _redelivered(group: Group, held: list[Held], verdict: Judgement) -> None:
             if confirmed and changes:
                 verdict.findings[group.finding("redelivered_share", later)] += 1
                 continue
-            verdict.undetermined["redelivered_share", group.name] += 1
+            verdict.undecided["redelivered_share", group.name] += 1
             verdict.examined["redelivered_share", group.name] -= 1
         elif not _polled_late(later, held):
             verdict.findings[group.finding("redelivered_share", later)] += 1
@@ -271,11 +271,11 @@ def _counted(group: Group, held: list[Held], verdict: Judgement) -> None:
         if h.count > before + 1:
             check = _unseen(group, h, h.count - before - 1, held[: n + 1])
         elif h.count <= before and not group.reset(held[:n], h.at_us):
-            check = "undetermined" if group.disturbed(min(x.at_us for x in held), h.at_us) else "found"
+            check = "undecided" if group.disturbed(min(x.at_us for x in held), h.at_us) else "found"
         if check == "found":
             verdict.findings[group.finding("miscounted_share", h)] += 1
         elif check:
-            verdict.undetermined["miscounted_share", group.name] += 1
+            verdict.undecided["miscounted_share", group.name] += 1
             verdict.examined["miscounted_share", group.name] -= 1
         before = h.count
 
@@ -287,9 +287,9 @@ def _unseen(group: Group, held: Held, number: int, so_far: list[Held]) -> str:
     if number <= 0:
         return ""
     if sent_us is None or held.at_us - sent_us >= number * group.lock_us:
-        return "undetermined"
+        return "undecided"
     excused = group.reset(so_far, held.at_us) or group.disturbed(sent_us, held.at_us)
-    return "undetermined" if excused else "found"
+    return "undecided" if excused else "found"
 
 
 def _locked(group: Group, held: list[Held], verdict: Judgement) -> None:
@@ -309,5 +309,5 @@ def _locked(group: Group, held: list[Held], verdict: Judgement) -> None:
         if certain and not group.disturbed(min(h.at_us for h in held[: n + 1]), other.at_us):
             verdict.findings[group.finding("lock_overrun", other)] += 1
         else:
-            verdict.undetermined["lock_overrun", group.name] += 1
+            verdict.undecided["lock_overrun", group.name] += 1
             verdict.examined["lock_overrun", group.name] -= 1

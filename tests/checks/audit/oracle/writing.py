@@ -96,7 +96,7 @@ def _deletes_from(case: Case, fault: Row, topic: str) -> dict[str, int]:
 def _deleted(case: Case, fault: Row, record: Row) -> bool:
     """Whether a fault deleted the records of the partition up to here, and this one was there by then."""
     below = _deletes_from(case, fault, record["topic"]).get(f"{record['topic']}/{record['partition']}", 0)
-    return bool(record["offset"] < below and 0 <= (record["timestamp"] or -1) < fault["at_us"])
+    return bool(record["offset"] < below and 0 <= (record["timestamp_us"] or -1) < fault["at_us"])
 
 
 def _finding(check: str, row: Row) -> Finding:
@@ -128,8 +128,8 @@ def _acknowledged(case: Case, verdict: Judgement) -> None:
             fate = _fate(case, send)
             if fate == "lost":
                 verdict.findings[_finding("lost_write", send)] += 1
-            elif fate == "undetermined":
-                verdict.undetermined["lost_write", send["topic"]] += 1
+            elif fate == "undecided":
+                verdict.undecided["lost_write", send["topic"]] += 1
         elif send["offset"] is not None and not any(_is_where_acknowledged(r, send) for r in found):
             verdict.findings[_finding("misplaced_write", send)] += 1
 
@@ -150,14 +150,14 @@ def _fate(case: Case, send: Row) -> str:
     places = [(r["topic"], r["partition"]) for r in case.rows["log_range"]]
     starts = [case.whole_from(*place) or 0 for place in places if place[0] == topic]
     if not starts:
-        return "undetermined"
+        return "undecided"
     start = case.whole_from(topic, send["partition"])
     if send["partition"] is not None and start is None:
-        return "undetermined"
+        return "undecided"
     if send["offset"] is not None and start is not None and send["offset"] < start:
         return "evicted"
     if send["offset"] is None and (max(starts) if start is None else start) > 0:
-        return "undetermined"
+        return "undecided"
     return "lost"
 
 
@@ -165,7 +165,7 @@ def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
     """lost_key: nothing of its key came after it in its partition, neither acknowledged nor in the log."""
     start = case.whole_from(send["topic"], send["partition"])
     if start is None or None in (send["offset"], send["key"]):
-        verdict.undetermined["lost_key", send["topic"]] += 1
+        verdict.undecided["lost_key", send["topic"]] += 1
         return
     if send["offset"] < start:
         return
@@ -181,19 +181,19 @@ def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
         return
     fate = "lost_key"
     if "unknown" in fates or None in seen or any(r["key"] is None for r in log):
-        fate = "undetermined"
+        fate = "undecided"
     elif case.is_tombstone(send):
         fate = _of_tombstone(case, send)
     elif _perhaps_deleted(case, send):
-        fate = "undetermined"
+        fate = "undecided"
     undecided = {
-        "undetermined": ["lost_key"],
+        "undecided": ["lost_key"],
         "missed": ["resurrected_key"],
         "unclear": ["lost_key", "resurrected_key"],
     }
     if fate in undecided:
         for check in undecided[fate]:
-            verdict.undetermined[check, send["topic"]] += 1
+            verdict.undecided[check, send["topic"]] += 1
     elif fate != "expired":
         verdict.findings[_finding(fate, send)] += 1
 
@@ -206,7 +206,7 @@ def _of_tombstone(case: Case, send: Row) -> str:
         return "resurrected_key" if _too_early(case, send) or _read_fast(case, send) else "missed"
     if any(r["committed"] is None for r in values):
         return "unclear"
-    return {None: "undetermined", True: "lost_key", False: "expired"}[_too_early(case, send)]
+    return {None: "undecided", True: "lost_key", False: "expired"}[_too_early(case, send)]
 
 
 def _read_fast(case: Case, send: Row) -> bool:
@@ -241,7 +241,7 @@ def _copies(case: Case, verdict: Judgement) -> None:
         if case.is_own(record) and record["committed"] is not False:
             copies[record["producer"], record["seq"]].append(record)
     for same in copies.values():
-        same.sort(key=lambda r: (r["timestamp"], r["topic"], r["partition"], r["offset"], r["incarnation"]))
+        same.sort(key=lambda r: (r["timestamp_us"], r["topic"], r["partition"], r["offset"], r["incarnation"]))
         for record in same[1:]:
             verdict.findings[_finding("duplicate_write", record)] += 1
 
