@@ -82,6 +82,14 @@ PARAMS = {
         examples=["2.5.0..2.16.0", "java:3.9.2..4.3.1"],
         description="Of bisect: or among the releases of a client library.",
     ),
+    "app": Param(
+        [],
+        type=["null", "array"],
+        items={"type": "string", "pattern": "^[^=]+=.+$"},
+        title="Commands of an application",
+        examples=[["billing=python v1.py", "billing=python v2.py"]],
+        description="Of bisect: or among these commands or images, oldest first, one on a line: name=command.",
+    ),
     "seed": seed_param(),
     "overrides": Param(
         [],

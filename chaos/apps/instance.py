@@ -16,7 +16,7 @@ from chaos.errors import ClientError
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
-from chaos.setup.apps import App, filled
+from chaos.setup.apps import App, filled, placeholders
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -46,6 +46,8 @@ class Instance:
     restarts: int = 0
     """Restarts by the supervisor."""
     paused: bool = False
+    secret_files: list[Path] = field(default_factory=list)
+    """Its files with the password."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -70,15 +72,25 @@ class Instance:
     def write_files(self) -> None:
         """Write its files from their templates. Raises `ClientError`."""
         files = Path(self.values["files"])
-        known = {name: value for name, value in self.values.items() if name != "password"}
+        known = {name: value for name, value in self.values.items() if name != "password" or value}
         for name, template in self.app.files.items():
             target = files / name
             try:
                 text = Path(template).read_text(encoding="utf-8")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(filled(text, known, strict=False), encoding="utf-8")
+                secret = "password" in known and "password" in placeholders(text)
+                target.unlink(missing_ok=True)
+                mode = 0o600 if secret else 0o644
+                with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
+                    f.write(filled(text, known, strict=False))
+                self.secret_files += [target] if secret and target not in self.secret_files else []
             except (OSError, UnicodeDecodeError) as e:
                 raise ClientError(f"{self.name}: its file {name} cannot be made from {template}: {e}") from None
+
+    def forget(self) -> None:
+        """Remove its files with the password."""
+        for file in self.secret_files:
+            file.unlink(missing_ok=True)
 
     def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""

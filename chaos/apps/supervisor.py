@@ -104,6 +104,8 @@ class Applications:
                 instance.changed.notify_all()
         for thread in self._threads:
             thread.join(KILL_TIMEOUT_S)
+        for instance in self._instances.values():
+            instance.forget()
         if self._writer:
             self._writer.close()
 

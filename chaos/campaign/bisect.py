@@ -1,4 +1,4 @@
-"""Bisection: the first release of brokers or clients with which the outcome changes.
+"""Bisection: the first release of brokers, clients or an application with which the outcome changes.
 
 Both ends run first. A release in between is `old` if it shows the same as the older end, else `new`. A release that is
 inconclusive, or cannot run the scenario, is skipped. The plan repeats the search over the stored runs until the search
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, Wanted, cluster_of, conduct, digest_of
 from chaos.campaign.folder import Folder, resumed
-from chaos.campaign.releases import Axis, client_axis, kafka_axis
+from chaos.campaign.releases import Axis, app_axis, client_axis, kafka_axis
 from chaos.campaign.score import merge, parse_anomaly, signature, tally, this_machine
 from chaos.campaign.search import Change, State, first_change
 from chaos.campaign.subject import Request, Subject
@@ -35,16 +35,21 @@ def bisect(request: Request, listener: ProgressListener, report: Report[PartsRes
     """
     asked = resumed(request, KIND)
     Budget.parse(asked.budget)
-    if (asked.kafka is None) == (asked.client is None):
-        raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")
-    axis = kafka_axis(asked.kafka) if asked.kafka is not None else client_axis(asked.client or "")
+    if sum((asked.kafka is not None, asked.client is not None, bool(asked.app))) != 1:
+        raise UsageError(
+            "give one of --kafka A..B, --client RUNTIME:A..B, and --app NAME=COMMAND for each command: what to search"
+        )
+    axis = (
+        None if asked.app else kafka_axis(asked.kafka) if asked.kafka is not None else client_axis(asked.client or "")
+    )
     subject, tries = asked.subject(), asked.repeat or 1
+    axis = axis or app_axis(asked.app, subject.scenario)
     asked = asked.fixed(subject)
     anomaly = parse_anomaly(asked.anomaly, subject.scenario) if asked.anomaly else None
     digest = digest_of(subject.scenario)
     parts = [{"name": release, "digest": digest, "anomaly": anomaly or ""} for release in axis.releases]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
-    listener.say(f"{len(axis.releases)} releases of {axis.name}, seed {subject.seed}")
+    listener.say(f"{axis.what}: {len(axis.releases)} to search, seed {subject.seed}")
     plan = Bisection(subject, axis, anomaly, tries)
 
     def judge(runs: list[TrialRun]) -> PartsResult:
@@ -90,7 +95,7 @@ class Bisection(Plan):
         verdict, sentence, answer = self._decide()
         return PartsResult(
             kind=KIND,
-            title=f"The first release of {self.axis.name} with another outcome: {self.subject.name}",
+            title=f"The first {self.axis.what} with another outcome: {self.subject.name}",
             verdict=verdict,
             sentence=sentence,
             command=command,
@@ -181,7 +186,7 @@ class Bisection(Plan):
                 title = f"{self.axis.name} {release}"
                 end, cluster = index in self._ends, cluster_of(subject.scenario)
                 one = Trial("", subject, release, title=title, cluster=cluster, optional=not end)
-                names = [(n, f"{self.axis.software}-{release}-{n}") for n in range(1, self.tries + 1)]
+                names = [(n, f"{self.axis.run_id(index)}-{n}") for n in range(1, self.tries + 1)]
                 self._asked[index] = [one.repeated(n, name) for n, name in names]
         return self._asked[index]
 
@@ -200,6 +205,7 @@ class Bisection(Plan):
 
 def _command(asked: Request, tries: int) -> str:
     axis = ["--kafka", asked.kafka] if asked.kafka is not None else ["--client", asked.client or ""]
+    axis = [word for text in asked.app for word in ("--app", text)] or axis
     words = ["python", "-m", "chaos", KIND, asked.source, *axis, "--repeat", str(tries)]
     words += ["--anomaly", asked.anomaly] if asked.anomaly else []
     return shlex.join([*words, *asked.options()])

@@ -1,4 +1,4 @@
-"""The releases that `bisect` steps through: of Kafka or of a client library, known ones or listed by the user."""
+"""What `bisect` steps through: releases of Kafka or of a client library, or commands or images of an application."""
 
 from __future__ import annotations
 
@@ -43,25 +43,38 @@ def check_release(software: str, release: str) -> None:
 
 @dataclass(frozen=True)
 class Axis:
-    """The releases to search, oldest first. software: `kafka`, or the package of a client library.
+    """The releases to search, oldest first. software: `kafka`, the package of a client library, or an application.
 
-    runtime: the runtime of the library; None for Kafka.
+    runtime: the runtime of the library; None for others. field: what an application has other ones of, `command` or
+    `image`; empty for others.
     """
 
     software: str
     releases: Sequence[str]
     runtime: str | None = None
+    field: str = ""
 
     @property
     def name(self) -> str:
         """Name of the software in sentences."""
-        return NAMES.get(self.software, self.software)
+        return f"{self.software} {self.field}" if self.field else NAMES.get(self.software, self.software)
+
+    @property
+    def what(self) -> str:
+        """What is searched, in the singular."""
+        return f"{self.field} of {self.software}" if self.field else f"release of {self.name}"
+
+    def run_id(self, index: int) -> str:
+        """Return the begin of the ids of runs with a release. A command is no name of a folder."""
+        return f"{self.software}-{index + 1 if self.field else self.releases[index]}"
 
     def overrides(self, scenario: Scenario, release: str) -> list[str]:
         """Return the overrides that select a release: for the entries with the runtime, or for all if none has it.
 
         A release that such an entry names itself is replaced too.
         """
+        if self.field:
+            return [f"apps.{self.software}.{self.field}={json.dumps(release)}"]
         if self.runtime is None:
             return [f"cluster.kafka={release!r}"]
         entries = [
@@ -81,6 +94,32 @@ class Axis:
 def kafka_axis(span: str) -> Axis:
     """Return the Kafka releases of `A..B`. Raises `UsageError`."""
     return Axis("kafka", _span("--kafka ", span, known_releases("kafka"), "kafka"))
+
+
+def app_axis(given: Sequence[str], scenario: Scenario) -> Axis:
+    """Return the commands, or images, of one application, each given as `NAME=COMMAND`. Raises `UsageError`."""
+    pairs = [text.partition("=") for text in given]
+    apps = {app.name: app for app in scenario.apps}
+    for text, (name, equals, value) in zip(given, pairs, strict=True):
+        if not equals or not value.strip():
+            raise UsageError(
+                f"--app {text!r} is not understood; write NAME=COMMAND, such as 'billing=python service.py'"
+            )
+        if name not in apps:
+            known = f"it has {', '.join(apps)}" if apps else "it has none"
+            raise UsageError(f"--app {text!r}: the scenario has no application {name!r}; {known}")
+    names = list(dict.fromkeys(name for name, _, _ in pairs))
+    if len(names) > 1:
+        raise UsageError(f"--app: the search is over one application, and {' and '.join(names)} are given")
+    chosen = [value.strip() for _, _, value in pairs]
+    if len(chosen) < 2:
+        raise UsageError("--app: give it twice at least, the oldest command first and the newest last")
+    if len(chosen) != len(set(chosen)):
+        raise UsageError("--app: a command is there twice")
+    app = apps[names[0]]
+    if app.external:
+        raise UsageError(f"--app: {app.name} is external, so Aftershock does not start it")
+    return Axis(app.name, chosen, field="image" if app.image is not None else "command")
 
 
 def client_axis(text: str) -> Axis:

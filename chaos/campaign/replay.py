@@ -16,6 +16,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import RunOutcome, merge
+from chaos.scenario.inputs import programs_notes
 
 KIND, SAME = "replay", "the same"
 
@@ -45,7 +46,7 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
             title=f"Replay: {subject.scenario.title}",
             verdict=merge(run.verdict for run in runs),
             sentence=sentence,
-            command=shlex.join(["python", "-m", "chaos", KIND, asked.source]),
+            command=shlex.join(["python", "-m", "chaos", KIND, asked.source, *asked.sets()]),
             machine=this_machine(),
             made_us=now_us(),
             seed=subject.seed,
@@ -60,13 +61,14 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
 
 
 def version_notes(subject: Subject) -> list[str]:
-    """Return a note for each version that differs from the incident's.
+    """Return a note for each version and each program that differs from the incident's, and each change.
 
     Raises `UsageError` if the subject has never been run.
     """
     if subject.versions is None:
         raise UsageError(f"{subject.source} is a scenario without a run; `replay` takes a bundle, `run` runs it")
-    notes = []
+    notes = [f"changed: {change}" for change in subject.changes]
+    notes += programs_notes(subject.scenario, subject.programs)
     client = subject.scenario.clients.confluent_kafka
     if client and client != runtime().default_release():
         notes.append(f"clients run with confluent-kafka {client} as then, in a separate environment")

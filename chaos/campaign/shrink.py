@@ -45,7 +45,7 @@ def shrink(request: Request, listener: ProgressListener, report: Report[PartsRes
     subject = asked.subject()
     asked = asked.fixed(subject)
     anomaly, tries = parse_anomaly(asked.anomaly, subject.scenario), asked.repeat or TRIES
-    if subject.outcome is not None and not subject.outcome.count(anomaly):
+    if subject.outcome is not None and not subject.changes and not subject.outcome.count(anomaly):
         raise UsageError(f"{asked.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario), "anomaly": anomaly, "runs": str(tries)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +15,10 @@ from chaos.campaign.folder import PLAN, Asked, lasting
 from chaos.clients.runtime import runtime
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions
+from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions, with_inputs
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
+from chaos.scenario.inputs import Programs, programs_problems
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, new_seed, read
@@ -47,7 +48,9 @@ class Request(Asked):
     """`shrink`: the anomaly that must remain. `bisect`: the deciding anomaly, else verdict and kinds of anomalies."""
     kafka: str | None = None
     client: str | None = None
-    """`bisect`: the releases of either Kafka (`A..B`) or a client library (`releases.client_axis`)."""
+    app: tuple[str, ...] = ()
+    """`bisect`: the releases of Kafka (`A..B`) or a client library (`releases.client_axis`), or `NAME=COMMAND` for each
+    command of an application."""
 
     def subject(self) -> Subject:
         """Load the subject. Raises as `load_subject`."""
@@ -62,12 +65,19 @@ class Request(Asked):
     def options(self) -> list[str]:
         """Return the words of the command line that make the subject again."""
         words = ["--seed", str(self.seed), *(["--variant", self.variant] if self.variant else [])]
-        return words + [word for override in self.overrides for word in ("--set", override)]
+        return words + self.sets()
+
+    def sets(self) -> list[str]:
+        """Return the words of the command line that apply the overrides."""
+        return [word for override in self.overrides for word in ("--set", override)]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A scenario without variants. outcome and versions: of the incident; None if there was no run."""
+    """A scenario without variants. outcome and versions: of the incident; None if there was no run.
+
+    programs: of the applications of the incident. changes: overrides that the incident did not have.
+    """
 
     name: str
     source: str
@@ -75,10 +85,13 @@ class Subject:
     seed: int
     outcome: RunOutcome | None = None
     versions: dict[str, str] | None = None
+    programs: Programs = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
 
     def set(self, *overrides: str) -> Subject:
         """Return the subject with `PATH=VALUE` overrides applied. Raises `ScenarioError`."""
-        return replace(self, scenario=parse(dump(raw_of(self.scenario)), self.source, overrides), outcome=None)
+        scenario = parse(dump(raw_of(self.scenario)), self.source, overrides)
+        return replace(self, scenario=scenario, changes=(*self.changes, *overrides))
 
 
 def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), seed: int | None = None) -> Subject:
@@ -94,8 +107,11 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
             subject = _of_run(source, path)
         else:
             bundle = open_bundle(path)
-            subject = _of_resolved(source, bundle.resolved, bundle.manifest.seen, bundle.manifest.versions)
+            resolved = with_inputs(path, bundle)
+            subject = _of_resolved(source, resolved, bundle.manifest.seen, bundle.manifest.versions)
         subject = subject.set(*overrides) if overrides else subject
+        if lacking := list(programs_problems(subject.scenario, subject.programs)):
+            raise UsageError("\n  ".join([f"{source} cannot run on this machine:", *lacking]))
         return subject if seed is None else replace(subject, seed=seed)
     file = find(source)
     scenario = load(file, overrides, variant)
@@ -128,7 +144,7 @@ def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, ve
         scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem
     name = re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(filter(None, [stem, resolved.variant])))
-    return Subject(name, source, scenario, resolved.seed, outcome, versions)
+    return Subject(name, source, scenario, resolved.seed, outcome, versions, resolved.programs)
 
 
 def raw_of(scenario: Scenario) -> Raw:

@@ -85,6 +85,7 @@ def unbundle(
 
 def replay(
     source: Source,
+    sets: Sets = None,
     i_own_this_cluster: Owned = False,
     into: Into = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -93,14 +94,18 @@ def replay(
     """Run an incident again with its scenario, seed, Kafka and confluent-kafka release, and compare the outcomes.
 
     Outcomes are the same if the verdict and the kinds of anomalies are; kinds that the contract allows in any number
-    do not count. The exit codes are as of `run`, so a replay that fails as the incident did ends with 1.
+    do not count. A bundle has the samples and schemas of its run, and not the programs of its applications: --set gives
+    those that this machine has elsewhere. The exit codes are as of `run`, so a replay that fails as the incident did
+    ends with 1.
     """
     with loading():
         from chaos.campaign import replay
         from chaos.campaign.subject import Request
         from chaos.run.result import EXIT_CODES
 
-    request = Request(runs_dir=runs_dir, into=into, source=source, i_own_this_cluster=i_own_this_cluster)
+    request = Request(
+        runs_dir=runs_dir, into=into, source=source, overrides=tuple(sets or ()), i_own_this_cluster=i_own_this_cluster
+    )
     with View() as view:
         result = replay.replay(request, view, campaign_printer(as_json, _print_replay))
     raise typer.Exit(EXIT_CODES[result.verdict])
@@ -241,6 +246,14 @@ def bisect(
             "ones, RUNTIME:A,B,C any others, A..B releases of confluent-kafka.",
         ),
     ] = None,
+    app: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--app",
+            metavar="NAME=COMMAND",
+            help="Or among these commands of an application, oldest first: once for each. Images, if it has an image.",
+        ),
+    ] = None,
     anomaly: Anomaly = None,
     repeat: Repeat = None,
     jobs: Jobs = 1,
@@ -268,6 +281,7 @@ def bisect(
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, repeat=repeat, jobs=jobs, budget=budget, seed=seed, source=source,
         variant=variant, overrides=tuple(sets or ()), anomaly=anomaly or "", kafka=kafka, client=client,
+        app=tuple(app or ()),
     )  # fmt: skip
     with RunsView() as view:
         result = bisect.bisect(request, view, campaign_printer(as_json))

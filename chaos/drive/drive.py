@@ -190,7 +190,10 @@ class Drive:
 
     def _address(self, instance: str) -> str:
         """Return the bootstrap servers of an instance of an application: its front, unless TLS hides what it says."""
-        return self._proxy.front(instance) if self._proxy else self._cluster.bootstrap
+        if not self._proxy:
+            return self._cluster.bootstrap
+        reach = next(app.reach for app in self._scenario.apps if app.name == instance.partition("/")[0])
+        return self._proxy.front(instance, reach.listen, reach.host)
 
     def _end_capture(self, proxy: Proxy) -> None:
         """Seal the capture, when no client is left."""

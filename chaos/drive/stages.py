@@ -40,6 +40,7 @@ from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
+from chaos.scenario.inputs import keep
 from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, check_programs, read, resolve, save
@@ -97,7 +98,7 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
         overrides=list(request.sets),
         variant=variant,
     )
-    save(run, resolved)
+    save(run, resolved.model_copy(update={"scenario": keep(run, resolved.scenario)}))
     return run
 
 

@@ -15,18 +15,24 @@ from typing import Any
 from chaos.effects.payload import Extractor, Record, Unreadable, decoder
 from chaos.errors import MachineError
 from chaos.run.events import now_us
+from chaos.setup.apps import External
 from chaos.setup.effects import Effect
 
 Sight = dict[str, Any]
 """A row of `effect_sights`."""
 MOST_BYTES = 64 << 20
-ADDRESS = "127.0.0.1"
 
 
 class Receiver:
-    """The receiver of one effect, inside its context. accept: records a call. rng: draws the refusals."""
+    """The receiver of one effect, inside its context.
 
-    def __init__(self, effect: Effect, accept: Callable[[Sight], None], rng: random.Random) -> None:
+    accept: records a call. rng: draws the refusals. reach: where applications reach it.
+    """
+
+    def __init__(
+        self, effect: Effect, accept: Callable[[Sight], None], rng: random.Random, reach: External | None = None
+    ) -> None:
+        self._reach = reach or External()
         assert effect.http is not None
         self._effect, self._http, self._accept, self._rng = effect, effect.http, accept, rng
         self._extract, self._decode = Extractor(effect), decoder("json")
@@ -55,10 +61,11 @@ class Receiver:
                 """Keep quiet."""
 
         try:
-            self._server = ThreadingHTTPServer((ADDRESS, self._http.port or 0), Handler)
+            self._server = ThreadingHTTPServer((self._reach.listen, self._http.port or 0), Handler)
         except OSError as e:
             raise MachineError(
-                f"effect {effect.name}: port {self._http.port} of {ADDRESS} cannot be used ({e.strerror}); "
+                f"effect {effect.name}: port {self._http.port or 'any'} of {self._reach.listen} cannot be used "
+                f"({e.strerror}); "
                 "choose another http.port, or leave it out"
             ) from None
         self._server.daemon_threads = True
@@ -66,7 +73,7 @@ class Receiver:
     @property
     def url(self) -> str:
         """The address that the application calls."""
-        return f"http://{ADDRESS}:{self._server.server_address[1]}{self._http.path}"
+        return f"http://{self._reach.host}:{self._server.server_address[1]}{self._http.path}"
 
     def __enter__(self) -> Receiver:
         threading.Thread(target=self._server.serve_forever, daemon=True, name=f"effect {self._effect.name}").start()

@@ -30,6 +30,7 @@ from chaos.run.directory import Run
 from chaos.run.events import UNSETTLED, EventLog, now_us
 from chaos.scenario.effect_rules import input_topic
 from chaos.scenario.resolve import Resolved
+from chaos.setup.apps import External
 from chaos.setup.effects import Effect
 
 SIGHTS = "effect_sights"
@@ -61,8 +62,9 @@ class Watch:
         self._files = {e.name: _Lines(folder / f"{e.name}.jsonl") for e in self._effects if e.topic is None}
         self._looks = [_Look(e, run.logs, self._files[e.name]) for e in self._effects if e.polled and not _by_spark(e)]
         rng = resolved.rng("effects")
+        reach = next((app.external for app in self._scenario.apps if isinstance(app.external, External)), None)
         self._receivers = {
-            e.name: Receiver(e, self._files[e.name].write_one, rng) for e in self._effects if e.http is not None
+            e.name: Receiver(e, self._files[e.name].write_one, rng, reach) for e in self._effects if e.http is not None
         }
         self.urls = {name: receiver.url for name, receiver in self._receivers.items()}
         self._threads = [

@@ -146,7 +146,7 @@ class AppStop(AppFault[AppStopSpec], spec=AppStopSpec):
         if instance.alive and instance.incarnation == self._incarnation:
             return None
         if self._in_time:
-            return f"{self.resolved} ended by itself after {self._took_s:.1f} s"
+            return f"{self.resolved} ended {self._took_s:.1f} s after {instance.app.stop.signal}"
         return f"{self.resolved} did not end within its grace of {instance.app.stop.grace:g} s, and was killed"
 
     def _undo(self, world: World) -> str:

@@ -2,7 +2,8 @@
 
 A bundle is a gzipped tar file. Its first member is `manifest.json` with the SHA-256 and the size of every other member;
 the others follow in alphabetical order, without times, owners or modes, so that a run always gives the same bytes. The
-brokers' data and the pages of Great Expectations are left out; `audit` writes the latter again.
+brokers' data, the folders of applications and the pages of Great Expectations are left out; `audit` writes the latter
+again. The samples and schemas of the scenario are among the members, the programs of applications are not.
 
 A bundle is used only if every byte matches the manifest. This detects accidents and careless edits. A bundle is not
 signed: it does not protect against an attacker who writes a new manifest.
@@ -28,11 +29,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.clients.choice import RUNTIMES
 from chaos.errors import RunDirError, UsageError
+from chaos.install.cache import cached
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
+from chaos.scenario.inputs import FOLDER, inside
 from chaos.scenario.resolve import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"
@@ -42,7 +45,7 @@ _CHUNK = 2**20
 _MAX_MANIFEST_BYTES = 64 * 2**20
 _CLIENT_KEYS = {key: package for traits in RUNTIMES.values() for key, package in traits.reported.items()}
 """Keys of the detail of the event started, with the packages that they name."""
-EXCLUDED = frozenset({"brokers", "gx"})
+EXCLUDED = frozenset({"brokers", "gx", "apps"})
 """Folders of a run that are not in its bundle."""
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 
@@ -187,6 +190,22 @@ def open_bundle(path: Path) -> Bundle:
         where = ".".join(str(part) for part in first["loc"])
         raise RunDirError(f"{path}: its resolved.json is of another version: {where}: {first['msg']}") from None
     return Bundle(manifest, resolved)
+
+
+def with_inputs(path: Path, bundle: Bundle) -> Resolved:
+    """Return what a bundle resolved, with the files of its scenario in the cache. Raises as `open_bundle`."""
+    members = {name: file for name, file in bundle.manifest.files.items() if name.startswith(f"{FOLDER}/")}
+    if not members:
+        return bundle.resolved
+
+    def fill(folder: Path) -> None:
+        for name, data, _ in _members(path, set(members)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+
+    digest = hashlib.sha256("\n".join(f"{name} {members[name].sha256}" for name in sorted(members)).encode())
+    folder = cached(f"bundles/{digest.hexdigest()[:24]}", fill, "waiting for the files of the bundle")
+    return bundle.resolved.model_copy(update={"scenario": inside(bundle.resolved.scenario, folder)})
 
 
 def unpack(path: Path, runs_dir: Path) -> Run:

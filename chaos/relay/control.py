@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
 from chaos.errors import ClusterError
+from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import Cut
 from chaos.relay.roles import Address, Endpoints, Payloads, Role, address_name, socket_name
@@ -191,9 +192,13 @@ class Proxy(Control):
         """The bootstrap servers for clients that connect through the proxy."""
         return ",".join(f"{host}:{port}" for host, port in self._addresses.values())
 
-    def front(self, name: str) -> str:
-        """Return the bootstrap servers of the front of an instance; the first call opens it."""
-        addresses = self._ask({"do": "front", "name": name})["addresses"]
+    def front(self, name: str, listen: str = HOST, advertise: str = "") -> str:
+        """Return the bootstrap servers of the front of an instance; the first call opens it.
+
+        listen: address of this machine. advertise: host that clients get, `listen` if empty.
+        """
+        order = {"do": "front", "name": name, "listen": listen, "advertise": advertise}
+        addresses = self._ask(order)["addresses"]
         return ",".join(f"{host}:{port}" for host, port in addresses.values())
 
     def seal(self) -> dict[str, Any]:

@@ -79,18 +79,22 @@ class Server:
                 await asyncio.sleep(REOPEN_S)
             listening = _listening(reserved)
 
-    def front(self, name: str) -> Mapping[int, Address]:
+    def front(self, name: str, listen: str = HOST, advertise: str = "") -> Mapping[int, Address]:
         """Return the addresses of a front, one for each broker. A new name opens it; connections wait in its sockets.
 
-        Raises `ValueError` for the switch, and for an empty name.
+        listen: address of this machine. advertise: host of the addresses, `listen` if empty. Raises `ValueError` for
+        the switch, for an empty name, and for an address at which this machine cannot listen.
         """
         if self._role != "proxy" or not name:
             raise ValueError("a front needs the proxy, and a name")
         if name not in self._fronts:
+            try:
+                sockets = [_reserved(listen) for _ in self._brokers]
+            except OSError as e:
+                raise ValueError(f"this machine cannot listen at {listen} ({e.strerror})") from None
             self._fronts[name] = {}
-            for broker, listeners in self._brokers.items():
-                reserved = _reserved()
-                self._fronts[name][broker] = (HOST, reserved.getsockname()[1])
+            for (broker, listeners), reserved in zip(self._brokers.items(), sockets, strict=True):
+                self._fronts[name][broker] = (advertise or listen, reserved.getsockname()[1])
                 self.ports.append(Port(broker, "clients", *listeners["clients"], front=name))
                 self._accept(self.ports[-1], reserved)
         return self._fronts[name]
@@ -132,7 +136,7 @@ class Server:
                 self.remove(active.id)
             return {"hits": active.hits, "released": active.released, "outlived": active.outlived}
         if order["do"] == "front":
-            return {"addresses": self.front(order["name"])}
+            return {"addresses": self.front(order["name"], order.get("listen", HOST), order.get("advertise", ""))}
         if order["do"] == "seal":
             return self.seal()
         if order["do"] == "status":
@@ -155,18 +159,18 @@ class Server:
                 connection.apply(removed)
 
 
-def _reserved(port: int = 0) -> socket.socket:
+def _reserved(host: str = HOST, port: int = 0) -> socket.socket:
     """Return a socket that is bound and does not listen: it keeps a port, at which connections are refused."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind((HOST, port))
+    reserved.bind((host, port))
     return reserved
 
 
 def _listening(reserved: socket.socket) -> socket.socket:
     """Return a socket that listens at a reserved port."""
-    listening = _reserved(reserved.getsockname()[1])
+    listening = _reserved(*reserved.getsockname())
     listening.listen(BACKLOG)
     return listening
 

@@ -17,6 +17,7 @@ from chaos.errors import RunDirError, ScenarioError, UsageError
 from chaos.ledger.ids import Ids
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run, read_json, write_atomically
+from chaos.scenario.inputs import Programs, inside, outside, programs_of
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Scenario
 from chaos.setup.names import new_prefix, prefixed
@@ -36,6 +37,8 @@ class Resolved(BaseModel):
     """The variant of an A/B scenario; empty for other scenarios."""
     prefix: str = ""
     """The prefix of all topics and groups on an existing cluster; empty on a new cluster."""
+    programs: Programs = {}
+    """The programs of applications, which a bundle does not contain."""
 
     def rng(self, purpose: str) -> random.Random:
         """Return a generator of random choices for one purpose. Choices for another purpose do not influence it."""
@@ -107,7 +110,7 @@ def resolve(
     for p in scenario.producers:
         for key, path in p.value.missing() if p.value else ():
             raise ScenarioError(
-                f"producers.{p.name}.value.{key}: there is no {path}, and a bundle does not contain it; copy it there, "
+                f"producers.{p.name}.value.{key}: there is no {path}; copy it there, "
                 f"or name another file with --set producers.{p.name}.value.{key}=FILE"
             )
     if seed is None:
@@ -136,6 +139,7 @@ def resolve(
         created_us=created_us,
         variant=variant,
         prefix=prefix,
+        programs=programs_of(scenario),
     )
 
 
@@ -203,6 +207,7 @@ def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
 
 def save(run: Run, resolved: Resolved) -> None:
     """Write `resolved.json` of a run."""
+    resolved = resolved.model_copy(update={"scenario": outside(resolved.scenario, run.path)})
     write_atomically(run.resolved, resolved.model_dump_json(indent=1))
 
 
@@ -210,8 +215,9 @@ def read(run: Run) -> Resolved:
     """Return the content of `resolved.json` of a run. Raises `RunDirError` if it is missing or invalid."""
     raw = read_json(run.resolved, "resolved scenario")
     try:
-        return Resolved.model_validate(raw)
+        resolved = Resolved.model_validate(raw)
     except ValidationError as e:
         first = e.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
         raise RunDirError(f"{run.resolved} does not fit this version of Aftershock: {where}: {first['msg']}") from None
+    return resolved.model_copy(update={"scenario": inside(resolved.scenario, run.path)})

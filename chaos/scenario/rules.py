@@ -28,7 +28,7 @@ from chaos.scenario.members import group_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import HTTP, LOGIN, TOPIC, placeholders
+from chaos.setup.apps import HTTP, LOGIN, TOPIC, External, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -471,6 +471,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
         yield from setup.topic_problems(f"{where}.reads", app.reads)
         awaited = app.ready.topic if app.ready else None
         yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
+        if isinstance(app.external, External) and setup.cluster.security.tls:
+            yield f"{where}.external: only the relay listens at another address, and it cannot read TLS; write true"
         if app.group is not None and not app.reads:
             yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
         topics = {topic.name for topic in setup.topics}

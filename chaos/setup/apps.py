@@ -6,16 +6,19 @@ placeholders, such as `{bootstrap}`; `PLACEHOLDERS` has all of them. Everything 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import shlex
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from chaos.processes.ports import HOST
 from chaos.setup.names import ClientName, GroupId, TopicName, nearest
 from chaos.setup.triggers import OneOf, Strict, parsed_by
 from chaos.units import Duration
@@ -34,7 +37,7 @@ PLACEHOLDERS = {
     "protocol": "the security protocol, such as SASL_SSL",
     "mechanism": "the SASL mechanism",
     "username": "the name of the login",
-    "password": "the password of the login; not in template files",
+    "password": "the password of the login; a template file with it has mode 600, and the end of the run removes it",
     "ca": "the file with the authorities that sign the certificates of the brokers (PEM)",
     "certificate": "the file with the certificate of the client (PEM)",
     "key": "the file with its private key (PEM)",
@@ -113,6 +116,23 @@ def _check_signal(name: str) -> str:
     return name
 
 
+def _check_address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is no IPv4 address, such as 0.0.0.0 for all of this machine") from None
+
+
+def own_address() -> str:
+    """Return the address of this machine from which it would reach others; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.1", 9))  # of no machine (RFC 5737)
+            return str(s.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
 def _check_expression(text: str) -> str:
     try:
         re.compile(text)
@@ -151,6 +171,25 @@ class Restart(Strict):
     delay: Duration = Field(1.0, description="before the restart; doubled, up to 30 s, if it ends within 10 s")
 
 
+class External(Strict):
+    """Where somebody else's application reaches the run: its brokers, and the receivers of effects."""
+
+    listen: Annotated[str, AfterValidator(_check_address)] = Field(
+        HOST, description="address of this machine at which the run listens; 0.0.0.0: all of them"
+    )
+    advertise: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="name or address by which the application reaches this machine; if left out, `listen`, and with "
+        "0.0.0.0 the address of this machine in its network",
+    )
+
+    @property
+    def host(self) -> str:
+        """The name or address that the application gets."""
+        return self.advertise or (own_address() if self.listen == "0.0.0.0" else self.listen)
+
+
 class App(Strict):
     """An application: `instances` processes, or containers, of one command."""
 
@@ -159,8 +198,10 @@ class App(Strict):
         None, description="program and arguments, started once for each instance; a text is split as a shell does"
     )
     image: str | None = Field(None, min_length=1, description="or a container of this image, in the host's network")
-    external: bool = Field(
-        False, description="or started by somebody else, on any machine: the run prints the address, and waits"
+    external: bool | External = Field(
+        False,
+        description="or started by somebody else: the run prints the address, and waits; on another machine with "
+        "{listen: 0.0.0.0}",
     )
     arguments: list[Text] = Field([], description="arguments of the container")
     instances: int = Field(1, ge=1, le=50)
@@ -187,7 +228,7 @@ class App(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        kinds = {"command": self.command is not None, "image": self.image is not None, "external": self.external}
+        kinds = {"command": self.command is not None, "image": self.image is not None, "external": bool(self.external)}
         if sum(kinds.values()) != 1:
             raise ValueError(f"give exactly one of {', '.join(kinds)}")
         if self.external:
@@ -203,6 +244,11 @@ class App(Strict):
         if self.arguments and self.image is None:
             raise ValueError("arguments: belong to a container; put the arguments of a command into command")
         return self
+
+    @property
+    def reach(self) -> External:
+        """Where the application reaches the run."""
+        return self.external if isinstance(self.external, External) else External()
 
     @property
     def awaited(self) -> Ready | None:
@@ -245,6 +291,16 @@ class App(Strict):
         for name, template in self.files.items():
             if not Path(template).is_file():
                 yield ("files", name), f"there is no template {template}"
+
+    def file(self, word: str) -> Path:
+        """Return what a word of the command names, if it names a file. The application has absolute paths."""
+        return Path(self.directory or ".") / word
+
+    def program_files(self) -> Iterator[tuple[str, Path]]:
+        """Yield the words of the command that name files on this machine, such as a script or a jar, with the files."""
+        for word in self.command or ():
+            if word and not list(placeholders(word)) and self.file(word).is_file():
+                yield word, self.file(word)
 
     def placed_in(self, folder: Path) -> App:
         """Return the application with absolute paths; relative ones are those in the folder of the scenario."""

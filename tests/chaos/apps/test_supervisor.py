@@ -47,6 +47,17 @@ def test_an_instance_gets_its_own_values_and_nothing_of_the_platform(started, tm
             ]
 
 
+def test_a_file_with_the_password_is_the_users_alone_and_goes_with_the_run(tmp_path):
+    (tmp_path / "app.tpl").write_text("user={username}\npassword={password}\n")
+    access = Access(Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u"), "secret-word")
+    with Started(tmp_path / "x", access, files={"app.properties": "../app.tpl"}) as one:
+        one.apps.start()
+        made = one.run.path / "apps" / "billing-1" / "files" / "app.properties"
+        assert made.read_text() == "user=u\npassword=secret-word\n"
+        assert made.stat().st_mode & 0o777 == 0o600
+    assert not made.exists()
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "again"),
     [("always", 0, True), ("on_failure", 3, True), ("on_failure", 0, False), ("never", 3, False)],

@@ -1,6 +1,7 @@
 """Incidents: subjects, comparison of outcomes, rates, releases, changes, budgets, and requests of the DAG."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -418,6 +419,39 @@ def test_ends_that_show_the_same_leave_nothing_to_find():
     assert answer.verdict == "fail"
     assert "show the same" in answer.sentence
     assert len(lab.asked) == 2
+
+
+COMMANDS = ["billing=a.py", "billing=b.py --fast", "billing=c.py"]
+
+
+def test_the_first_command_of_an_application_with_the_change_is_named():
+    scenario = load_subject("app-commit-order", "after")
+    axis = releases.app_axis(COMMANDS, scenario.scenario)
+    search, runs = bisect.Bisection(scenario, axis, None, 1), []
+    while trials := search.trials(runs):
+        for trial in trials:
+            (app,) = trial.subject.scenario.apps
+            new = app.command != ["a.py"]
+            shown = {"effect_missing__invoices": 3} if new else {}
+            runs.append(stored(trial, "fail" if new else "pass", **shown))
+            assert re.fullmatch(r"billing-[123]-1", trial.run_id)
+    found = search.result(runs, "again")
+    assert found.answer == "b.py --fast"
+    assert found.sentence.startswith("billing command b.py --fast is the first with the change: pass")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["billing"], "write NAME=COMMAND"),
+        (["other=a", "other=b"], "no application 'other'; it has billing"),
+        (["billing=a"], "give it twice at least"),
+        (["billing=a", "billing= a"], "is there twice"),
+    ],
+)
+def test_commands_that_are_no_list_are_refused(given, message):
+    with pytest.raises(UsageError, match=message):
+        releases.app_axis(given, load_subject("app-commit-order", "after").scenario)
 
 
 def test_an_end_that_is_inconclusive_or_missing_ends_the_search():

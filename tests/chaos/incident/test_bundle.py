@@ -5,16 +5,20 @@ import io
 import json
 import tarfile
 import zlib
+from pathlib import Path
 
 import pytest
 
+from chaos.campaign.replay import version_notes
+from chaos.campaign.subject import load_subject
+from chaos.drive.stages import ScenarioRequest, prepare
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.bundle import MANIFEST, open_bundle, pack, unpack
 from chaos.ledger.seal import seal
 from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
 from chaos.scenario.load import load
-from chaos.scenario.resolve import resolve, save
+from chaos.scenario.resolve import read, resolve, save
 from chaos.scenario.shipped import shipped
 
 RESULT = {
@@ -237,3 +241,91 @@ def test_no_room_for_a_bundle_is_reported_and_leaves_nothing(run, tmp_path):
     with pytest.raises(UsageError, match="cannot be written"):
         pack(run, tmp_path / "nowhere" / "b.tar.gz")
     assert list(tmp_path.glob("**/.*partial")) == []
+
+
+PROTO = 'syntax = "proto3";\nimport "common/money.proto";\nmessage Order { string order_id = 1; Money total = 2; }\n'
+
+
+@pytest.fixture
+def with_app(tmp_path):
+    """Return a scenario file with samples, a schema with an import, a template and a program, and its packed run."""
+    folder = tmp_path / "there"
+    (folder / "common").mkdir(parents=True)
+    (folder / "my orders.jsonl").write_text('{"order_id": "1"}\n')
+    (folder / "order.proto").write_text(PROTO)
+    (folder / "common" / "money.proto").write_text('syntax = "proto3";\nmessage Money { int64 cents = 1; }\n')
+    (folder / "app.tpl").write_text("brokers={bootstrap}")
+    (folder / "service.py").write_text("pass")
+    file = folder / "mine.yaml"
+    app = {"name": "billing", "command": ["{python}", "service.py"], "files": {"app.properties": "app.tpl"}}
+    scenario = {
+        "title": "t",
+        "topics": [{"name": "orders"}, {"name": "invoices"}],
+        "producers": [{"name": "shop", "topic": "orders", "value": {"samples": "my orders.jsonl", "id": "$.order_id"}}],
+        "effects": [
+            {"name": "invoices", "topic": "invoices", "id": "$.order_id", "format": {"protobuf": "order.proto"}}
+        ],
+        "apps": [app],
+        "capture": {"payloads": "needed"},
+    }
+
+    def packed(**changes):
+        file.write_text(json.dumps(scenario | changes))
+        run = prepare(ScenarioRequest(str(file), seed=1), runs_dir=tmp_path / "runs")
+        (run.path / "apps" / "billing-1" / "files").mkdir(parents=True)
+        (run.path / "apps" / "billing-1" / "files" / "app.properties").write_text("password=x")
+        pack(run, tmp_path / "b.tar.gz")
+        return tmp_path / "b.tar.gz"
+
+    return folder, packed
+
+
+def test_a_bundle_has_samples_schemas_and_templates_and_no_program(with_app, tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
+    folder, packed = with_app
+    file = packed()
+    members = set(open_bundle(file).manifest.files)
+    assert {"inputs/1/my-orders.jsonl", "inputs/3/order.proto", "inputs/3/common/money.proto"} <= members
+    assert not [name for name in members if name.startswith("apps/") or name.endswith(".py")]
+    for name in ("my orders.jsonl", "order.proto", "common/money.proto", "app.tpl"):
+        (folder / name).unlink()
+    subject = load_subject(str(file))
+    (producer,), (effect,), (app,) = subject.scenario.producers, subject.scenario.effects, subject.scenario.apps
+    assert Path(producer.value.samples).read_text() == '{"order_id": "1"}\n'
+    assert Path(effect.format.protobuf).read_text() == PROTO
+    assert Path(app.files["app.properties"]).read_text() == "brokers={bootstrap}"
+    assert load_subject(str(file)) == subject, "a campaign that goes on finds the same scenario"
+
+
+def test_a_run_directory_that_was_moved_finds_its_files(with_app, tmp_path):
+    _, packed = with_app
+    packed()
+    (run,) = (tmp_path / "runs").iterdir()
+    moved = run.rename(tmp_path / "moved")
+    assert read(Run.open(moved)).scenario.producers[0].value.samples == f"{moved}/inputs/1/my-orders.jsonl"
+
+
+def test_a_replay_names_the_program_that_is_missing_and_how_it_is_given(with_app, tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
+    folder, packed = with_app
+    file = packed()
+    (folder / "service.py").rename(folder / "later.py")
+    with pytest.raises(UsageError) as raised:
+        load_subject(str(file))
+    assert f"apps.billing.directory: there is no file {folder}/service.py; a bundle has the command" in str(
+        raised.value
+    )
+    assert "--set apps.billing.directory=FOLDER" in str(raised.value)
+    command = 'apps.billing.command=["{python}", "later.py"]'
+    given = load_subject(str(file), overrides=[command])
+    assert version_notes(given)[0] == f"changed: {command}"
+    (folder / "service.py").write_text("print('another one')")
+    assert "apps.billing: service.py is another file than it was then" in version_notes(load_subject(str(file)))
+
+
+def test_a_capture_without_payloads_leaves_the_samples_out(with_app, tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
+    folder, packed = with_app
+    file = packed(capture={"payloads": "none"})
+    assert not [name for name in open_bundle(file).manifest.files if name.endswith(".jsonl")]
+    assert load_subject(str(file)).scenario.producers[0].value.samples == str(folder / "my orders.jsonl")
