@@ -39,6 +39,8 @@ STABLE_S = 10.0
 """An incarnation that ran so long ended for a new reason: the next delay is the first one again."""
 LONGEST_DELAY_S = 30.0
 KILL_TIMEOUT_S = 10.0
+CONNECTED_S = 5.0
+"""An instance that ran so long has connected to its address, or never does."""
 
 
 def prepare(apps: Iterable[App], on_progress: Callable[[str], None]) -> None:
@@ -61,7 +63,8 @@ class Applications:
 
     addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
-    calls, by the name of the effect. during: called in each wait; it may raise.
+    calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances to whose
+    addresses something connected so far; None if nothing sees that.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -76,7 +79,9 @@ class Applications:
         partitions: Callable[[], Collection[TopicPartition]],
         receivers: Mapping[str, str] | None = None,
         during: Callable[[], None] = lambda: None,
+        used: Callable[[], Collection[str]] | None = None,
     ) -> None:
+        self._used = used
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
         self._addresses, self._access, self._events = addresses, access, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
@@ -226,11 +231,35 @@ class Applications:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
         except WaitTimeout:
             said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
+            said = "".join(f"; {problem}" for problem in self.strangers()) + said
             if found.awaited is None and found.reads:
                 said += "; if it has no consumer group, say how the run notices that it is ready (ready)"
             raise ClientError(
                 f"{app} was not ready within {limit_s:g} s ({limit}): {'; '.join(lacks())}{said}"
             ) from None
+
+    def strangers(self) -> list[str]:
+        """Return a sentence for each instance that runs, and has not connected at its address.
+
+        What such an instance does is not seen by the relay, and no fault of its connections hits it.
+        """
+        if self._used is None:
+            return []
+        used, found = self._used(), []
+        for app in self._apps.values():
+            running = [i.name for i in self.of(app.name) if i.alive and i.ran_for() >= CONNECTED_S]
+            silent = [name for name in ([f"{app.name}/1"] if app.external else running) if name not in used]
+            group = self.group_of(app.name) or next(iter(app.groups), None)
+            with self._asking:
+                state = self._kafka.group(group) if silent and group else None
+            hosts = sorted({member.host.lstrip("/") for member in state.members}) if state else []
+            seen = f", and the brokers have members of its group {group} from {', '.join(hosts)}" if hosts else ""
+            found += [
+                f"{name} never connected to its address {self._addresses(name)}{seen}: it ignores the address that it "
+                "was given, so the relay does not see it; give it {bootstrap} where it reads the address"
+                for name in silent
+            ]
+        return found
 
     def _look_for_group(self, app: App, instances: int) -> str | None:
         """Return the group of an application; look for it on the cluster if nothing names it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import shlex
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -64,10 +65,25 @@ class Session(Part):
         return self.slots or math.ceil(subtasks / max(1, self.task_managers - 1))
 
 
+def _words(command: Any) -> Any:
+    if not isinstance(command, str):
+        return command
+    try:
+        return shlex.split(command)
+    except ValueError as e:
+        raise ValueError(f"{command!r} cannot be split into words: {e}") from None
+
+
 class Client(Part):
     """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
 
     runtime: str = Field(DEFAULT, description=", ".join(RUNTIMES))
+    command: Annotated[tuple[str, ...], BeforeValidator(_words), Field(min_length=1)] | None = Field(
+        None,
+        description="program and arguments of your own client, which keeps the contract of clients (`client-check` "
+        "judges it) and has the settings and abilities of `runtime`; the path of a spec is added. Files are in the "
+        "folder of the scenario",
+    )
     release: Release | None = Field(
         None,
         validate_default=True,
@@ -114,6 +130,8 @@ class Client(Part):
             raise ValueError(f"heap: the runtime {self.runtime} has no heap that can be set")
         if self.heap is not None and self.heap < self.traits.least_heap:
             raise ValueError(f"heap: the runtime {self.runtime} needs {self.traits.least_heap // 2**20}MiB or more")
+        if self.command and (self.heap is not None or self.session):
+            raise ValueError("command: a program of your own has no heap and no session; leave them out")
         if self.session and (problem := self.refusal("session clusters")):
             raise ValueError(f"session: {problem}")
         return self
@@ -139,8 +157,17 @@ class Client(Part):
         """Return why the client has no setting with this common name; empty if it may have it."""
         return self.traits.missing_setting(name, self.release)
 
+    def placed_in(self, folder: Path) -> Self:
+        """Return the client with absolute paths of its program, for the words that name files in a folder."""
+        if self.command is None:
+            return self
+        words = tuple(str((folder / w).absolute()) if (folder / w).is_file() else w for w in self.command)
+        return self.model_copy(update={"command": words})
+
     def describe(self) -> str:
-        """Return the short form, such as `java:3.9.2`."""
+        """Return the short form, such as `java:3.9.2`, or the name of a program."""
+        if self.command:
+            return next((Path(w).name for w in self.command[1:] if Path(w).suffix), Path(self.command[0]).name)
         return self.runtime + (f":{self.release}" if self.release else "")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 from chaos.clients.choice import DEFAULT, Client
 from chaos.clients.protocol import ClientSpec, Config, Program
@@ -69,5 +70,7 @@ def runtime(name: str = DEFAULT) -> Runtime:
 
 
 def prepare(client: Client, on_progress: Progress) -> Installed:
-    """Install what an entry runs with; see `Runtime.prepare`."""
+    """Install what an entry runs with; see `Runtime.prepare`. A program of the user is there."""
+    if client.command is not None:
+        return Installed(client.describe(), dict.fromkeys(get_args(Program), client.command))
     return runtime(client.runtime).prepare(client, on_progress)

@@ -176,6 +176,8 @@ class Drive:
                     watch.settle(ends, inputs, self._limits.drain, lambda: self._check_infrastructure(fleet))
             with self._events.stage("stop"):
                 self._note_fetches(observer)
+                for stranger in apps.strangers():
+                    self._events.problem(stranger)
                 for instance in apps.stop_all():
                     self._events.note(f"{instance} did not end within its grace when it was asked to, and was killed")
                 for client in fleet.stop_all(self._limits.clients):
@@ -226,9 +228,11 @@ class Drive:
         """Return the applications; each instance has a front of the proxy. Leaving `stack` ends them."""
         access, kafka = Access.of(self._cluster.state.client_security), self._connect()
         stack.callback(kafka.close)
+        used = self._proxy.used if self._proxy else None
         apps = Applications(
-            self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers
-        )
+            self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
+            used=used,
+        )  # fmt: skip
         return stack.enter_context(apps)
 
     def _faults(

@@ -137,7 +137,7 @@ class Control:
         return Hits(**self._ask({"do": "remove", "id": number}))
 
     def status(self) -> dict[str, Any]:
-        """Return the rules or cuts in force (`active`), and the ids of the brokers' clients by port (`ports`)."""
+        """Return the rules or cuts in force (`active`), and connections and client ids by port (`ports`)."""
         return self._ask({"do": "status"})
 
     def check(self) -> None:
@@ -200,6 +200,10 @@ class Proxy(Control):
         order = {"do": "front", "name": name, "listen": listen, "advertise": advertise}
         addresses = self._ask(order)["addresses"]
         return ",".join(f"{host}:{port}" for host, port in addresses.values())
+
+    def used(self) -> set[str]:
+        """Return the names of the fronts to which something connected so far."""
+        return {port["front"] for port in self.status()["ports"] if port["opened"]}
 
     def seal(self) -> dict[str, Any]:
         """End the capture of the fronts, and return its seal: segments, entries, failure."""

@@ -28,6 +28,8 @@ class Port:
     port: int
     front: str = ""
     """The instance that connects here; empty for all others."""
+    opened: int = 0
+    """The connections that were accepted so far."""
     connections: set[Connection] = field(default_factory=set)
     clients: set[str] = field(default_factory=set)
     """Client ids of brokers that connected."""

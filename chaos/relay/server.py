@@ -67,11 +67,16 @@ class Server:
         a refused one.
         """
         loop = asyncio.get_running_loop()
+
+        def opened() -> asyncio.Protocol:
+            port.opened += 1
+            return self._policy.open(port).requests
+
         while True:
             refused = asyncio.Event()
             if self._role == "proxy":
                 port.refused = refused.set
-            server = await loop.create_server(lambda: self._policy.open(port).requests, sock=listening)
+            server = await loop.create_server(opened, sock=listening)
             await refused.wait()
             server.close()
             listening.close()
@@ -141,7 +146,10 @@ class Server:
             return self.seal()
         if order["do"] == "status":
             ports = [
-                {"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients), "fetches": p.fetches}
+                {
+                    **{"broker": p.broker, "listener": p.listener, "front": p.front, "opened": p.opened},
+                    **{"clients": sorted(p.clients), "fetches": p.fetches},
+                }
                 for p in self.ports
             ]
             return {"active": [asdict(active.item) for active in self._policy.book.active.values()], "ports": ports}

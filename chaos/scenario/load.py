@@ -167,7 +167,11 @@ def _validated(raw: dict[str, Any], source: Source, where: str) -> Scenario:
     headline = f"{where} is not a valid scenario"
     scenario, folder = validated(Scenario, raw, source, headline), Path(source.where).parent
     apps = [app.placed_in(folder.absolute()) for app in scenario.apps]
-    scenario = with_files(scenario.model_copy(update={"apps": apps}), folder, source, headline)
+    own = {
+        key: [e.model_copy(update={"client": e.client.placed_in(folder)}) for e in getattr(scenario, key)]
+        for key in ("producers", "consumers", "processors")
+    }
+    scenario = with_files(scenario.model_copy(update={"apps": apps, **own}), folder, source, headline)
     return with_effect_files(scenario, folder, source, headline)
 
 

@@ -6,6 +6,7 @@ import platform
 import random
 import secrets
 import shlex
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def _client_versions(scenario: Scenario) -> dict[str, str]:
     """Return the releases of the client libraries by name. The platform itself uses the installed confluent-kafka."""
     installed = scenario.clients.confluent_kafka or version("confluent-kafka")
     releases: dict[str, set[str]] = {"confluent-kafka": set()}
-    for client in scenario.client_libraries:
+    for client in (c for c in scenario.client_libraries if c.command is None):
         releases.setdefault(client.traits.library, set()).add(client.release or installed)
     return {name: ", ".join(sorted(found)) or installed for name, found in releases.items()}
 
@@ -181,6 +182,13 @@ def check_programs(scenario: Scenario, path: Path) -> None:
         f"{source.origin(('apps', i, *key))}: apps.{app.name}.{'.'.join(key)}: {problem}"
         for i, app in enumerate(scenario.apps)
         for key, problem in app.missing()
+    ]
+    lacking += [
+        f"{source.origin((key, i, 'client'))}: {key}.{entry.name}.client.command: there is no program {program!r} that "
+        "can be run"
+        for key in ("producers", "consumers", "processors")
+        for i, entry in enumerate(getattr(scenario, key))
+        if (program := (entry.client.command or ("",))[0]) and shutil.which(program) is None
     ]
     if lacking:
         raise UsageError("\n  ".join(lacking))

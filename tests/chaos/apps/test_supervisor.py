@@ -49,7 +49,8 @@ def test_an_instance_gets_its_own_values_and_nothing_of_the_platform(started, tm
 
 def test_a_file_with_the_password_is_the_users_alone_and_goes_with_the_run(tmp_path):
     (tmp_path / "app.tpl").write_text("user={username}\npassword={password}\n")
-    access = Access(Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u"), "secret-word")
+    login = {"mechanism": "PLAIN", "username": "u", "password": "env:APP_PASSWORD"}
+    access = Access(Security(protocol="SASL_PLAINTEXT", **login), "secret-word")
     with Started(tmp_path / "x", access, files={"app.properties": "../app.tpl"}) as one:
         one.apps.start()
         made = one.run.path / "apps" / "billing-1" / "files" / "app.properties"
@@ -220,3 +221,14 @@ def test_an_instance_in_a_container_is_broken_as_a_process_is(started):
 def test_an_image_that_cannot_be_pulled_is_named():
     with pytest.raises(MachineError, match=r"no image nowhere\.invalid/none:1, and cannot pull it"):
         prepare([App(name="billing", image="nowhere.invalid/none:1")], lambda words: None)
+
+
+def test_an_instance_that_ignores_its_address_is_named(started, monkeypatch):
+    monkeypatch.setattr("chaos.apps.supervisor.CONNECTED_S", 0)
+    with started(instances=2) as one:
+        one.apps.start()
+        one.apps._used = lambda: {"", "billing/1"}
+        (stranger,) = one.apps.strangers()
+        assert stranger.startswith("billing/2 never connected to its address front-of-billing/2:1: it ignores")
+        one.apps.kill("billing/2", hold=True)
+        assert one.apps.strangers() == [], "an instance that is gone may have had no time"

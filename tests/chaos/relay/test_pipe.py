@@ -150,3 +150,19 @@ def test_a_port_refuses_connections_while_its_broker_does_and_keeps_its_number(f
             again.close()
 
     asyncio.run(play())
+
+
+def test_a_front_listens_where_it_is_asked_to_and_gives_the_advertised_host():
+    async def play():
+        async with proxy_before(Broker()) as (server, _, _):
+            order = {"do": "front", "name": "billing/1", "listen": "0.0.0.0", "advertise": "host.example"}
+            host, port = server.obey(order, {})["addresses"][1]
+            assert host == "host.example"
+            assert await outcome(("127.0.0.2", port)) == "open"
+            opened = {port["front"]: port["opened"] for port in server.obey({"do": "status"}, {})["ports"]}
+            assert opened == {"": 1, "billing/1": 1}
+            with pytest.raises(ValueError, match=r"cannot listen at 192\.0\.2\.1"):
+                server.front("billing/2", "192.0.2.1")
+            assert server.front("billing/2")[1][0] == "127.0.0.1", "the name is free after the refusal"
+
+    asyncio.run(play())

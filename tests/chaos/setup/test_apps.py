@@ -88,6 +88,7 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
             "how does the run notice that it was started",
         ),
         ({"command": None, "external": True, "instances": 2}, "as many processes as somebody starts"),
+        ({"command": None, "external": {"listen": "here"}}, "'here' is no IPv4 address"),
         ({"arguments": ["a"]}, "belong to a container"),
         ({"faults": [FAULT | {"target": {"app": "billing/2"}}]}, "billing has instances 1 to 1, not 2"),
         ({"faults": [FAULT | {"target": {"app": "bill"}}]}, r"'bill' is not one of the apps \(billing\)"),
@@ -108,6 +109,16 @@ def test_a_mistake_is_one_line_that_says_where_and_what(changes, message):
     first, *rest = str(caught.value).splitlines()
     assert first == "mine.yaml is not a valid scenario:"
     assert all("mine.yaml:1" in line or "is used 2 times" in line for line in rest)
+
+
+def test_an_external_application_is_reached_at_another_address_through_the_relay_only(monkeypatch):
+    changes = {"command": None, "external": {"listen": "0.0.0.0"}}
+    monkeypatch.setattr("chaos.setup.apps.own_address", lambda: "10.0.0.7")
+    assert loaded(**changes).apps[0].reach.host == "10.0.0.7"
+    assert loaded(**{**changes, "external": {"listen": "10.0.0.9"}}).apps[0].reach.host == "10.0.0.9"
+    monkeypatch.setitem(BASE, "cluster", {"security": {"protocol": "SSL"}})
+    with pytest.raises(ScenarioError, match="only the relay listens at another address, and it cannot read TLS"):
+        loaded(**changes)
 
 
 def test_an_application_that_nothing_judges_is_refused():
