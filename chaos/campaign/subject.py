@@ -111,7 +111,8 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
             subject = _of_resolved(source, resolved, bundle.manifest.seen, bundle.manifest.versions)
         subject = subject.set(*overrides) if overrides else subject
         if lacking := list(programs_problems(subject.scenario, subject.programs)):
-            raise UsageError("\n  ".join([f"{source} cannot run on this machine:", *lacking]))
+            why = "a bundle has the commands of applications, and not their programs"
+            raise UsageError("\n  ".join([f"{source} cannot run on this machine ({why}):", *lacking]))
         return subject if seed is None else replace(subject, seed=seed)
     file = find(source)
     scenario = load(file, overrides, variant)

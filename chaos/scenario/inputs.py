@@ -108,7 +108,7 @@ def programs_of(scenario: Scenario) -> Programs:
 
 
 def programs_problems(scenario: Scenario, then: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yield each program of the applications of a run that this machine lacks, and how it is given. then: digests."""
+    """Yield each program of applications that this machine lacks, and how it is given. then: their digests in a run."""
     for app in scenario.apps:
         lacking = [(".".join(key), problem) for key, problem in app.missing()]
         known = then.get(app.name, {})
@@ -117,8 +117,8 @@ def programs_problems(scenario: Scenario, then: Mapping[str, Mapping[str, str]])
             lacking = [("directory", f"there is no file {app.file(word)}") for word in files]
         for key, problem in lacking:
             yield (
-                f"apps.{app.name}.{key}: {problem}; a bundle has the command of an application, and not its program: "
-                f"copy it there, or give --set apps.{app.name}.{key}={_form(key)}"
+                f"apps.{app.name}.{key}: {problem}; copy it there, or name another one with "
+                f"--set apps.{app.name}.{key}={_form(key)}"
             )
 
 

@@ -18,7 +18,7 @@ from chaos.errors import RunDirError, ScenarioError, UsageError
 from chaos.ledger.ids import Ids
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.scenario.inputs import Programs, inside, outside, programs_of
+from chaos.scenario.inputs import Programs, inside, outside, programs_of, programs_problems
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Scenario
 from chaos.setup.names import new_prefix, prefixed
@@ -106,8 +106,10 @@ def resolve(
 ) -> Resolved:
     """Fill in everything that is open. `seed` overrides the seed of the scenario; without both, a seed is drawn.
 
-    Raises `ScenarioError` if a file of payloads is not there.
+    Raises `ScenarioError` if a file of payloads, or the program of an application, is not there.
     """
+    if lacking := list(programs_problems(scenario, {})):
+        raise ScenarioError("\n  ".join(lacking))
     for p in scenario.producers:
         for key, path in p.value.missing() if p.value else ():
             raise ScenarioError(

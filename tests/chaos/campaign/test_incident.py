@@ -421,7 +421,7 @@ def test_ends_that_show_the_same_leave_nothing_to_find():
     assert len(lab.asked) == 2
 
 
-COMMANDS = ["billing=a.py", "billing=b.py --fast", "billing=c.py"]
+COMMANDS = ["billing=env a.py", "billing=env b.py --fast", "billing=env c.py"]
 
 
 def test_the_first_command_of_an_application_with_the_change_is_named():
@@ -431,13 +431,13 @@ def test_the_first_command_of_an_application_with_the_change_is_named():
     while trials := search.trials(runs):
         for trial in trials:
             (app,) = trial.subject.scenario.apps
-            new = app.command != ["a.py"]
+            new = app.command != ["env", "a.py"]
             shown = {"effect_missing__invoices": 3} if new else {}
             runs.append(stored(trial, "fail" if new else "pass", **shown))
             assert re.fullmatch(r"billing-[123]-1", trial.run_id)
     found = search.result(runs, "again")
-    assert found.answer == "b.py --fast"
-    assert found.sentence.startswith("billing command b.py --fast is the first with the change: pass")
+    assert found.answer == "env b.py --fast"
+    assert found.sentence.startswith("billing command env b.py --fast is the first with the change: pass")
 
 
 @pytest.mark.parametrize(

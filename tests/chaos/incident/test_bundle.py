@@ -312,9 +312,7 @@ def test_a_replay_names_the_program_that_is_missing_and_how_it_is_given(with_app
     (folder / "service.py").rename(folder / "later.py")
     with pytest.raises(UsageError) as raised:
         load_subject(str(file))
-    assert f"apps.billing.directory: there is no file {folder}/service.py; a bundle has the command" in str(
-        raised.value
-    )
+    assert f"apps.billing.directory: there is no file {folder}/service.py; copy it there" in str(raised.value)
     assert "--set apps.billing.directory=FOLDER" in str(raised.value)
     command = 'apps.billing.command=["{python}", "later.py"]'
     given = load_subject(str(file), overrides=[command])
