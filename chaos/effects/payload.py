@@ -26,7 +26,14 @@ FRAME_BYTES = 5
 
 
 class Unreadable(ValueError):
-    """A record without what an effect needs; the text says what."""
+    """A record without what an effect needs; the text says what. sample: the begin of the record, or empty.
+
+    brief: the text without the sample, where no payloads are to be kept.
+    """
+
+    def __init__(self, brief: str, sample: str = "") -> None:
+        super().__init__(f"{brief} ({sample})" if sample else brief)
+        self.brief = brief
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ def _json(raw: bytes | None) -> Any:
     try:
         return json.loads(raw[FRAME_BYTES:] if raw[:1] == b"\0" else raw, parse_float=Decimal)
     except (ValueError, RecursionError):
-        raise Unreadable(f"it is no JSON ({shown(raw)})") from None
+        raise Unreadable("it is no JSON", shown(raw)) from None
 
 
 def _text(pattern: re.Pattern[str]) -> Callable[[bytes | None], Any]:
@@ -172,7 +179,7 @@ def _text(pattern: re.Pattern[str]) -> Callable[[bytes | None], Any]:
         if raw is None:
             return None
         if not (match := pattern.search(raw.decode("utf-8", "replace"))):
-            raise Unreadable(f"it does not match {pattern.pattern!r} ({shown(raw)})")
+            raise Unreadable(f"it does not match {pattern.pattern!r}", shown(raw))
         return match.groupdict()
 
     return read

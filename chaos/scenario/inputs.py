@@ -56,11 +56,10 @@ def keep(run: Run, scenario: Scenario) -> Scenario:
 
     Samples stay where they are if the capture is to have no payloads: they are payloads, and a bundle has none then.
     """
-    unseen = scenario.capture is not None and scenario.capture.payloads == "none"
     kept: dict[str, str] = {}
 
     def copied(key: str, path: str) -> str:
-        if unseen and key.endswith(".samples"):
+        if scenario.hides_payloads and key.endswith(".samples"):
             return path
         if path not in kept:
             kept[path] = str(_copy(Path(path), run.path / FOLDER / str(len(kept) + 1)))

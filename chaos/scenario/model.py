@@ -205,6 +205,11 @@ class Scenario(Experiment):
         return forced or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property
+    def hides_payloads(self) -> bool:
+        """Whether nothing of the run may have a part of a payload."""
+        return self.capture is not None and self.capture.payloads == "none"
+
+    @property
     def reads_sessions(self) -> bool:
         """Whether the proxy has to know the partitions of Fetch requests, which name only what changes."""
         sets = [frames for f in self.faults if isinstance(f, FrameFaultSpec) for frames in f.sets]

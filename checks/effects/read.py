@@ -56,17 +56,21 @@ Ranges = dict[str, list[tuple[int, int, int]]]
 
 @dataclass(frozen=True)
 class TopicPart:
-    """A range of a topic: the effects in it, or the values of the inputs. inputs: their format."""
+    """A range of a topic: the effects in it, or the values of the inputs. inputs: their format.
+
+    hidden: whether no text of the run may have a part of a payload (`capture.payloads: none`).
+    """
 
     effect: Effect
     range: OffsetRange
     inputs: Format | None = None
+    hidden: bool = False
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each record, committed ones only if they are effects."""
         isolation = "read_uncommitted" if self.inputs else "read_committed"
         topic, partition = self.range.topic, self.range.partition
-        row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect)
+        row_of = _input_rows(self.effect, self.inputs) if self.inputs else _topic_rows(self.effect, self.hidden)
         with contextlib.closing(PartReader(self.range, isolation)) as reader:
             while reader.reached < self.range.end:
                 for message in reader.poll(ROWS_PER_BATCH):
@@ -166,7 +170,8 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
             parts, weight = _parts_of(spark, run, effect)
             if effect.topic is not None:
                 ends = {p: min(end, stable.get((effect.topic, p), end)) for p, _, end in _at(ranges, effect.topic)}
-                parts = _topic_parts(effect, effect.topic, ranges, ends, bootstrap, security)
+                found = _topic_parts(effect, effect.topic, ranges, ends, bootstrap, security)
+                parts = [replace(part, hidden=resolved.scenario.hides_payloads) for part in found]
             plan.parts += parts
             plan.weight += weight
             if effect.compares:
@@ -228,9 +233,9 @@ def _topic_parts(
     bootstrap: str,
     security: Security | None,
     inputs: Format | None = None,
-) -> list[Part]:
+) -> list[TopicPart]:
     """Return the ranges of a topic; several of a large partition."""
-    parts: list[Part] = []
+    parts: list[TopicPart] = []
     for partition, start, _ in _at(ranges, topic):
         for at in range(start, ends[partition], ROWS_PER_FILE):
             end = min(at + ROWS_PER_FILE, ends[partition])
@@ -307,7 +312,7 @@ def _write_reads(path: Path, effects: Sequence[Effect], outcomes: Sequence[Outco
     half.replace(path)
 
 
-def _topic_rows(effect: Effect) -> Callable[[Any, str], Row]:
+def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Row]:
     extract, decode = Extractor(effect), decoder(effect.format)
 
     def row(message: Any, where: str) -> Row:
@@ -315,7 +320,7 @@ def _topic_rows(effect: Effect) -> Callable[[Any, str], Row]:
         try:
             found = extract(Record(decode(message.value()), message.key(), message.headers()))
         except Unreadable as e:
-            return made | {"problem": str(e)}
+            return made | {"problem": e.brief if hidden else str(e)}
         # a timestamp is in whole ms, so the record was made within 1 ms from it on
         at_us = message.timestamp()[1] * 1000
         times = (at_us + 999, at_us) if found.at_us is None else (found.at_us, found.at_us)

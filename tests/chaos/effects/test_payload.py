@@ -106,3 +106,11 @@ def test_avro_is_read_with_and_without_the_wire_format_of_a_registry(tmp_path):
     assert found(framed, b"\0\0\0\0\x05" + raw).id == "a7"
     with pytest.raises(Unreadable, match="wire format"):
         found(framed, raw)
+
+
+@pytest.mark.parametrize("form", ["json", {"text": "id=(?P<id>.*)"}])
+def test_where_no_payloads_are_kept_the_reason_has_no_part_of_one(form):
+    with pytest.raises(Unreadable) as e:
+        decoder(effect(format=form, id="$.id" if form == "json" else "id").format)(b"{secret-word")
+    assert "secret-word" in str(e.value)
+    assert "secret-word" not in e.value.brief and e.value.brief
