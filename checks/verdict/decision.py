@@ -85,8 +85,9 @@ def decide(
     follows = [e.name for e in unmet if e.follows]
     unproven = [reason for f in faults if (reason := f.shortcoming) and FOLLOWS not in reason]
     undecided = {e.why or e.name: e.check for e in unmet if e.name not in follows}
-    died = [w for w, check in undecided.items() if follows and (check == LIVED or w.startswith(NOTHING_ACKED))]
     broken_off = [why for why, check in undecided.items() if check == COMPLETED]
+    begun = not broken_off or counts is None or counts.sent > 0  # else no producer has an error to show
+    died = [w for w, c in undecided.items() if follows and (c == LIVED or (begun and w.startswith(NOTHING_ACKED)))]
     starved = [why for why, check in undecided.items() if check == "something_happened" and REPORTED in why]
     of_records = [e for e in expectations if e.check in ANOMALIES]
     nothing = [NOTHING_APPLIES] if of_records and not any(e.applies for e in of_records) else []

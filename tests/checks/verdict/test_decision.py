@@ -101,6 +101,19 @@ def test_why_all_sends_failed_comes_first_and_what_follows_last_in_one_line():
     assert decision.reasons[-1] == f"this {follows}: not met: fault_proof; not decided: 1 expectation"
 
 
+@pytest.mark.parametrize("sent", [0, 5])
+def test_a_drive_that_broke_off_before_the_first_send_is_why_nothing_was_sent(sent):
+    ended = "the drive ended early (clients: billing/1 ended with exit code 1)"
+    words, follows = "no record was acknowledged; see the producers' files", "follows from the failure of all sends"
+    unmet = [("lost_write", follows), ("something_happened", words), ("drive_completed", ended)]
+    expectations = [expectation("inconclusive", check).model_copy(update={"why": why}) for check, why in unmet]
+    counts = Counts(
+        sent=sent, acked=0, failed=sent, unknown=0, in_log=0, rows_read=0, rows_audited=0, rows_unreadable=0
+    )
+    decision = decide(expectations, [], counts=counts)
+    assert decision.sentence.startswith(f"No verdict: {words if sent else ended} (and 1 more reason).")
+
+
 def test_the_sentence_of_a_pass():
     decision = decide(
         [expectation("pass"), expectation("pass", "duplicate_delivery", "illegal")],
