@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from chaos.apps.processes import Running, start_container, start_process
 from chaos.errors import ClientError
+from chaos.install.programs import Built
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
@@ -27,13 +28,17 @@ SHOWN_LINES = 3
 
 @dataclass
 class Instance:
-    """One instance. values: by placeholder. wanted: whether it is to run; `since`: monotonic time of the last start."""
+    """One instance. values: by placeholder. built: what starts its program, if the application has one.
+
+    wanted: whether it is to run; `since`: monotonic time of the last start.
+    """
 
     app: App
     number: int
     values: Mapping[str, str]
     folder: Path
     log: Path
+    built: Built | None = None
     wanted: bool = True
     incarnation: int = 0
     since: float = 0.0
@@ -99,9 +104,9 @@ class Instance:
         self.read_from = self.log.stat().st_size if self.log.exists() else 0
         known = dict(self.values)
         env = {name: filled(text, known) for name, text in self.app.env.items()}
+        arguments = [filled(word, known) for word in self.app.arguments]
         if self.app.image is not None:
             assert engine is not None  # an application with an image has one
-            arguments = [filled(word, known) for word in self.app.arguments]
             self.running = start_container(
                 engine,
                 self.app.image,
@@ -116,14 +121,15 @@ class Instance:
                 scrubber=scrubber,
             )
         else:
+            command = [filled(word, known) for word in self.app.command or ()]
             self.running = start_process(
-                [filled(word, known) for word in self.app.command or ()],
+                [*self.built.command, *arguments] if self.built else command,
                 run=run,
                 name=self.name,
                 owner=owner,
                 log=self.log,
                 # the platform's own PYTHONPATH is no business of the application
-                env={"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **env},
+                env={"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **(self.built.env if self.built else {}), **env},
                 directory=Path(self.values["directory"]),
                 scrubber=scrubber,
             )

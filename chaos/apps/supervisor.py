@@ -19,6 +19,7 @@ from chaos.apps import readiness
 from chaos.apps.instance import Instance
 from chaos.apps.processes import find_image
 from chaos.errors import AftershockError, ClientError, WaitTimeout
+from chaos.install.programs import build
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
@@ -44,7 +45,14 @@ CONNECTED_S = 5.0
 
 
 def prepare(apps: Iterable[App], on_progress: Callable[[str], None]) -> None:
-    """Look for the images of applications, and pull those that are missing. Raises `MachineError`."""
+    """Build the programs of applications, and pull the images that are missing.
+
+    Raises `MachineError`, and `ResolveError` if a library is not available or a program does not compile.
+    """
+    apps = list(apps)
+    for app in apps:
+        if app.program is not None:
+            build(Path(app.program), app.libraries, on_progress)
     images = sorted({app.image for app in apps if app.image is not None})
     if images:
         engine = _engine()
@@ -88,6 +96,7 @@ class Applications:
         self._receivers = receivers or {}
         self._owner, self._scrubber = ProcessId.current(), access.scrubber if access else Scrubber()
         self._apps = {app.name: app for app in self._scenario.apps}
+        self._built = {app.name: build(Path(app.program), app.libraries) for app in self._apps.values() if app.program}
         self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
         self._engine = _engine() if any(app.image for app in self._apps.values()) else None
         self._instances: dict[str, Instance] = {}
@@ -129,7 +138,7 @@ class Applications:
         name = f"{app.name}/{number}"
         folder = self._run.path / "apps" / f"{app.name}-{number}"
         log = self._run.logs / f"{app.name}-{number}.log"
-        instance = Instance(app, number, self._values(app, number, folder), folder, log)
+        instance = Instance(app, number, self._values(app, number, folder), folder, log, self._built.get(app.name))
         self._instances[name] = instance
         thread = threading.Thread(target=self._supervise, args=(instance,), name=f"app {name}", daemon=True)
         self._threads.append(thread)

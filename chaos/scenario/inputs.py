@@ -100,9 +100,11 @@ def outside(scenario: Scenario, folder: Path) -> Scenario:
 
 
 def programs_of(scenario: Scenario) -> Programs:
-    """Return the digests of the programs of applications, as far as their commands name files."""
+    """Return the digests of the programs of applications, as far as they are files."""
     return {
-        app.name: {word: _digest(path) for word, path in app.program_files()} for app in scenario.apps if app.command
+        app.name: {word: _digest(path) for word, path in app.program_files()}
+        for app in scenario.apps
+        if app.command or app.program
     }
 
 

@@ -49,6 +49,15 @@ EXTERNAL_S = 600.0
 """Time in which somebody starts an external application."""
 LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"})
 """The placeholders that only a secured cluster fills."""
+_NPM = (r"(@[\w.-]+/)?[\w.-]+@\d[\w.+-]*", "kafkajs@2.2.4")
+LIBRARY = {
+    ".py": (r"[\w.-]+(\[[\w,.-]+\])?==\d[\w.+!-]*", "aiokafka==0.14.0"),
+    ".js": _NPM,
+    ".mjs": _NPM,
+    ".go": (r"[\w.~/-]+@v\d[\w.+-]*", "github.com/IBM/sarama@v1.61.1"),
+    ".java": (r"[\w.-]+:[\w.-]+:\d[\w.-]*", "org.apache.kafka:kafka-clients:4.1.2"),
+}
+"""How a pinned library of a program is written, and an example, by the suffix of the program."""
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)\}")
 
 
@@ -197,13 +206,23 @@ class App(Strict):
     command: Annotated[list[Text], BeforeValidator(_split), Field(min_length=1)] | None = Field(
         None, description="program and arguments, started once for each instance; a text is split as a shell does"
     )
+    program: str | None = Field(
+        None,
+        description="or one source file (.py, .js, .mjs, .go, .java); it and its `libraries` are installed and "
+        "compiled once, into the user's cache",
+    )
+    libraries: list[str] = Field(
+        [],
+        description="of the program, pinned: name==1.2 (Python), name@1.2 (npm), path@v1.2 (Go), "
+        "group:artifact:1.2 (Java)",
+    )
     image: str | None = Field(None, min_length=1, description="or a container of this image, in the host's network")
     external: bool | External = Field(
         False,
         description="or started by somebody else: the run prints the address, and waits; on another machine with "
         "{listen: 0.0.0.0}",
     )
-    arguments: list[Text] = Field([], description="arguments of the container")
+    arguments: list[Text] = Field([], description="arguments of the program or of the container")
     instances: int = Field(1, ge=1, le=50)
     env: dict[str, Annotated[Text, BeforeValidator(_as_text)]] = Field(
         {}, description="environment variables, in addition to the variables of this process"
@@ -228,9 +247,10 @@ class App(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        kinds = {"command": self.command is not None, "image": self.image is not None, "external": bool(self.external)}
-        if sum(kinds.values()) != 1:
-            raise ValueError(f"give exactly one of {', '.join(kinds)}")
+        kinds = (self.command, self.program, self.image, self.external or None)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("give exactly one of command, program, image, external")
+        self._check_program()
         if self.external:
             given = [key for key in ("env", "files", "directory", "arguments") if getattr(self, key)]
             if given:
@@ -241,9 +261,22 @@ class App(Strict):
                 raise ValueError(
                     "instances: an external application is as many processes as somebody starts; leave it out"
                 )
-        if self.arguments and self.image is None:
-            raise ValueError("arguments: belong to a container; put the arguments of a command into command")
+        if self.arguments and self.command is not None:
+            raise ValueError("arguments: belong to a program or a container; put those of a command into command")
         return self
+
+    def _check_program(self) -> None:
+        if self.program is None:
+            if self.libraries:
+                raise ValueError("libraries: belong to a program, and there is none; give program in place of command")
+            return
+        suffix = Path(self.program).suffix
+        if suffix not in LIBRARY:
+            raise ValueError(f"program: {self.program} has no suffix of {', '.join(LIBRARY)}; start it with command")
+        pattern, example = LIBRARY[suffix]
+        for name in self.libraries:
+            if not re.fullmatch(pattern, name):
+                raise ValueError(f"libraries: {name!r} names no release of a library; write one such as {example}")
 
     @property
     def reach(self) -> External:
@@ -288,6 +321,14 @@ class App(Strict):
         program = self.command[0] if self.command else ""
         if program and not list(placeholders(program)) and not _found(program, directory, self.env.get("PATH")):
             yield ("command",), f"there is no program {program!r} that can be run, looked up in {directory} and PATH"
+        if self.program is not None and not Path(self.program).is_file():
+            yield ("program",), f"there is no file {self.program}"
+        for tool in ("node", "npm") if Path(self.program or "").suffix in (".js", ".mjs") else ():
+            if shutil.which(tool) is None:
+                yield (
+                    ("program",),
+                    f"{Path(self.program or '').name} needs {tool}, and there is none on PATH; install Node.js",
+                )
         for name, template in self.files.items():
             if not Path(template).is_file():
                 yield ("files", name), f"there is no template {template}"
@@ -297,8 +338,8 @@ class App(Strict):
         return Path(self.directory or ".") / word
 
     def program_files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the words of the command that name files on this machine, such as a script or a jar, with the files."""
-        for word in self.command or ():
+        """Yield the program, or the words of the command, that name files on this machine, with the files."""
+        for word in self.command or (self.program or "",):
             if word and not list(placeholders(word)) and self.file(word).is_file():
                 yield word, self.file(word)
 
@@ -306,4 +347,5 @@ class App(Strict):
         """Return the application with absolute paths; relative ones are those in the folder of the scenario."""
         files = {name: str(folder / Path(path).expanduser()) for name, path in self.files.items()}
         directory = str((folder / Path(self.directory or ".").expanduser()).resolve())
-        return self.model_copy(update={"files": files, "directory": directory})
+        program = self.program and str((folder / Path(self.program).expanduser()).resolve())
+        return self.model_copy(update={"files": files, "directory": directory, "program": program})
