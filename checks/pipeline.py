@@ -8,6 +8,7 @@ stages after it, so that no verdict outlives the tables it is based on. The stag
 
 from __future__ import annotations
 
+import json
 import shutil
 import traceback
 from collections.abc import Callable, Iterator
@@ -57,9 +58,9 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         from checks.readback.stage import read_back
 
         with EventLog(run, listener).stage("commit_log"):
-            read_commit_log(run, resolved.of_clients(), bootstrap, security)
+            read_commit_log(run, resolved.audited(), bootstrap, security)
         started = spark or _session(run, master, listener)
-        ranges = read_back(started, run, resolved.of_clients(), bootstrap, security)
+        ranges = read_back(started, run, resolved.audited(), bootstrap, security)
         _capture_log(run, resolved, bootstrap, security, ranges, listener)
         if resolved.scenario.effects:
             from checks.effects.read import read_effects
@@ -75,11 +76,10 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         from checks import audit as auditing
         from checks.spark.session import reported
 
-        spark = _session(run, master, listener)
-        _decode_wire(run, spark, listener)
+        spark, resolved = _session(run, master, listener), read_resolved(run)
+        folder = _decode_wire(run, spark, resolved, listener)
         with reported(spark, "audit", listener):
-            resolved = read_resolved(run)
-            auditing.audit(spark, run, resolved.of_clients())
+            auditing.audit(spark, run, resolved.audited(), folder)
             if resolved.scenario.effects:
                 from checks.effects.judge import judge_effects
 
@@ -100,22 +100,34 @@ def _capture_log(
     folder = run.path / tables.FOLDER / tables.LOG
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(exist_ok=True)
-    for partition, why in capture_log(folder, bootstrap, Access.of(security), asked, kept).items():
+    missing = {str(p): why for p, why in capture_log(folder, bootstrap, Access.of(security), asked, kept).items()}
+    write_atomically(folder / tables.MISSING, json.dumps(missing))
+    for partition, why in missing.items():
         events.note(f"the batches of {partition} were not all captured: {why}")
 
 
-def _decode_wire(run: Run, spark: Any, listener: Listener | None) -> None:
-    """Decode the capture of the wire, if the run has one. No rule needs it yet, so a failure is a note."""
-    from checks.wire import tables
+def _decode_wire(run: Run, spark: Any, resolved: Resolved, listener: Listener | None) -> Path | None:
+    """Decode the capture of the wire, if the run has one; return the ledger of the wire, if that is judged.
 
+    A failure is a note if the ledgers of the clients are judged.
+    """
+    from checks.wire import ledger, tables
+
+    judged, events = resolved.scenario.judged_on_wire, EventLog(run, listener)
     if not tables.has_capture(run):
-        return
-    events = EventLog(run, listener)
+        if judged:
+            raise RunDirError(f"{run.path / tables.FOLDER} has no capture, so what passed on the wire is unknown")
+        return None
     with events.stage("wire"):
         try:
             tables.write_tables(spark, run, events.note)
         except ResolveError as e:
-            events.note(f"the wire ledger is not decoded: {e}")
+            if judged:
+                raise
+            events.note(f"the tables of the wire are not decoded: {e}")
+        if judged:
+            ledger.write_ledger(spark, run, resolved.scenario.compacted)
+    return ledger.folder_of(run) if judged else None
 
 
 def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]:
@@ -124,7 +136,7 @@ def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]
         _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(run, read_resolved(run).of_clients())
+        expectations = validating.validate(run, read_resolved(run).audited())
         write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 

@@ -2,10 +2,11 @@
 
 An anomaly is what a guarantee of Kafka, or of the applications of a run, forbids. A contract is closed: an anomaly that
 a scenario's `expect` does not name must not appear. Each entry below gives the path, the definition (`meaning`), the
-settings that prevent it (`prevents`), and the phrases of reports. The entry with its rule, in `checks.audit.rules`
-under the same name, is all there is to know about an anomaly: the scopes in which it is counted, when it applies, the
-rows it examines and leaves out, how it judges, and how it explains a finding. The two stand apart because a scenario
-names anomalies without Spark and NumPy, and `chaos` imports nothing of `checks`.
+settings that prevent it (`prevents`), the phrases of reports, and whether it is decided on the wire alone (`wire`). The
+entry with its rule, in `checks.audit.rules` under the same name, is all there is to know about an anomaly: the scopes
+in which it is counted, when it applies, the rows it examines and leaves out, how it judges, and how it explains a
+finding. The two stand apart because a scenario names anomalies without Spark and NumPy, and `chaos` imports nothing of
+`checks`.
 
 The definitions use these terms.
 
@@ -40,7 +41,11 @@ examined nothing although the scenario gives it something to examine makes the r
 
 from functools import partial
 
-from chaos.anomalies.model import Anomaly, Metric, Path, Phrases, anomaly
+from chaos.anomalies.model import ON_WIRE, Anomaly, Metric, Path, Phrases, anomaly
+
+EFFECTS = "not visible without effects: a record that was fetched may never have been processed"
+KEYS = "not visible on the wire: the keys of records are in payloads"
+LATER = "not decided by the ledger of the wire"
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
 _group, _share, _quorum = partial(anomaly, "group"), partial(anomaly, "share"), partial(anomaly, "quorum")
@@ -54,6 +59,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Acknowledged records are lost",
         "acknowledged records",
         "{n} acknowledged {records} {were} lost",
+        wire=ON_WIRE,
     ),
     "lost_key": _write(
         "the last acknowledged record of a key is not in the compacted log, and no later record of the key is; or an "
@@ -63,6 +69,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Last values of keys are lost",
         "acknowledged records of compacted topics",
         "{n} last {records} of a key {were} lost",
+        wire=KEYS,
     ),
     "resurrected_key": _write(
         "an acknowledged tombstone is not in the compacted log, yet an earlier value of its key is",
@@ -71,6 +78,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Deleted keys have a value again",
         "acknowledged tombstones",
         "{n} {times} a deleted key had a value again",
+        wire=KEYS,
     ),
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
@@ -80,6 +88,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are written twice",
         "records in the log",
         "{n} {records} {were} written more than once",
+        wire=ON_WIRE,
     ),
     "reordered_write": _write(
         "in a partition, records of one producer incarnation are in another order than they were sent",
@@ -88,6 +97,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are written out of order",
         "records in the log",
         "{n} {records} {were} written out of order",
+        wire=ON_WIRE,
     ),
     "backdated_write": _write(
         "in a partition, at a lower offset than a record of another producer that had been acknowledged before its "
@@ -98,6 +108,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acknowledgements and deliveries",
         "{n} {records} {were} before others that were there when they were sent",
         prevented_by="nothing",
+        wire=ON_WIRE,
     ),
     "misplaced_write": _write(
         "acknowledged at one partition and offset, found at another",
@@ -107,6 +118,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acknowledged records",
         "{n} acknowledged {records} {were} found at another offset",
         prevented_by="nothing",
+        wire=ON_WIRE,
     ),
     "phantom_write": _write(
         "in the log, though no producer of this run sent it",
@@ -115,6 +127,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records in the log were sent by no producer of this run",
         "records in the log",
         "{n} {records} in the log {were} sent by no producer of this run",
+        wire=ON_WIRE,
     ),
     "corrupt_record": _write(
         "key and value do not match the CRC that the producer put into the record",
@@ -123,6 +136,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are corrupt",
         "records in the log",
         "{n} {records} {were} corrupt",
+        wire="not visible on the wire: the checksum is in the payload",
     ),
     "returned_record": _write(
         "deleted from the start of its partition, yet in the log again",
@@ -132,6 +146,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Deleted records are in the log again",
         "records in the log",
         "{n} deleted {records} {were} in the log again",
+        wire=ON_WIRE,
     ),
     "overdue_record": _write(
         "still in the log when the settings of its topic should have removed it: retention.ms after the end of its "
@@ -142,6 +157,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are kept beyond their time",
         "acknowledged records",
         "{n} {records} {were} kept beyond their time",
+        wire=KEYS,
     ),
     "misrouted_write": _write(
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
@@ -150,6 +166,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are in other partitions than their partitioner promises",
         "acknowledged records of such partitioners",
         "{n} {records} {were} acknowledged in another partition than promised",
+        wire=KEYS,
     ),
     "unnoticed_failure": _write(
         "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
@@ -159,6 +176,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records of producers that look at no delivery report",
         "{n} {records} failed without their producer noticing",
         prevented_by="advice",
+        wire="not visible on the wire: whether an application looks at delivery reports",
     ),
     "resurrected_write": _write(
         "reported to the producer as definitely failed, yet in the log",
@@ -168,6 +186,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} in the log although their send definitely failed",
         prevented_by="nothing",
+        wire=ON_WIRE,
     ),
     "offset_reuse": _write(
         "two different records were seen at one offset: acknowledged, delivered or in the log",
@@ -176,6 +195,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Offsets are given to two records",
         "acknowledgements and deliveries",
         "{n} {times} one offset was given to two records",
+        wire=ON_WIRE,
     ),
     "torn_transaction": _write(
         "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is; or of a "
@@ -186,6 +206,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records of transactions",
         "{n} {records} {were} on the wrong side of a transaction's end",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
@@ -194,6 +215,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Transactions are left hanging",
         "changes of last stable offsets",
         "{n} {times} a transaction hung: the last stable offset did not move",
+        wire=LATER,
     ),
     # the read path
     "skipped_delivery": _read(
@@ -203,6 +225,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are skipped",
         "records to deliver",
         "{n} {records} {were} skipped",
+        wire=ON_WIRE,
     ),
     "stalled_delivery": _read(
         "the tail of a partition was not delivered when the drain ended",
@@ -212,6 +235,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} not delivered when the drain ended",
         prevented_by="advice",
+        wire=ON_WIRE,
     ),
     "lost_processing": _read(
         "polled and committed past, but never processed by any member",
@@ -220,6 +244,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are committed past without being processed",
         "records to deliver",
         "{n} {records} {were} committed past, yet never processed",
+        wire=EFFECTS,
     ),
     "duplicate_delivery": Anomaly(
         "read",
@@ -240,6 +265,7 @@ ANOMALIES: dict[str, Anomaly] = {
                 "{n} {records} {were} delivered again without a legal start position",
             ),
         },
+        wire=EFFECTS,
     ),
     "nonmonotonic_poll": _read(
         "inside one assignment an offset was delivered that is not above the one before",
@@ -249,6 +275,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "deliveries",
         "{n} {records} {were} delivered below an earlier offset of the same assignment",
         prevented_by="nothing",
+        wire="not visible on the wire: a client may throw an answer away and ask again",
     ),
     "poll_skip": _read(
         "inside one assignment an offset that exists in the log was left out",
@@ -258,6 +285,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "deliveries",
         "{n} {records} {were} left out within an assignment",
         prevented_by="nothing",
+        wire="not visible on the wire: a seek looks the same",
     ),
     "dirty_read": _read(
         "delivered, yet not in the final log",
@@ -266,6 +294,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are delivered that are not in the final log",
         "deliveries",
         "{n} delivered {records} {were} not in the final log",
+        wire=ON_WIRE,
     ),
     "evicted_delivery": _read(
         "acknowledged and owed to the reader, but removed from the log before it was delivered",
@@ -274,6 +303,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records are evicted before they were read",
         "records to deliver",
         "{n} {records} {were} evicted before any member read them",
+        wire=ON_WIRE,
     ),
     "aborted_read": _read(
         "a record of an aborted transaction was delivered to a read_committed reader",
@@ -283,6 +313,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "delivered records of transactions",
         "{n} {records} of aborted transactions {were} delivered",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
@@ -292,6 +323,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "delivered records of transactions",
         "{n} {records} {were} delivered before their transaction was committed",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "missing_output": _read(
         "an input that processors processed and their group committed past has no output for read_committed readers",
@@ -300,6 +332,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Inputs have no output",
         "inputs traced",
         "{n} input {records} {were} committed past without a visible output",
+        wire=EFFECTS,
     ),
     "duplicate_output": Anomaly(
         "read",
@@ -320,6 +353,7 @@ ANOMALIES: dict[str, Anomaly] = {
                 "{n} output {records} {were} written again for the same input",
             ),
         },
+        wire=EFFECTS,
     ),
     "wrong_count": _read(
         "a visible output of a processor that counts carries another number than the number of inputs of its key, "
@@ -329,6 +363,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Outputs carry a wrong count of their key",
         "outputs with a count",
         "{n} output {records} {were} written with a wrong count of the key",
+        wire=EFFECTS,
     ),
     "unconsumed_output": _read(
         "an input with a visible output was never committed past by its group, which will process it again",
@@ -337,6 +372,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Inputs with an output are not committed past",
         "inputs traced",
         "{n} input {records} with a visible output {were} never committed past",
+        wire=EFFECTS,
     ),
     # groups
     "overcommit": _group(
@@ -346,6 +382,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Offsets are committed beyond what was processed",
         "commits",
         "{n} {commits} {were} beyond what was processed",
+        wire=EFFECTS,
     ),
     "commit_rewind": _group(
         "a commit lowered the committed offset, and no seek or restored checkpoint explains it",
@@ -354,6 +391,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Commits lower the committed offset",
         "commits",
         "{n} {commits} lowered the committed offset",
+        wire=ON_WIRE,
     ),
     "expired_commit": _group(
         "committed offsets expired while their group had no members; counted once for each life of the group",
@@ -362,6 +400,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Committed offsets expire",
         "commits",
         "{n} {times} the committed offsets of a group expired",
+        wire=ON_WIRE,
     ),
     "lost_commit": _group(
         "acknowledged commits are no longer in force, nor in their log if it was read, though nobody deleted or "
@@ -371,6 +410,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Acknowledged offset commits are lost",
         "commits",
         "{n} {times} a group lost acknowledged offset commits",
+        wire=ON_WIRE,
     ),
     "double_ownership": _group(
         "two members owned one partition in the same generation",
@@ -380,6 +420,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "assignments",
         "{n} {times} a partition had two owners at once",
         prevented_by="nothing",
+        wire=ON_WIRE,
     ),
     "foreign_commit": _group(
         "a reader resumed at an offset that another job had committed",
@@ -388,6 +429,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Readers resume where another job committed",
         "assignments",
         "{n} {times} a reader resumed where another job had committed",
+        wire=ON_WIRE,
     ),
     "zombie_commit": _group(
         "a commit was accepted from a member after another member had taken over its partition",
@@ -396,6 +438,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Commits are accepted from members that lost the partition",
         "commits",
         "{n} {commits} {were} accepted from a member that had lost the partition",
+        wire=ON_WIRE,
     ),
     "unbalanced_assignment": _group(
         "a settled group's partitions are not spread as its assignor promises",
@@ -404,6 +447,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Partitions are not spread as the assignor promises",
         "settled assignments",
         "{n} {times} a settled group's partitions were not spread as its assignor promises",
+        wire=ON_WIRE,
     ),
     "misplaced_coordinator": _group(
         "the group's coordinator is not the leader of its partition of __consumer_offsets",
@@ -413,6 +457,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "observed coordinators",
         "{n} {times} a group's coordinator was not the leader of its offsets partition",
         prevented_by="nothing",
+        wire=ON_WIRE,
     ),
     # share groups
     "lost_share": _share(
@@ -423,6 +468,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to acquire",
         "{n} {records} {were} never acquired by a share group that is past them",
         prevented_by="advice",
+        wire=LATER,
     ),
     "stalled_share": _share(
         "in the log within the range of a share group, not acquired by a member when the drain ended",
@@ -432,6 +478,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to acquire",
         "{n} {records} {were} not acquired when the drain ended",
         prevented_by="advice",
+        wire=LATER,
     ),
     "redelivered_share": _share(
         "accepted or rejected with an acknowledgement that the broker confirmed, and acquired again afterwards",
@@ -440,6 +487,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records come back after their accept or reject",
         "confirmed accepts and rejects",
         "{n} {records} {were} acquired again after a confirmed accept or reject",
+        wire=LATER,
     ),
     "miscounted_share": _share(
         "the delivery count is not one more than the count of the acquisition before, and nothing that resets it "
@@ -450,6 +498,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} had a wrong delivery count",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "lock_overrun": _share(
         "acquired while the lock of another acquisition was still in force",
@@ -459,6 +508,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} {were} acquired while another lock was in force",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "overlimit_share": _share(
         "delivered more often than the delivery limit of the share group allows",
@@ -468,6 +518,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} {were} delivered beyond the delivery limit",
         prevented_by="nothing",
+        wire=LATER,
     ),
     "aborted_share": _share(
         "a record of an aborted transaction was acquired by a share group with share.isolation.level=read_committed",
@@ -477,6 +528,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions by read_committed groups",
         "{n} {records} of aborted transactions {were} acquired",
         prevented_by="nothing",
+        wire=LATER,
     ),
     # the quorum of controllers
     "competing_controllers": _quorum(
@@ -487,6 +539,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Several controllers are active at a time",
         "terms of active controllers",
         "{n} {times} a controller went on as the active one together with another one",
+        wire=ON_WIRE,
     ),
 }
 

@@ -9,6 +9,7 @@ from typing import Literal
 Path = Literal["write", "read", "group", "share", "quorum"]
 PreventedBy = Literal["settings", "advice", "nothing"]
 """`nothing`: neither a setting nor its lack makes the anomaly legal, so it is a bug. `advice`: not a setting."""
+ON_WIRE = "yes"
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,22 @@ class Anomaly:
     """One kind of finding.
 
     path: the part of the pipeline that it concerns. meaning: the rule in one sentence. prevents: what prevents it, as
-    text. phrases: by split; the key is empty if the anomaly is counted as a whole. prevented_by: what the text names.
+    text. phrases: by split; the key is empty if the anomaly is counted as a whole. wire: whether it is decided on what
+    passed on the wire alone, with the ledger of `checks.wire.ledger`: `ON_WIRE`, or why it is not. What is not decided
+    is never a pass. prevented_by: what the text names.
     """
 
     path: Path
     meaning: str
     prevents: str
     phrases: Mapping[str, Phrases]
+    wire: str
     prevented_by: PreventedBy = "settings"
+
+    @property
+    def hidden(self) -> str:
+        """Why the wire alone does not decide it; empty if it does."""
+        return "" if self.wire == ON_WIRE else self.wire
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -59,9 +68,11 @@ class Anomaly:
         return tuple(split for split in self.phrases if split)
 
 
-def anomaly(path: Path, meaning: str, prevents: str, *phrases: str, prevented_by: PreventedBy = "settings") -> Anomaly:
+def anomaly(
+    path: Path, meaning: str, prevents: str, *phrases: str, wire: str, prevented_by: PreventedBy = "settings"
+) -> Anomaly:
     """Return an anomaly that is counted as a whole. phrases: the fields of `Phrases`, in order."""
-    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)}, prevented_by)
+    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)}, wire, prevented_by)
 
 
 @dataclass(frozen=True)

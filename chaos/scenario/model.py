@@ -210,6 +210,11 @@ class Scenario(Experiment):
         return self.capture is not None and self.capture.payloads == "none"
 
     @property
+    def judged_on_wire(self) -> bool:
+        """Whether the audit judges what passed on the wire, not the ledgers of the clients."""
+        return self.capture is not None and self.capture.judged == "wire"
+
+    @property
     def reads_sessions(self) -> bool:
         """Whether the proxy has to know the partitions of Fetch requests, which name only what changes."""
         sets = [frames for f in self.faults if isinstance(f, FrameFaultSpec) for frames in f.sets]

@@ -21,7 +21,11 @@ from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.inputs import Programs, inside, outside, programs_of, programs_problems
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Scenario
+from chaos.setup.clients import Subscribe
 from chaos.setup.names import new_prefix, prefixed
+
+_OF_APP = {"partition.assignment.strategy": "stream"}
+"""How the members of an application share partitions is not known: nothing is promised, as for Kafka Streams."""
 
 
 class Resolved(BaseModel):
@@ -60,6 +64,22 @@ class Resolved(BaseModel):
         """Return it without the topics of applications: no record there has an identity of the ledger."""
         topics = [topic for topic in self.scenario.topics if topic.name not in self.scenario.app_topics]
         return self.model_copy(update={"scenario": self.scenario.model_copy(update={"topics": topics})})
+
+    def audited(self) -> Resolved:
+        """Return what the audit judges: on the wire applications are clients as others, else it is `of_clients`."""
+        scenario = self.scenario
+        if not scenario.judged_on_wire:
+            return self.of_clients()
+        readers = [
+            Subscribe(
+                mode="subscribe", name=app.name, group=group, topics=app.reads, members=app.instances, config=_OF_APP
+            )
+            for app in scenario.apps
+            for group in app.groups
+            if app.reads
+        ]
+        consumers = {"consumers": [*scenario.consumers, *readers]}
+        return self.model_copy(update={"scenario": scenario.model_copy(update=consumers)})
 
     def command(self) -> str:
         """Return the command that repeats the run."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -186,6 +186,11 @@ class Capture(Strict):
         "needed",
         description="what is kept of the records that are sent: headers of batches (none), also the batches of "
         "producers without an id, because their records have no other identity (needed), or all",
+    )
+    judged: Literal["clients", "wire"] = Field(
+        "clients",
+        description="what the audit judges: the ledgers of the clients, or what passed on the wire alone, as "
+        "of clients that keep no ledger",
     )
 
 

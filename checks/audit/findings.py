@@ -53,6 +53,8 @@ class Reason:
 
 COMMITS = "commits"
 """In table `undecided`, in place of a check: the commits of unknown outcome that every check leaves out."""
+WIRE = "wire"
+"""In table `undecided`, in place of a check: why what passed on the wire decides nothing."""
 
 UNREAD = Reason("their partition is not in the log that was read back")
 SEVERAL_LIVES = Reason(

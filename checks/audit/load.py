@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +37,8 @@ class Ledger:
     log was read back without them. commit_log: the log of offset commits.
     files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never
     reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
+    of_wire: whether it was made from what passed on the wire. undecided: rows that it leaves out: check (or `WIRE`),
+    scope, why and count.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
     """
 
@@ -45,32 +48,40 @@ class Ledger:
     torn_bytes: dict[str, int]
     seal: Seal | None = None
     commit_log: pa.Table = field(default_factory=COMMIT_LOG.empty_table)
+    of_wire: bool = False
+    undecided: list[dict[str, Any]] = field(default_factory=list)
 
 
-def load(run: Run) -> Ledger:
-    """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit."""
-    seal = read_seal(run.ledger)
-    remote = run if isinstance(run, Mirror) else None
+def load(run: Run, folder: Path | None = None) -> Ledger:
+    """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit.
+
+    folder: of another ledger in the same form, such as the one of the wire.
+    """
+    remote = run if isinstance(run, Mirror) and folder is None else None
+    folder = folder or run.ledger
+    seal = read_seal(folder)
     small, rows, files = {}, {}, {}
     for name, schema in TABLES.items():
         if name in OPTIONAL and name not in seal.tables:
             small[name], rows[name] = schema.empty_table(), 0
             continue
         where = remote if name in LARGE else None
-        parts, rows[name] = _table(name, run, schema, seal, where)
+        parts, rows[name] = _table(name, folder, schema, seal, where)
         if name in LARGE:
             files[name] = parts
         else:
             small[name] = _read(parts, schema)
-    rows["log"], files["log"] = _log(run, remote)
-    path = run.ledger / "log_range.parquet"
+    rows["log"], files["log"] = _log(folder, remote)
+    path = folder / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([str(path)], LOG_RANGE)
-    small["commit_log_range"] = _commit_log(run, "commit_log_range", COMMIT_LOG_RANGE)
-    small["batches"] = _if_there(run, "batches", BATCHES)
-    commit_log = _commit_log(run, "commit_log", COMMIT_LOG)
+    small["commit_log_range"] = _commit_log(folder, "commit_log_range", COMMIT_LOG_RANGE)
+    small["batches"] = _if_there(folder, "batches", BATCHES)
+    commit_log = _commit_log(folder, "commit_log", COMMIT_LOG)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
-    return Ledger(small, files, rows, torn, seal if remote else None, commit_log)
+    left_out = folder / "undecided.parquet"
+    undecided = pq.read_table(left_out).to_pylist() if left_out.exists() else []
+    return Ledger(small, files, rows, torn, seal if remote else None, commit_log, left_out.exists(), undecided)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
@@ -86,9 +97,9 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")
 
 
-def _table(table: str, run: Run, schema: pa.Schema, seal: Seal, remote: Mirror | None) -> tuple[list[str], int]:
+def _table(table: str, ledger: Path, schema: pa.Schema, seal: Seal, remote: Mirror | None) -> tuple[list[str], int]:
     """Return the parts of a table and its rows, compared with the seal. Executors open the parts of a remote table."""
-    folder = run.ledger / f"{table}.parquet"
+    folder = ledger / f"{table}.parquet"
     where = f"{remote.uri}/ledger/{table}.parquet" if remote else str(folder)
     if not remote and not folder.is_dir():
         raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
@@ -130,27 +141,27 @@ def _read(paths: list[str], schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _commit_log(run: Run, table: str, schema: pa.Schema) -> pa.Table:
+def _commit_log(ledger: Path, table: str, schema: pa.Schema) -> pa.Table:
     """Return a table of the log of offset commits; empty for a ledger without it, as earlier releases wrote it."""
-    if not (run.ledger / "commit_log_range.parquet").exists():
+    if not (ledger / "commit_log_range.parquet").exists():
         return schema.empty_table()
-    path = run.ledger / f"{table}.parquet"
+    path = ledger / f"{table}.parquet"
     _check_file(table, path, schema)
     return _read([str(path)], schema)
 
 
-def _if_there(run: Run, table: str, schema: pa.Schema) -> pa.Table:
+def _if_there(ledger: Path, table: str, schema: pa.Schema) -> pa.Table:
     """Return a table that may be missing; empty without it."""
-    path = run.ledger / f"{table}.parquet"
+    path = ledger / f"{table}.parquet"
     if not path.exists():
         return schema.empty_table()
     _check_file(table, path, schema)
     return _read([str(path)], schema)
 
 
-def _log(run: Run, remote: Mirror | None) -> tuple[int, list[str]]:
+def _log(ledger: Path, remote: Mirror | None) -> tuple[int, list[str]]:
     """Return the rows (0 until `settle` counts them) and the parts of the log."""
-    folder = run.ledger / "log"
+    folder = ledger / "log"
     if not folder.is_dir():
         raise RunDirError(f"{folder} is missing: the log was never read back; run `readback` while the cluster is up")
     if remote:

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ from checks.audit.facts.shares import ShareGroup, Shares, disturbed_times, membe
 from checks.audit.facts.starts import Checkpoints, CommittedOffsets, LogRange
 from checks.audit.facts.topic_changes import topic_lives
 from checks.audit.facts.topic_lives import TopicLives
+from checks.audit.findings import WIRE, Reason
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
@@ -66,19 +68,24 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-def audit(spark: SparkSession, run: Run, resolved: Resolved) -> None:
+def audit(spark: SparkSession, run: Run, resolved: Resolved, folder: Path | None = None) -> None:
     """Write every table of `audit/` (see `output.tables`) from the sealed ledger and the log that was read back.
 
-    Replaces an earlier audit as a whole. Raises `RunDirError` if the ledger is missing, damaged or of another version.
+    folder: of the ledger of the wire, if that is judged. Replaces an earlier audit as a whole. Raises `RunDirError` if
+    the ledger is missing, damaged or of another version.
     """
-    inputs = read_small(load(run), resolved.scenario)
+    write_tables(run.audit, audited(spark, run, resolved, folder))
+
+
+def audited(spark: SparkSession, run: Run, resolved: Resolved, folder: Path | None = None) -> dict[str, pa.Table]:
+    """Return the tables of the audit, as `audit`."""
+    inputs = read_small(load(run, folder), resolved.scenario)
     with tuned(spark):
         planned = plan_survey(spark, inputs, run_token(resolved.run_id))
         surveyed = survey(spark, inputs, planned)
         started = find_starts(spark, inputs, planned, surveyed)
         judged = judge(spark, inputs, surveyed, started)
-        tables = tables_of(inputs, planned, surveyed, started, judged)
-    write_tables(run.audit, tables)
+        return tables_of(inputs, planned, surveyed, started, judged)
 
 
 @dataclass(frozen=True)
@@ -412,6 +419,9 @@ def judge(spark: SparkSession, inputs: Inputs, surveyed: Surveyed, started: Star
     rows = sum(ledger.rows[table] for table in ledger.files)
     tally.merge(scan.judge(spark, ledger.files, started.facts, rows, judge_block))
     judge_run(run, tally)
+    for row in ledger.undecided:
+        if row["check"] != WIRE:
+            tally.report_undecided(row["check"], row["scope"], row["count"], Reason(row["why"]))
     return run
 
 
@@ -438,5 +448,7 @@ def tables_of(
         "latency": curves.latency(tally, planned.survey.cell_us),
         "group_lives": [asdict(life) for life in started.group_lives],
     }
+    if inputs.ledger.of_wire:
+        rows |= totals.visible(rows, inputs.ledger.undecided)
     found = {name: pa.Table.from_pylist(table, schema=AUDIT_TABLES[name]) for name, table in rows.items()}
     return found | {"ownership": ownership_table(started.facts.epochs)}

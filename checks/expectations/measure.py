@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from chaos.anomalies import PHRASES
+from chaos.anomalies import ANOMALIES, PHRASES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
 from chaos.run.result import EFFECTS
@@ -18,7 +18,7 @@ from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
-from checks.audit.findings import COMMITS
+from checks.audit.findings import COMMITS, WIRE
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.effects.findings import describe, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
@@ -71,6 +71,11 @@ class Measure:
     def _count(self, term: Term) -> Observation:
         if reason := self._uncountable(term.check):
             return Observation.missing("not counted", reason)
+        if self._scenario.judged_on_wire and (hidden := ANOMALIES[term.check].hidden):
+            expect = self._scenario.expect  # a bound that is not the usual one is a question of the scenario
+            field = type(expect).model_fields[term.check]
+            demanded = getattr(expect, term.check) != field.get_default(call_default_factory=True)
+            return Observation(None, "not decided", hidden, unknown=hidden if demanded else "", applies=demanded)
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
@@ -171,6 +176,8 @@ class Measure:
         """Return why the counts of a check are unreliable; empty if they are reliable."""
         if self._distrust:
             return self._distrust
+        if whys := [row["why"] for row in self._undecided_rows if row["check"] == WIRE]:
+            return listed(whys)
         if check in NEED_CLOCK and (reason := self._conditions.clock()):
             return reason
         compares = check in NEED_LOG_TIMES and not nothing_to_examine(self._scenario, check)

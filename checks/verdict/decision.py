@@ -140,7 +140,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         scenario=resolved.name,
         title=resolved.scenario.title,
         verdict=decision.verdict,
-        sentence=decision.sentence,
+        sentence=decision.sentence + (_by_wire(expectations) if resolved.scenario.judged_on_wire else ""),
         seed=resolved.seed,
         command=resolved.command(),
         versions=resolved.versions,
@@ -158,6 +158,12 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         tolerated=tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else decision.reasons,
     )
+
+
+def _by_wire(expectations: list[Expectation]) -> str:
+    """Return that the run was judged by the wire alone, and how many expectations that leaves open, as a sentence."""
+    hidden = sum(e.check in ANOMALIES and bool(ANOMALIES[e.check].hidden) for e in expectations)
+    return f" Judged by what passed on the wire alone, which does not decide {hidden} of these expectations."
 
 
 def _problems(

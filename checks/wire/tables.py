@@ -20,12 +20,12 @@ segments, which Spark keeps (`Wire`); up to `SMALL_BYTES`, the queries run witho
 |              | `producer_id`, `producer_epoch`, `base_sequence` (null without an id), `records`, `transactional`,    |
 |              | `base_timestamp_us`, `max_timestamp_us`, `crc`, `magic`, `compression`, `bytes`, `hashes` and         |
 |              | `timestamps_us` of its records (null if not kept); `base_offset` and `append_us` of the answer;       |
-|              | `outcome`: ok, fail, unknown, or none (acks=0)                                                        |
-| fetched      | batch of a Fetch answer, or error of a partition: `asked_offset` (as last asked in the connection),   |
-|              | `high_watermark`, `last_stable`, `log_start`, `aborted` (producer id, first offset), `base_offset`,   |
-|              | `last_offset`, `records`, `leader_epoch`, the identity as in produced, `log_append_time` (whether the |
-|              | timestamps are the broker's), `control` (commit or abort of a marker), `complete` (false: cut off at  |
-|              | the end of the answer, so the client skips it)                                                        |
+|              | `outcome`: ok, fail (certainly not written), unknown, or none (acks=0)                                |
+| fetched      | batch of a Fetch answer, or error of a partition: `asked_offset` and `isolation` (as last asked in    |
+|              | the connection; 1: read_committed), `high_watermark`, `last_stable`, `log_start`, `aborted` (producer |
+|              | id, first offset), `base_offset`, `last_offset`, `records`, `leader_epoch`, the identity as in        |
+|              | produced, `log_append_time` (whether the timestamps are the broker's), `control` (commit or abort of  |
+|              | a marker), `complete` (false: cut off at the end of the answer, so the client skips it)               |
 | commits      | partition of OffsetCommit or TxnOffsetCommit: `group`, `member_id`, `instance_id`, `generation` (or   |
 |              | member epoch), `transactional_id`, `producer_id`, `producer_epoch`, `offset`, `metadata`              |
 | positions    | partition of an answer to OffsetFetch: `group`, committed `offset` (null: none)                       |
@@ -40,7 +40,6 @@ segments, which Spark keeps (`Wire`); up to `SMALL_BYTES`, the queries run witho
 | acknowledged | range of offsets in ShareFetch or ShareAcknowledge: `group`, `member_id`, `first_offset`,             |
 |              | `last_offset`, `types` (0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all, or one each)      |
 | log          | batch of the final log, read back by raw Fetch requests: as fetched; only with a cluster to read from |
-| written      | identity that was sent, with its place in the log: see `checks.wire.written`; needs `log`             |
 | unread       | `side`, `api`, `version` and `why`: number of `frames` that could not be decoded or were not kept     |
 
 Sources: Kafka's protocol guide; KIP-98 (ids and sequences), KIP-227 (sessions), KIP-848, KIP-932.
@@ -50,7 +49,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +60,17 @@ from chaos.install.cache import Progress, silent
 from chaos.run.directory import Run
 from checks.spark.session import tuned
 from checks.wire import decode
-from checks.wire.written import written
 
 FOLDER, LOG = "wire", "log"
 SMALL_BYTES = 4 << 20
 """Bytes of segments up to which compiling the queries takes longer than it saves: 0.4 MB took half the time without
 (20 s and 42 s, measured in one process, beside other work), 35 MB takes longer."""
+MISSING = "missing.json"
+"""In the folder of the captured log: why partitions of it were not read to their end, by partition."""
+DUPLICATE_SEQUENCE = 46
+"""The broker has the batch already, and no longer knows its offset."""
+UNSURE = (-1, 7, 20)
+"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND: the leader may have the batch."""
 _JOIN = ("connection", "number")
 _WHERE = ("instance", "broker", "connection", "number")
 
@@ -123,10 +127,11 @@ class Wire:
     def produced(self) -> DataFrame:
         """Return the batches that were produced."""
         joined = self._joined("produce_requests", "produce_answers", by_partition=True)
+        made = F.col("made") & F.col("sent_us").isNotNull()
         outcome = (
             F.when(F.col("acks") == 0, "none")
-            .when(F.col("error").isNull(), "unknown")
-            .when(F.col("error") == 0, "ok")
+            .when(F.col("error").isin(0, DUPLICATE_SEQUENCE), "ok")
+            .when(F.col("error").isNull() | F.col("error").isin(*UNSURE) | made, "unknown")
             .otherwise("fail")
         )
         return joined.drop("log_start").withColumn("outcome", outcome)
@@ -139,6 +144,7 @@ class Wire:
             _key().alias("key"),
             "partition",
             F.col("offset").alias("asked_offset"),
+            "isolation",
             F.col("seen_us").alias("asked_us"),
         )
         # a request of a session names only partitions whose position has changed
@@ -272,9 +278,14 @@ def has_capture(run: Run) -> bool:
 
 def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:
     """Decode the capture of a run into `wire/<table>.parquet`. Raises `ResolveError` without a decoder."""
-    small = sum(segment.stat().st_size for segment in (run.path / FOLDER).rglob("*.wire")) <= SMALL_BYTES
-    with tuned(spark) if small else nullcontext():
+    with sized(spark, run):
         _write_tables(spark, run, decode.prepare(spark, on_progress))
+
+
+def sized(spark: SparkSession, run: Run) -> AbstractContextManager[None]:
+    """Return a context that does not compile the queries of a small capture."""
+    small = sum(segment.stat().st_size for segment in (run.path / FOLDER).rglob("*.wire")) <= SMALL_BYTES
+    return tuned(spark) if small else nullcontext()
 
 
 def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
@@ -287,8 +298,6 @@ def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
         final = Wire(spark, f"file:{folder / LOG}", decoder)
         _write(final.log(), run, "log")
         final.close()
-        produced, log = (spark.read.parquet(f"file:{table_path(run, name)}") for name in ("produced", "log"))
-        _write(written(produced, log), run, "written")
 
 
 def _write(rows: DataFrame, run: Run, name: str) -> None:

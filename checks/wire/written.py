@@ -1,4 +1,4 @@
-"""The identity of what was produced, and where it is in the final log.
+"""The identity of what was produced, and where it is in the final log: of one partition, as columns of pandas.
 
 A record of a stranger has no mark. A batch is found in the log by the first of these that it has:
 
@@ -11,186 +11,192 @@ A record of a stranger has no mark. A batch is found in the log by the first of 
 |          | the checksum                                                                                           |
 | hashes   | hash and timestamp of each record: librdkafka without idempotence puts a retry into other batches      |
 
-`written` has one row for each identity that was sent to a partition:
-
-| column                            | meaning                                                                       |
-|-----------------------------------|-------------------------------------------------------------------------------|
-| topic, partition, identity, key   | `identity` is one of the above, `key` its value as text                       |
-| instances, attempts               | who sent it, and how often                                                    |
-| acked, unknown, failed, unanswered| attempts by outcome; unanswered are those with acks=0                         |
-| first_us, last_us, acked_us       | first and last attempt, first acknowledgement: us by the proxy's clock        |
-| acked_offsets                     | base offsets of the acknowledgements                                          |
-| records                           | records in the batch                                                          |
-| found                             | base offsets in the log; by hashes: the offsets of its records                |
-| state                             | `once`, `absent`, `several`, `part` (by hashes: some of its records),         |
-|                                   | or `undecided`                                                                |
+A client that bumps its epoch renumbers what is in flight, and librdkafka puts records into other batches, so one record
+may have two identities. Records of one content are one record if an attempt with them was not acknowledged before the
+other one, and their batches are not two of one session of an idempotent producer. This needs hashes.
 
 Undecided are equal twins (sent again after an acknowledgement, without a sequence), and batches that have no checksum
-in the log and no records in the capture. A client that bumps its epoch renumbers what is in flight, so one record has
-two sequences. Only the hashes show that both are in the log: `several`, with `payloads: all`.
+in the log and no records in the capture.
 
 Sources: KIP-98 for sequences; the record batch in Kafka's documentation of the message format.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from dataclasses import dataclass
+from typing import Any
 
-_PLACE = ("topic", "partition")
-_KEY = (*_PLACE, "key")
+import numpy as np
+import pandas as pd
+
+from checks.audit.arrays import NONE, Ints
+
+KEY = ["a", "b", "c", "d"]
+"""The columns of a key: producer id, epoch, sequence; or checksum, records, timestamp after `NONE`."""
+_RECORD = ["hash", "sent_us"]
 
 
-def written(produced: DataFrame, log: DataFrame) -> DataFrame:
-    """Return the identities that were sent, with their place in the log. Both are tables of `checks.wire.tables`.
+@dataclass
+class Written:
+    """What was sent to a partition, and the batches that are known of it.
 
-    Batches in `log` that are markers, or were cut off at the end of an answer, do not count.
+    sent: one row for each identity, in the order of its first attempt: instance, attempts, acked, unknown, failed,
+    unanswered, first_us, last_us, acked_us, answered_us, acked_offset, records, producer_id, producer_epoch,
+    transactional, hashes, timestamps_us, and `first`, the number of its first record among those of the partition.
+    `identity`, `twins` and `copies` (batches of the log that are it). batches: the batches with `owner`, the row of
+    `sent` that they are, NONE if it is not known. singles: offset, owner and index of records that are found by hash.
+    same: owner and index of records that are another record, with its number, NONE where that is not decided.
     """
-    data = log.where("complete and control is null").withColumn("key", _key())
-    sent = _sent(produced.withColumn("key", _key()))
-    found = data.groupBy(*_KEY).agg(F.sort_array(F.collect_set("base_offset")).alias("at"))
-    joined = sent.join(found, list(_KEY), "left").withColumn("at", _or_empty("at"))
-    for others in (_by_position(joined, data), _by_hashes(joined, data), _renumbered(joined, data)):
-        joined = joined.join(others, list(_KEY), "left")
-    first = F.size("at") > 0
-    by_position = ~first & F.col("position").isNotNull()
-    by_hashes = ~first & ~by_position & F.col("offsets").isNotNull()
-    identity = F.when(by_position, "position").when(by_hashes, "hashes").otherwise(F.col("identity"))
-    places = F.when(F.col("renumbered").isNotNull(), F.col("renumbered")).when(by_position, F.array("position"))
-    places = places.when(by_hashes, F.col("offsets")).otherwise(F.col("at"))
-    state = (
-        F.when((F.col("identity") != "sequence") & F.col("twins"), "undecided")
-        .when(F.col("renumbered").isNotNull() | (F.size("at") > 1), "several")
-        .when(first | by_position, "once")
-        .when(by_hashes & (F.col("most") > 1), "several")
-        .when(by_hashes & (F.col("matched") == F.col("records")), "once")
-        .when(by_hashes, "part")
-        .when((F.col("identity") == "checksum") & F.col("hashes").isNull(), "undecided")
-        .otherwise("absent")
+
+    sent: pd.DataFrame
+    batches: pd.DataFrame
+    singles: pd.DataFrame
+    same: pd.DataFrame
+
+    @property
+    def unfound(self) -> Any:
+        """Whether it is not decided that an identity is absent from the log: it may have another checksum there."""
+        s = self.sent
+        return (s.identity == "checksum") & (s.copies == 0) & s.hashes.isna() & ~s.twins
+
+    def number(self, owner: Ints, index: Ints) -> Ints:
+        """Return the number of records of identities; records of one content that are one record have one number."""
+        numbers = self.sent["first"].to_numpy()[owner] + index
+        known = self.same[self.same.number != NONE]
+        if len(known) and len(numbers):
+            own = known["first"].to_numpy() + known["index"].to_numpy()
+            order = np.argsort(own)
+            at = np.minimum(np.searchsorted(own[order], numbers), len(own) - 1)
+            numbers = np.where(own[order][at] == numbers, known.number.to_numpy()[order][at], numbers)
+        found: Ints = numbers.astype(np.int64)
+        return found
+
+
+def identify(produced: pd.DataFrame, batches: pd.DataFrame) -> Written:
+    """Return what was sent to one partition, compared with batches of records: of the log (`in_log`), or fetched.
+
+    Null numbers are NONE. No batch is a marker, or cut off at the end of an answer.
+    """
+    sent = _sent(produced.assign(**_key(produced)))
+    batches = batches.assign(**_key(batches)).reset_index(drop=True)
+    batches["owner"] = _looked_up(sent, batches)
+    sent["copies"] = _counted(batches[batches.in_log], len(sent))
+    _by_position(sent, batches)
+    singles = _by_hashes(sent, batches)
+    sent["copies"] = _counted(batches[batches.in_log], len(sent))
+    sent.loc[singles.owner.unique(), "identity"] = "hashes"
+    sent.loc[singles.owner.unique(), "copies"] = 1
+    return Written(sent, batches, singles, _same(sent))
+
+
+def _key(rows: pd.DataFrame) -> dict[str, Any]:
+    known = (rows.producer_id >= 0).to_numpy()
+    names = (("producer_id", None), ("producer_epoch", "crc"), ("base_sequence", "records"), (None, "max_timestamp_us"))
+    columns = [np.where(known, rows[a] if a else NONE, rows[b] if b else NONE).astype(np.int64) for a, b in names]
+    return dict(zip(KEY, columns, strict=True))
+
+
+def _sent(produced: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each key. `twins`: it was sent after it had been acknowledged, or by several instances."""
+    ordered = produced.sort_values(["asked_us", "connection", "number", "batch"], kind="stable")
+    ok = ordered.outcome == "ok"
+    # several batches of a partition in one request, as of old clients: the answer has the offset of the first one
+    ordered["acked_offset"] = np.where(ok & (ordered.batch == 0), ordered.base_offset, NONE)
+    ordered["acked_us"] = ordered.answered_us.where(ok)
+    groups = ordered.groupby(KEY, sort=False)
+    sent = groups.agg(
+        **{name: (name, "first") for name in ("instance", "producer_id", "producer_epoch", "transactional", "records")},
+        **{name: (name, "first") for name in ("base_timestamp_us", "max_timestamp_us", "hashes", "timestamps_us")},
+        attempts=("outcome", "size"),
+        first_us=("asked_us", "min"),
+        last_us=("asked_us", "max"),
+        acked_us=("acked_us", "min"),
+        answered_us=("answered_us", "max"),
+        acked_offset=("acked_offset", "max"),
+        append_us=("append_us", "max"),
+        senders=("instance", "nunique"),
+    ).reset_index()
+    numbers = groups.ngroup().to_numpy()
+    for name, outcome in (("acked", "ok"), ("unknown", "unknown"), ("failed", "fail"), ("unanswered", "none")):
+        sent[name] = np.bincount(numbers, ordered.outcome == outcome, len(sent)).astype(np.int64)
+    sent["identity"] = np.where(sent.producer_id >= 0, "sequence", "checksum")
+    again = (sent.last_us > sent.acked_us) | (sent.senders > 1)
+    sent["twins"] = (sent.producer_id < 0) & again
+    sent["acked_us"] = sent.acked_us.fillna(NONE).astype(np.int64)
+    sent["first"] = np.cumsum(sent.records) - sent.records
+    return sent
+
+
+def _looked_up(sent: pd.DataFrame, batches: pd.DataFrame) -> Ints:
+    """Return the row of `sent` with the key of each batch."""
+    rows = sent[KEY].assign(owner=sent.index)
+    found: Ints = batches[KEY].merge(rows, on=KEY, how="left").owner.fillna(NONE).astype(np.int64).to_numpy()
+    return found
+
+
+def _counted(batches: pd.DataFrame, size: int) -> Ints:
+    owner = batches.owner.to_numpy()
+    return np.bincount(owner[owner >= 0], minlength=size)
+
+
+def _by_position(sent: pd.DataFrame, batches: pd.DataFrame) -> None:
+    """Set the owner of batches at the acknowledged offset of identities that are not in the log by their key."""
+    left = sent[(sent.copies == 0) & (sent.identity == "checksum") & (sent.acked_offset >= 0)]
+    there = batches[batches.owner == NONE].reset_index()
+    pairs = left.reset_index().merge(there, left_on="acked_offset", right_on="base_offset", suffixes=("", "_there"))
+    given = (pairs.base_timestamp_us == pairs.base_timestamp_us_there) & (
+        pairs.max_timestamp_us == pairs.max_timestamp_us_there
     )
-    own = ("instances", "attempts", "acked", "unknown", "failed", "unanswered", "first_us", "last_us", "acked_us")
-    return joined.select(
-        *_PLACE,
-        identity.alias("identity"),
-        "key",
-        *own,
-        "acked_offsets",
-        "records",
-        places.alias("found"),
-        state.alias("state"),
-    )
+    appended = pairs.log_append_time & (pairs.append_us == pairs.max_timestamp_us_there)
+    pairs = pairs[(pairs.records == pairs.records_there) & (appended | (~pairs.log_append_time & given))]
+    batches.loc[pairs.index_there, "owner"] = pairs["index"].to_numpy()
+    sent.loc[pairs["index"], "identity"] = "position"
 
 
-def _key() -> Column:
-    sequence = F.concat_ws("/", "producer_id", "producer_epoch", "base_sequence")
-    checksum = F.concat_ws("/", F.hex("crc"), "records", "max_timestamp_us")
-    return F.when(F.col("producer_id").isNotNull(), sequence).otherwise(checksum)
+def _by_hashes(sent: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
+    """Return offset, owner and index of the records of identities that are not in the log as a batch."""
+    counted = _counted(batches[batches.in_log], len(sent))
+    left = _records(sent[(counted == 0) & (sent.identity == "checksum")])
+    right = _records(batches[(batches.owner == NONE) & batches.in_log & (batches.producer_id < 0)])
+    pairs = left.merge(right, on="hash", suffixes=("", "_there"))
+    appended = batches.log_append_time.to_numpy()[pairs.row_there] if len(pairs) else np.zeros(0, np.bool_)
+    pairs = pairs[appended | (pairs.sent_us == pairs.sent_us_there)]
+    offset = batches.base_offset.to_numpy()[pairs.row_there] + pairs.index_there
+    return pd.DataFrame({"offset": offset, "owner": pairs.row, "index": pairs["index"]}).drop_duplicates("offset")
 
 
-def _or_empty(name: str) -> Column:
-    return F.coalesce(name, F.array().cast("array<bigint>"))
+def _records(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return row, index, hash and timestamp of each record of batches with hashes."""
+    rows = rows[rows.hashes.notna()]
+    counts = rows.hashes.map(len).to_numpy().astype(np.int64)
+    columns: dict[str, Any] = {"row": np.repeat(rows.index.to_numpy(), counts), "index": _within(counts)}
+    for name, of in (("hash", "hashes"), ("sent_us", "timestamps_us")):
+        columns[name] = np.concatenate([np.zeros(0, np.int64), *rows[of]]).astype(np.int64)
+    return pd.DataFrame(columns)
 
 
-def _sent(produced: DataFrame) -> DataFrame:
-    """Return one row for each identity. `twins`: it was sent after it had been acknowledged."""
-    ok, seen = F.col("outcome") == "ok", F.col("asked_us")
-    grouped = (
-        produced.where("topic is not null")
-        .groupBy(*_KEY)
-        .agg(
-            F.when(F.first("producer_id").isNotNull(), "sequence").otherwise("checksum").alias("identity"),
-            F.sort_array(F.collect_set("instance")).alias("instances"),
-            F.count("*").alias("attempts"),
-            *(
-                F.count_if(F.col("outcome") == outcome).alias(name)
-                for name, outcome in (
-                    ("acked", "ok"),
-                    ("unknown", "unknown"),
-                    ("failed", "fail"),
-                    ("unanswered", "none"),
-                )
-            ),
-            F.min("asked_us").alias("first_us"),
-            F.max("asked_us").alias("last_us"),
-            F.min(F.when(ok, F.col("answered_us"))).alias("acked_us"),
-            F.sort_array(F.collect_set(F.when(ok, F.col("base_offset")))).alias("acked_offsets"),
-            F.max(F.when(ok, F.col("append_us"))).alias("append_us"),
-            F.max("records").alias("records"),
-            F.first("producer_id").alias("producer_id"),
-            F.max("base_timestamp_us").alias("base_us"),
-            F.max("max_timestamp_us").alias("max_us"),
-            F.first("hashes", ignorenulls=True).alias("hashes"),
-            F.first("timestamps_us", ignorenulls=True).alias("timestamps_us"),
-            F.size(F.collect_set("instance")).alias("senders"),
-            F.max(seen).alias("last_seen"),
-        )
-    )
-    twins = (F.col("last_seen") > F.col("acked_us")) | (F.col("senders") > 1)
-    return grouped.withColumn("twins", F.coalesce(twins, F.lit(False))).drop("senders", "last_seen")
+def _within(counts: Ints) -> Ints:
+    """Return 0, 1, … for each of some counts, one after the other."""
+    found: Ints = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
 
 
-def _renumbered(sent: DataFrame, data: DataFrame) -> DataFrame:
-    """Return the base offsets of the batches of identities that are in the log with several epochs of one producer."""
-    same = (*_PLACE, "producer_id", "hashes", "timestamps_us")
-    several = (
-        data.where("producer_id is not null and hashes is not null")
-        .groupBy(*same)
-        .agg(
-            F.count_distinct("producer_epoch").alias("epochs"),
-            F.sort_array(F.collect_set("base_offset")).alias("renumbered"),
-        )
-        .where("epochs > 1")
-    )
-    return sent.join(several, list(same)).select(*_KEY, "renumbered")
-
-
-def _by_position(sent: DataFrame, data: DataFrame) -> DataFrame:
-    """Return the acknowledged offset of identities that are not in the log by it, if the batch there is theirs."""
-    left = sent.where("size(at) = 0 and size(acked_offsets) = 1 and identity = 'checksum'").select(
-        *_KEY, F.col("acked_offsets")[0].alias("base_offset"), "append_us", "records", "base_us", "max_us"
-    )
-    there = data.select(
-        *_PLACE,
-        "base_offset",
-        F.col("records").alias("there"),
-        "log_append_time",
-        "base_timestamp_us",
-        "max_timestamp_us",
-    )
-    appended = F.col("log_append_time") & (F.col("append_us") == F.col("max_timestamp_us"))
-    given = (
-        ~F.col("log_append_time")
-        & (F.col("base_us") == F.col("base_timestamp_us"))
-        & (F.col("max_us") == F.col("max_timestamp_us"))
-    )
-    same = left.join(there, [*_PLACE, "base_offset"]).where((F.col("records") == F.col("there")) & (appended | given))
-    return same.select(*_KEY, F.col("base_offset").alias("position"))
-
-
-def _by_hashes(sent: DataFrame, data: DataFrame) -> DataFrame:
-    """Return the offsets of the records of identities that are not in the log by it."""
-    left = sent.where("size(at) = 0 and hashes is not null and identity = 'checksum'").select(
-        *_KEY, F.posexplode(F.arrays_zip("hashes", "timestamps_us")).alias("index", "one")
-    )
-    others = data.join(
-        sent.select(*_KEY), list(_KEY), "left_anti"
-    )  # a batch that is another one of these is not theirs
-    right = others.where("hashes is not null and producer_id is null").select(
-        *_PLACE,
-        "base_offset",
-        "log_append_time",
-        F.posexplode(F.arrays_zip("hashes", "timestamps_us")).alias("delta", "there"),
-    )
-    one, there = F.col("one"), F.col("there")
-    same_time = F.col("log_append_time") | (one["timestamps_us"] == there["timestamps_us"])
-    pairs = left.withColumn("hash", one["hashes"]).join(right.withColumn("hash", there["hashes"]), [*_PLACE, "hash"])
-    records = (
-        pairs.where(same_time)
-        .groupBy(*_KEY, "index")
-        .agg(F.count("*").alias("times"), F.collect_list(F.col("base_offset") + F.col("delta")).alias("offsets"))
-    )
-    return records.groupBy(*_KEY).agg(
-        F.sort_array(F.flatten(F.collect_list("offsets"))).alias("offsets"),
-        F.count("*").alias("matched"),
-        F.max("times").alias("most"),
-    )
+def _same(sent: pd.DataFrame) -> pd.DataFrame:
+    """Return the records whose content was sent in several identities of an instance, of which one was not
+    acknowledged at once: first and index, and `number`, the number of the first one, NONE if it is not decided."""
+    doubtful = sent[((sent.acked == 0) & (sent.unanswered == 0)) | (sent.attempts > 1)]
+    wanted = _records(doubtful)[_RECORD].drop_duplicates()
+    found = _records(sent).merge(wanted, on=_RECORD) if len(wanted) else _records(sent[:0])
+    for name in ("instance", "first", "first_us", "acked_us", "producer_id", "producer_epoch"):
+        found[name] = sent[name].to_numpy()[found.row]
+    found["own"] = found["first"] + found["index"]
+    found["acked_us"] = found.acked_us.where(found.acked_us >= 0, np.iinfo(np.int64).max)
+    found = found.sort_values("own")
+    found["session"] = found.producer_id * (1 << 16) + found.producer_epoch
+    groups = found.groupby(["instance", *_RECORD])
+    times = groups.own.transform("size")
+    sessions = np.where(found.producer_id < 0, times, groups.session.transform("nunique"))
+    one = (groups.row.transform("nunique") == times) & (sessions == times)
+    one &= groups.first_us.transform("max") <= groups.acked_us.transform("min")
+    found["number"] = groups.own.transform("min").where(one, NONE)
+    return found[times > 1][["row", "first", "index", "number"]]

@@ -67,16 +67,6 @@ def test_the_wire_has_every_acknowledged_record_and_no_other(tables):
     assert wire == ledger and sum(map(len, wire.values())) == 900
 
 
-def test_each_produced_batch_is_in_the_log_once_by_the_identity_that_it_has(tables):
-    found = tables("written")
-    assert {(one["instances"][0], one["identity"], one["state"]) for one in found} == {
-        ("shop/1", "sequence", "once"),
-        ("plain/1", "checksum", "once"),
-    }
-    assert sum(one["records"] for one in found) == 900
-    assert all(one["found"] == one["acked_offsets"] for one in found)
-
-
 def test_every_delivered_record_was_fetched_by_the_same_instance(tables):
     data = [one for one in tables("fetched") if one["complete"] and not one["control"]]
     fetched = offsets(data, lambda one: (one["instance"], one["topic"], one["partition"]))

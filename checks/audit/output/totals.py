@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from chaos.anomalies import ANOMALIES
@@ -19,7 +20,7 @@ from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
-from checks.audit.findings import COMMITS, UNDECIDED, Finding, Reason, rank
+from checks.audit.findings import COMMITS, UNDECIDED, WIRE, Finding, Reason, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import Parties, RunData
@@ -68,6 +69,24 @@ def undecided_commits(decisions: Decisions) -> list[dict[str, Any]]:
 
 def _undecided(check: str, scope: str, reason: Reason, count: int) -> dict[str, Any]:
     return {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
+
+
+def visible(tables: Mapping[str, list[Finding]], undecided: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Return `summary`, `anomalies` and `undecided` with nothing but undecided rows of checks that are not decided on
+    the wire. undecided: the rows that the ledger of the wire leaves out."""
+    hidden = {check: kind.hidden for check, kind in ANOMALIES.items() if kind.hidden}
+    summary, more = [], [row | {"advice": ""} for row in undecided if row["check"] == WIRE]
+    for row in tables["summary"]:
+        if (why := hidden.get(row["check"])) is not None:
+            rows = row["examined"] + row["undecided"]
+            more += [_undecided(row["check"], row["scope"], Reason(why), rows)] * bool(rows)
+            row = row | {"count": 0, "examined": 0, "undecided": rows, "why": why}
+        summary.append(row)
+    return {
+        "summary": summary,
+        "anomalies": [row for row in tables["anomalies"] if row["check"] not in hidden],
+        "undecided": [row for row in tables["undecided"] if row["check"] not in hidden] + more,
+    }
 
 
 def anomaly_rows(tally: Tally, run: RunData, within_us: tuple[int, int]) -> list[Finding]:

@@ -199,6 +199,7 @@ public final class Decode {
           rows.subList(before, rows.size()).clear();
         }
       }
+      if (entry.kind == ANSWER && entry.passed == 0) return; // the client never got it, whatever it was
       add("unread", new Object[] {entry.kind == REQUEST ? "request" : "answer", (int) entry.api, entry.version, why});
     }
 

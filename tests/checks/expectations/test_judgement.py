@@ -777,3 +777,24 @@ def test_a_clock_that_was_set_back_shows_in_the_events_of_the_drive(times_us, ba
     assert (
         conditions.set_back_us([*events, {"kind": "stage", "stage": "audit", "state": "begin", "at_us": 0}]) == back_us
     )
+
+
+WIRE = SCENARIO.replace("expect:", "capture: {judged: wire}\nexpect:")
+
+
+def test_what_the_wire_does_not_decide_is_no_pass_and_inconclusive_if_the_scenario_asks_for_it(fake):
+    found = judged(fake(WIRE))
+    assert {key for key, e in found.items() if e.verdict == "inconclusive"} == {("duplicate_delivery", "illegal", "")}
+    for (check, _, _), e in found.items():
+        if check in ANOMALIES and (hidden := ANOMALIES[check].hidden):
+            assert e.verdict in ("not applicable", "inconclusive") and e.why == hidden
+    assert found["lost_write", "", ""].verdict == "pass" and found["overcommit", "", ""].verdict == "not applicable"
+
+
+def test_a_capture_that_is_not_whole_decides_nothing(fake):
+    run = fake(WIRE)
+    why = "3 frames of the capture could not be read"
+    run.undecided = [{"check": "wire", "scope": "", "why": why, "advice": "", "count": 1}]
+    found = judged(run)
+    assert {e.verdict for (check, _, _), e in found.items() if check in ANOMALIES} == {"inconclusive"}
+    assert found["lost_write", "", ""].why == why

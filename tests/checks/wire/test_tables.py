@@ -76,7 +76,7 @@ def test_every_version_of_produce_is_the_same_row(tmp_path, rows):
 def test_the_outcome_is_unknown_without_an_answer_that_reached_the_client(tmp_path, rows):
     story = Story(tmp_path)
     at = story.connect()
-    story.call(at, produce(batch()), produced(error=7))
+    story.call(at, produce(batch()), produced(error=6))
     story.ask(at, produce(batch()))  # the broker never answers
     story.answer(at, story.ask(at, produce(batch())), produced(), lost=True)
     story.ask(at, produce(batch()), lost=True)
@@ -84,10 +84,21 @@ def test_the_outcome_is_unknown_without_an_answer_that_reached_the_client(tmp_pa
     story.answer(at, story.ask(at, produce(batch()), lost=True), produced(error=6), made=True)
     found = rows(story, "produced")
     assert pick(found, "outcome", "error", "made") == [
-        *[("fail", 7, False), ("unknown", None, None), ("unknown", None, None), ("unknown", None, None)],
+        *[("fail", 6, False), ("unknown", None, None), ("unknown", None, None), ("unknown", None, None)],
         *[("none", None, None), ("fail", 6, True)],
     ]
     assert [row["sent_us"] is None for row in found] == [False, False, False, True, False, True]
+
+
+def test_an_error_after_which_the_leader_may_have_the_batch_leaves_the_outcome_unknown(tmp_path, rows):
+    story = Story(tmp_path)
+    at = story.connect()
+    for error in (7, 20, 19, 46):
+        story.call(at, produce(batch()), produced(error=error))
+    story.answer(at, story.ask(at, produce(batch())), produced(error=6), made=True)  # the broker has got the request
+    assert pick(rows(story, "produced"), "error", "outcome") == [
+        *[(7, "unknown"), (20, "unknown"), (19, "fail"), (46, "ok"), (6, "unknown")]
+    ]
 
 
 def test_a_retry_without_idempotence_has_the_checksum_or_else_the_hashes_of_its_records(tmp_path, rows):

@@ -1,168 +1,499 @@
-"""Stories of identity: what was sent, and where it is in the final log. Each is a trap, or the near miss of one."""
+"""Stories of identity: what was sent, and where it is in the final log. Each is a trap, or the near miss of one.
+
+`records` has one entry for each record of an instance: its outcome (empty without a send), and its offsets in the log.
+"""
 
 from __future__ import annotations
 
-import pytest
+import json
+import zlib
 
-from chaos.relay.capture import ANSWER, FOLDER, Entry, Recorder, Tape
-from chaos.relay.frames import Head
-from checks.spark.session import tuned
-from checks.wire import decode
-from checks.wire.tables import Wire
-from checks.wire.written import written
-from tests.chaos.relay.messages import encoded
-from tests.checks.wire.story import Story, batch, fetched, produce, produced
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-MARKER = {"control": b"\0\0\0\1", "transactional": True}
+from chaos.run.directory import Run
+from checks.audit.output.totals import visible
+from checks.wire.coordination import Hold, Holds, holds, transactions
+from checks.wire.ledger import _Task, incomplete
+from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition
 
-
-@pytest.fixture(scope="module")
-def decoder(spark):
-    with tuned(spark):
-        yield decode.prepare(spark)
+MS = 1000
 
 
-@pytest.fixture
-def states(spark, decoder, tmp_path):
-    """Return a function: identity, state and offsets of each identity, for a story and the batches of the log."""
-
-    def read(story, *batches, kept="all"):
-        recorder = Recorder(tmp_path / "log", "none", fetched=kept)
-        tape = Tape(recorder, "log", 1, "")
-        for number, records in enumerate(batches, start=1):
-            frame = encoded(fetched(records, version=4), number)
-            tape.passed([Entry(ANSWER, number, Head(len(frame), number, 1, 4), 1, frame)], 1)
-        recorder.seal()
-        wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
-        log = Wire(spark, f"file:{tmp_path / 'log'}", decoder).log()
-        found = written(wire.produced(), log).collect()
-        wire.close()
-        return sorted((row.identity, row.state, row.found) for row in found)
-
-    return read
+def sent(values="a", producer=(-1, -1, -1), outcome="ok", offset=0, at=None, kept=True, instance="app/1", **more):
+    """Return a batch of a Produce request; values: a letter for each record, which has the time of its letter."""
+    row = body(values, producer, kept) | {"instance": instance, "connection": 1, "batch": 0, "outcome": outcome}
+    row |= {"asked_us": at, "answered_us": None if at is None or outcome == "unknown" else at + 5, "append_us": -1}
+    return row | {"base_offset": offset if outcome == "ok" else -1} | more
 
 
-def logged(base, *args, append_ms=None, **options):
-    """Return a batch as it is in the log; append_ms: the time that the broker has set."""
-    made = bytearray(batch(*args, base=base, **options))
-    made[12:16] = (5).to_bytes(4, "big")  # the leader epoch, which the checksum does not cover
-    if append_ms is not None:
-        made[22] |= 8
-        made[35:43] = append_ms.to_bytes(8, "big")
-        made[17:21] = b"\x01\x02\x03\x04"
-    return bytes(made)
+def body(values, producer, kept=True):
+    stamps = [ord(value) * MS for value in values]
+    row = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
+    row |= {"records": len(values), "base_timestamp_us": stamps[0], "max_timestamp_us": stamps[-1]}
+    row |= {"crc": zlib.crc32(repr((values, producer)).encode()), "transactional": False}
+    kept_of = {"hashes": [ord(value) for value in values], "timestamps_us": stamps}
+    return row | (kept_of if kept else dict.fromkeys(kept_of))
 
 
-def appended(offset, at_ms):
-    """Return an answer to Produce of a topic with LogAppendTime."""
-    answer = produced(offset=offset)
-    answer.responses[0].partition_responses[0].log_append_time_ms = at_ms
-    return answer
+def logged(offset, values="a", producer=(-1, -1, -1), kept=True, **more):
+    row = body(values, producer, kept) | {"base_offset": offset, "control": None, "complete": True}
+    return row | {"log_append_time": False} | more
 
 
-def test_an_idempotent_batch_is_found_by_its_sequence_once_twice_or_not_at_all(tmp_path, states):
-    story = Story(tmp_path)
-    at = story.connect()
-    one, two, three = ((7, 0, 0), (7, 0, 2), (7, 0, 4))
-    story.call(at, produce(batch(producer=one)), produced(offset=0))
-    story.ask(at, produce(batch(producer=two)))
-    story.call(at, produce(batch(producer=two)), produced(offset=2))
-    story.call(at, produce(batch(producer=three)), produced(offset=6))
-    log = [logged(0, producer=one), logged(2, producer=two), logged(4, producer=two)]
-    assert states(story, *log) == [
-        *[("sequence", "absent", []), ("sequence", "once", [0]), ("sequence", "several", [2, 4])]
+def ledger(requests, *log, ends=None):
+    """Return the ledger of some requests, 10 us after one another unless they say when."""
+    asked = [row | _times(row, 10 * n) for n, row in enumerate(requests, start=1)]
+    return partition(produced=asked, log=log, ends=ends)
+
+
+def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, **rows):
+    """Return the ledger of a partition from rows of tables of the wire."""
+    of = {
+        "produced": frame(produced, sent(at=0) | {"number": 0}),
+        "log": frame(log, logged(0)),
+        "fetched": frame(fetched, got(0)),
+        "positions": frame(rows.get("positions", ()), asked(0, 0)),
+        "commits": frame(rows.get("commits", ()), asked(0, 0)),
+        "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
+        "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
+    }
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {})
+
+
+def frame(rows, sample):
+    """Return rows with the types of a sample."""
+    return pd.DataFrame([sample, *rows]).iloc[1:]
+
+
+def got(offset, values="a", producer=(-1, -1, -1), asked=0, at=100, instance="billing/1", isolation=1, **more):
+    """Return a batch of an answer to Fetch, asked 5 us before."""
+    row = logged(offset, values, producer, kept=False) | {"instance": instance, "asked_us": at - 5, "answered_us": at}
+    row |= {"connection": 1, "number": at, "error": 0, "leader_epoch": 0, "aborted": []}
+    return row | {"asked_offset": asked, "isolation": isolation} | more
+
+
+def _times(row, at):
+    at = row["asked_us"] if row["asked_us"] is not None else at
+    return {"asked_us": at, "answered_us": -1 if row["outcome"] == "unknown" else at + 5, "number": at}
+
+
+def records(ledger):
+    found = {}
+    rows = ledger.sends()
+    for seq, outcome in zip(rows["seq"], rows["outcome"], strict=True):
+        found[int(seq)] = (outcome, [])
+    rows = ledger.log()
+    for seq, offset, producer in zip(rows["seq"], rows["offset"], rows["producer"], strict=True):
+        key = int(seq) if producer is not None and not producer.startswith("?") else f"{producer}@{offset}"
+        found.setdefault(key, ("", []))[1].append(int(offset))
+    return [found[key] for key in sorted(found, key=str)]
+
+
+def undecided(ledger):
+    return {key: count for key, count in ledger.undecided.items() if count}
+
+
+def test_an_idempotent_batch_is_found_by_its_sequence_once_twice_or_not_at_all():
+    one, two, three = (7, 0, 0), (7, 0, 2), (7, 0, 4)
+    requests = [sent("ab", one), sent("cd", two, "unknown"), sent("cd", two, offset=2), sent("ef", three, offset=6)]
+    found = ledger(requests, logged(0, "ab", one), logged(2, "cd", two), logged(4, "cd", two))
+    assert records(found) == [("ok", [0]), ("ok", [1]), ("ok", [2, 4]), ("ok", [3, 5]), ("ok", []), ("ok", [])]
+    assert found.sends()["offset"].tolist() == [0, 1, 2, 3, 6, 7]
+    assert not undecided(found)
+
+
+def test_the_same_sequence_of_another_producer_or_epoch_is_another_identity():
+    found = ledger([sent("x", (7, 0, 0))], logged(0, "y", (8, 0, 0)), logged(1, "z", (7, 1, 0)))
+    assert records(found) == [("ok", []), ("", [0]), ("", [1])]
+    assert found.log()["producer"].tolist() == [None, None], "nobody sent them"
+
+
+def test_a_renumbered_batch_that_is_in_the_log_twice_is_seen_by_its_records():
+    """A client bumps its epoch and sends what was in flight again, with new numbers (trap)."""
+    old, new = (7, 0, 40), (7, 1, 0)
+    log = [logged(0, "a", old), logged(1, "a", new)]
+    found = ledger([sent("a", old, "unknown"), sent("a", new, offset=1)], *log)
+    assert records(found) == [("ok", [0, 1])]
+    without = ledger([sent("a", old, "unknown", kept=False), sent("a", new, kept=False)], *log)
+    assert undecided(without) == {("duplicate_write", REBATCHED): 1}, "never a pass"
+
+
+def test_a_renumbered_batch_that_another_process_sent_is_another_record():
+    """The near miss: the instance was restarted, and what it sends is new."""
+    requests = [sent("a", (7, 0, 40), "unknown", kept=False), sent("b", (9, 0, 0), kept=False, offset=1)]
+    found = ledger(requests, logged(0, "a", (7, 0, 40)), logged(1, "b", (9, 0, 0)), ends={"app/1": [15]})
+    assert not undecided(found)
+    assert found.sends()["incarnation"].tolist() == [1, 2]
+
+
+def test_equal_records_with_two_numbers_of_one_epoch_are_two_records():
+    """The near miss: the application has sent the same twice."""
+    requests = [sent("a", (7, 0, seq), "unknown") for seq in (0, 1)]
+    found = ledger(requests, *(logged(seq, "a", (7, 0, seq)) for seq in (0, 1)))
+    assert records(found) == [("unknown", [0]), ("unknown", [1])]
+    assert undecided(found)["duplicate_write", TWINS] == 2, "an epoch bump may have renumbered one of them"
+
+
+def test_a_retry_without_idempotence_is_the_same_bytes_and_so_is_its_copy_in_the_log():
+    found = ledger([sent("a", outcome="unknown"), sent("a", offset=1)], logged(0, "a"), logged(1, "a"))
+    assert records(found) == [("ok", [0, 1])] and not undecided(found)
+
+
+def test_equal_twins_are_undecided():
+    """Sent again after the acknowledgement: a new record for Kafka, or a retry of the application (trap)."""
+    found = ledger([sent("a"), sent("a", offset=1)], logged(0, "a"), logged(1, "a"))
+    assert records(found) == [("", [0]), ("", [1])]
+    assert undecided(found)["lost_write", TWINS] == undecided(found)["duplicate_write", TWINS] == 2
+
+
+def test_an_acknowledgement_that_came_after_the_application_gave_up_is_one():
+    """It has reached the socket, and what the application sends then is a new record for Kafka (trap)."""
+    found = ledger([sent("a", (7, 0, 0), at=10), sent("b", (7, 0, 1), offset=1, at=60)], logged(0, "a", (7, 0, 0)))
+    assert records(found) == [("ok", [0]), ("ok", [])]
+
+
+def test_records_of_a_retry_in_other_batches_are_the_same_records():
+    """librdkafka without idempotence puts a retry into other batches (trap)."""
+    requests = [sent("ab", outcome="unknown"), sent("a", offset=2), sent("bc", offset=3)]
+    found = ledger(requests, logged(0, "ab"), logged(2, "a"), logged(3, "bc"))
+    assert records(found) == [("ok", [0, 2]), ("ok", [1, 3]), ("ok", [4])] and not undecided(found)
+    without = [row | {"hashes": None} for row in requests]
+    log = [logged(0, "ab"), logged(2, "a"), logged(3, "bc")]
+    assert undecided(ledger(without, *log)) == {("duplicate_write", REBATCHED): 2}
+
+
+def test_a_refused_batch_of_which_the_records_are_sent_in_another_one_has_not_failed():
+    found = ledger([sent("ab", outcome="fail"), sent("abc", offset=0)], logged(0, "abc"))
+    assert records(found) == [("ok", [0]), ("ok", [1]), ("ok", [2])]
+
+
+def test_equal_records_in_one_batch_that_is_sent_again_in_parts_are_undecided():
+    found = ledger([sent("aa", outcome="unknown"), sent("ab", offset=0)], logged(0, "ab"))
+    assert undecided(found)["lost_write", TWINS] == 3
+
+
+def test_a_batch_that_the_broker_split_is_found_by_its_records():
+    found = ledger([sent("ab", outcome="unknown")], logged(0, "a"), logged(1, "bc"))
+    assert records(found) == [("unknown", [0]), ("unknown", [1]), ("", [2])]
+
+
+def test_without_the_records_a_batch_that_is_not_there_by_its_checksum_is_undecided():
+    found = ledger([sent("a", kept=False)], logged(0, "b", kept=False))
+    assert undecided(found) == {("lost_write", ABSENT): 1} and found.sends()["outcome"].tolist() == ["unknown"]
+    found = ledger([sent("a", outcome="unknown", kept=False)], logged(0, "b", kept=False))
+    assert undecided(found) == {("phantom_write", UNMATCHED): 1, ("duplicate_write", UNMATCHED): 1}
+    assert found.log()["producer"].tolist() == ["? orders"]
+
+
+def test_a_batch_to_which_the_broker_gave_its_time_is_found_where_it_was_acknowledged():
+    """LogAppendTime changes timestamps and checksum (trap). The answer has that time."""
+    appended = {"log_append_time": True, "max_timestamp_us": 9000, "crc": 1}
+    found = ledger([sent("a", offset=8, append_us=9000, kept=False)], logged(8, "a", kept=False, **appended))
+    assert records(found) == [("ok", [8])] and not undecided(found)
+
+
+def test_a_batch_that_the_broker_compressed_again_is_found_where_it_was_acknowledged():
+    found = ledger([sent("ab", offset=8, kept=False)], logged(8, "ab", kept=False, crc=1))
+    assert records(found) == [("ok", [8]), ("ok", [9])]
+
+
+def test_another_batch_at_the_acknowledged_offset_is_not_the_one_that_was_sent():
+    """The near miss: the log was truncated, and another record took the offset."""
+    taken = logged(8, "b", log_append_time=True, max_timestamp_us=9001)
+    found = ledger([sent("a", offset=8, append_us=9000)], taken)
+    assert records(found) == [("ok", []), ("", [8])]
+
+
+def test_without_an_answer_an_acknowledgement_is_assumed_for_acks_0_only():
+    """An answer is late, lost with its connection, or for acks=0 never due (trap)."""
+    found = ledger([sent("a", outcome="none"), sent("b", outcome="unknown")], logged(0, "a"))
+    assert records(found) == [("ok", [0]), ("unknown", [])]
+    assert found.sends()["offset"].tolist() == [-1, -1]
+
+
+def test_messages_of_an_old_format_have_a_checksum_and_no_producer():
+    """Several of them are in one request, and the answer has the offset of the first one (trap)."""
+    requests = [sent("a", at=10, offset=4), sent("b", at=10, offset=4, batch=1)]
+    found = ledger(requests, logged(4, "a"), logged(5, "b"))
+    assert records(found) == [("ok", [4]), ("ok", [5])] and found.sends()["offset"].tolist() == [4, -1]
+    packed = ledger([sent("a", records=-1)])
+    assert undecided(packed)["lost_write", UNCOUNTED] == 1
+
+
+def test_a_marker_takes_an_offset_and_ends_the_transaction_of_its_producer():
+    """Markers have a producer id (trap). The end of another producer does not count."""
+    one, two = (7, 0, 0), (8, 0, 0)
+    requests = [sent("a", one), sent("b", two, offset=1), sent("c", (7, 0, 1), offset=4)]
+    log = [logged(0, "a", one, transactional=True), logged(1, "b", two, transactional=True)]
+    log += [logged(2, "x", (8, 0, -1), control="abort"), logged(3, "x", (7, 0, -1), control="commit")]
+    found = ledger(requests, *log, logged(4, "c", (7, 0, 1), transactional=True))
+    assert records(found) == [("ok", [0]), ("ok", [1]), ("ok", [4])]
+    assert found.log()["committed"].tolist() == [True, False, None]
+
+
+def test_two_producers_of_one_connection_are_one_instance_with_records_in_the_order_of_requests():
+    """franz-go, Streams and Connect have several producers (trap)."""
+    requests = [sent("a", (7, 0, 0)), sent("b", (8, 0, 0), offset=1), sent("c", (7, 0, 1), offset=2)]
+    found = ledger(requests, logged(0, "a", (7, 0, 0)), logged(1, "b", (8, 0, 0)), logged(2, "c", (7, 0, 1)))
+    assert found.sends()["seq"].tolist() == [0, 1, 2] and records(found) == [("ok", [0]), ("ok", [1]), ("ok", [2])]
+
+
+def test_nothing_is_decided_of_a_compacted_topic(tmp_path):
+    rows = pa.table({"topic": ["orders"], "partition": [0], "part": ["log"], "records": [3]})
+    found = _Task(str(tmp_path), {}, "token", frozenset({"orders"})).write(rows).to_pylist()
+    assert {(row["check"], row["why"], row["count"]) for row in found} >= {("lost_write", COMPACTED, 3)}
+
+
+def held(*spans, instance="billing/1", group="g"):
+    found = Holds(members={instance})
+    for number, (begin, end) in enumerate(spans, start=1):
+        hold = Hold(instance, 1, group, "subscribe", "m", None, number, begin, number, end, "revoked")
+        found.of["orders", 0].append(hold)
+    return found
+
+
+def delivered(ledger):
+    rows = ledger.deliveries()
+    return list(zip(rows["consumer"], rows["assignment"].tolist(), rows["offset"].tolist(), strict=True))
+
+
+def test_a_fetched_batch_counts_from_the_asked_offset_on_and_not_if_it_was_cut_off():
+    """The broker sends whole batches, and as many bytes as fit (traps)."""
+    fetched = [got(40, "ab", asked=41), got(42, "cd", asked=41, complete=False)]
+    found = partition(log=[logged(40, "ab"), logged(42, "cd")], fetched=fetched, held=held((0, 500)))
+    assert delivered(found) == [("billing/1", 1, 41)]
+
+
+def test_an_answer_after_the_partition_was_given_up_is_not_delivered():
+    fetched = [got(0, "a", at=100), got(1, "b", asked=1, at=250), got(1, "b", asked=1, at=350)]
+    found = partition(log=[logged(0, "a"), logged(1, "b")], fetched=fetched, held=held((50, 200), (300, 900)))
+    assert delivered(found) == [("billing/1", 1, 0), ("billing/1", 2, 1)]
+
+
+def test_a_fetched_record_has_the_identity_that_the_log_has_and_a_truncated_one_its_own():
+    one, two = (7, 0, 0), (7, 0, 1)
+    requests = [sent("a", one, at=10), sent("b", two, offset=1, at=20)]
+    for row in requests:
+        row |= _times(row, 0)
+    fetched = [got(0, "a", one), got(1, "b", two, asked=1), got(2, "x", (9, 0, 0), asked=2)]
+    found = partition(requests, [logged(0, "a", one)], fetched, held=held((0, 500)))
+    rows = found.deliveries()
+    assert rows["seq"].tolist() == [0, 1, -1] and rows["producer"].tolist() == ["app/1", "app/1", None]
+    assert records(found) == [("ok", [0]), ("ok", [])], "the second one is lost, and its reading dirty"
+
+
+def test_a_reader_of_committed_records_leaves_out_what_the_answer_calls_aborted():
+    one, again = (7, 0, 0), (7, 0, 1)
+    aborted = [{"producer_id": 7, "first_offset": 0}]
+    log = [logged(0, "a", one, transactional=True), logged(2, "b", again, transactional=True)]
+    answer = {"aborted": aborted, "number": 9}
+    fetched = [
+        got(0, "a", one, transactional=True, **answer),
+        got(1, "x", (7, 0, -1), control="abort", **answer),
+        got(2, "b", again, transactional=True, **answer),
+    ]
+    assert delivered(partition(log=log, fetched=fetched, held=held((0, 500)))) == [("billing/1", 1, 2)]
+    uncommitted = [row | {"isolation": 0} for row in fetched]
+    found = partition(log=log, fetched=uncommitted, held=held((0, 500)))
+    assert [offset for *_, offset in delivered(found)] == [0, 2]
+
+
+def test_an_instance_without_a_group_holds_what_it_reads():
+    found = partition(log=[logged(0)], fetched=[got(0, instance="copy/1")])
+    assert delivered(found) == [("copy/1", 1, 0)] and found.deliveries()["mode"].tolist() == ["assign"]
+
+
+def taken(first, last, at=100, count=1):
+    row = {"instance": "worker/1", "connection": 3, "number": at, "answered_us": at, "delivery_count": count}
+    return row | {"first_offset": first, "last_offset": last}
+
+
+def settled(first, last, at=150, types=(1,), error=0):
+    row = {"instance": "worker/1", "connection": 3, "number": at, "asked_us": at, "answered_us": at + 5}
+    row |= {"group": "s", "types": list(types), "error": error}
+    return row | {"first_offset": first, "last_offset": last}
+
+
+def test_acquired_ranges_are_records_and_each_acknowledgement_is_of_the_last_acquisition_before_it():
+    log = [logged(0, "abc", (7, 0, 0))]
+    requests = [sent("abc", (7, 0, 0), at=10) | {"answered_us": 15, "number": 10}]
+    held = Holds(shares={"worker/1": "s"})
+    acquired = [taken(0, 1), taken(1, 1, at=300, count=2)]
+    acknowledged = [
+        settled(0, 1, types=(1, 2)),
+        settled(1, 1, at=400, error=121),
+        settled(2, 2),
+        settled(0, 0, types=(0,)),
+    ]
+    found = partition(requests, log, acquired=acquired, acknowledged=acknowledged, held=held)
+    rows = found.acquisitions()
+    assert rows["offset"].tolist() == [0, 1, 1] and rows["delivery_count"].tolist() == [1, 1, 2]
+    assert rows["seq"].tolist() == [0, 1, 1] and rows["group"].tolist() == ["s", "s", "s"]
+    rows = found.acknowledgements()
+    kept = ("ordinal", "offset", "type", "outcome", "error")
+    assert list(zip(*(rows[name] for name in kept), strict=True)) == [
+        *[(0, 0, "accept", "ok", None), (1, 1, "release", "ok", None)],
+        (2, 1, "accept", "fail", "INVALID_RECORD_STATE"),
     ]
 
 
-def test_the_same_sequence_of_another_producer_or_epoch_is_another_identity(tmp_path, states):
-    story = Story(tmp_path)
-    story.call(story.connect(), produce(batch((b"x",), (7, 0, 0))), produced())
-    log = [logged(0, (b"y",), (8, 0, 0)), logged(1, (b"z",), (7, 1, 0))]
-    assert states(story, *log) == [("sequence", "absent", [])]
+def ended(at, committed=True, error=0, call="EndTxn"):
+    row = {"instance": "app/1", "connection": 1, "number": at, "asked_us": at, "answered_us": at + 5}
+    return row | {"producer_id": 7, "call": call, "committed": committed, "error": error}
 
 
-def test_a_renumbered_batch_that_is_in_the_log_twice_is_seen_by_its_records(tmp_path, states):
-    """A client bumps its epoch and sends what was in flight again, with new numbers (trap)."""
-    story = Story(tmp_path)
-    at = story.connect()
-    story.ask(at, produce(batch((b"a",), (7, 0, 40))))
-    story.call(at, produce(batch((b"a",), (7, 1, 0))), produced(offset=1))
-    log = [logged(0, (b"a",), (7, 0, 40)), logged(1, (b"a",), (7, 1, 0))]
-    assert states(story, *log) == [("sequence", "several", [0, 1]), ("sequence", "several", [0, 1])]
+def test_a_transaction_ends_with_the_first_answer_without_an_error():
+    calls = [
+        ended(10, call="AddPartitionsToTxn"),
+        ended(20, error=51),
+        ended(30),
+        ended(50, False),
+        ended(70, error=90),
+    ]
+    rows, sessions = transactions(calls, lambda name, at: 1)
+    assert [(r["txn"], r["outcome"], r["began_us"], r["requested_us"], r["ended_us"]) for r in rows] == [
+        *[(1, "committed", 10, 20, 35), (2, "aborted", 50, 50, 55), (3, "unknown", 70, 70, 75)]
+    ]
+    times = enumerate(zip("abcd", (12, 40, 60, 90), strict=True))
+    requests = [sent(v, (7, 0, n), at=at, offset=n, transactional=True) for n, (v, at) in times]
+    of = [row | _times(row, 0) for row in requests]
+    log = [logged(n, v, (7, 0, n), transactional=True) for n, v in enumerate("abcd")]
+    assert partition(of, log, sessions=sessions).sends()["txn"].tolist() == [1, 2, 3, 4], "the last one is open"
 
 
-def test_equal_records_with_two_numbers_of_one_epoch_are_two_records(tmp_path, states):
-    """The near miss: the application has sent the same twice."""
-    story = Story(tmp_path)
-    at = story.connect()
-    for seq in (0, 1):
-        story.call(at, produce(batch((b"a",), (7, 0, seq))), produced(offset=seq))
-    log = [logged(seq, (b"a",), (7, 0, seq)) for seq in (0, 1)]
-    assert states(story, *log) == [("sequence", "once", [0]), ("sequence", "once", [1])]
+def asked(at, offset, **more):
+    return {"instance": "billing/1", "connection": 2, "number": at, "asked_us": at, "answered_us": at + 5} | {
+        "group": "g", "offset": offset, "error": 0, "generation": 1, "transactional_id": None, "producer_id": -1
+    } | more  # fmt: skip
 
 
-def test_a_retry_without_idempotence_is_the_same_bytes_and_so_is_its_copy_in_the_log(tmp_path, states):
-    story = Story(tmp_path)
-    at = story.connect()
-    story.ask(at, produce(batch((b"a",))))
-    story.call(at, produce(batch((b"a",))), produced(offset=1))
-    assert states(story, logged(0, (b"a",)), logged(1, (b"a",))) == [("checksum", "several", [0, 1])]
+def test_a_hold_begins_at_the_committed_offset_at_a_reset_or_at_a_seek():
+    fetched = [got(4, asked=4, at=100), got(0, asked=0, at=300), got(7, asked=7, at=500)]
+    spans = held((50, 200), (250, 400), (450, 600))
+    found = partition(
+        fetched=fetched, positions=[asked(60, 4), asked(260, -1), asked(460, 5)], held=spans
+    ).assignments()
+    begun = [
+        row for row in zip(found["event"], found["position"], found["source"], strict=True) if row[0] == "assigned"
+    ]
+    assert begun == [("assigned", 4, "committed"), ("assigned", 0, "reset"), ("assigned", 7, "seek")]
 
 
-def test_equal_twins_are_undecided(tmp_path, states):
-    """Sent again after the acknowledgement: a new record for Kafka, or a retry of the application."""
-    story = Story(tmp_path)
-    at = story.connect()
-    for offset in (0, 1):
-        story.call(at, produce(batch((b"a",))), produced(offset=offset))
-    assert states(story, logged(0, (b"a",)), logged(1, (b"a",))) == [("checksum", "undecided", [0, 1])]
+def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answer():
+    commits = [asked(100, 1), asked(150, 2, error=22), asked(170, 3, answered_us=-1), asked(250, 2)]
+    found = partition(commits=commits, held=held((50, 200))).commits()
+    assert found["outcome"].tolist() == ["ok", "fail", "unknown", "ok"]
+    assert found["assignment"].tolist() == [1, 1, 1, 1], "the last one came after the member had given up"
 
 
-def test_records_of_a_retry_in_other_batches_are_found_by_their_hashes(tmp_path, states):
-    """librdkafka without idempotence puts a retry into other batches (trap)."""
-    story = Story(tmp_path)
-    story.ask(story.connect(), produce(batch((b"a", b"b"))))
-    log = [logged(0, (b"a",)), logged(1, (b"b", b"c"), at_ms=1001)]
-    assert states(story, *log) == [("hashes", "once", [0, 1])]
+def test_a_commit_in_a_transaction_is_one_if_the_transaction_was_committed():
+    own = {"instance": "app/1", "transactional_id": "t", "producer_id": 7, "generation": -1}
+    commits = [asked(at, at, **own) for at in (12, 40, 60, 90)]
+    _, sessions = transactions([ended(30), ended(50, False), ended(70, error=90)], lambda name, at: 1)
+    found = partition(commits=commits, sessions=sessions).commits()
+    assert found["outcome"].tolist() == ["ok", "fail", "unknown", "unknown"]
 
 
-def test_a_record_of_another_batch_with_the_same_content_does_not_stand_for_a_lost_one(tmp_path, states):
-    """The near miss: the same record was sent once more, in a batch that is in the log."""
-    story = Story(tmp_path)
-    at = story.connect()
-    story.call(at, produce(batch((b"a", b"b"))), produced(offset=0))
-    story.call(at, produce(batch((b"a",))), produced(offset=0))
-    assert states(story, logged(0, (b"a",))) == [("checksum", "absent", []), ("checksum", "once", [0])]
+def call(kind, at, partitions=None, **more):
+    row = {"instance": "billing/1", "group": "g", "connection": 1, "number": at, "call": kind, "member_id": "m"}
+    row |= {
+        "given_member_id": None,
+        "instance_id": None,
+        "generation": 1,
+        "given_generation": None,
+        "protocol": "range",
+    }
+    row |= {"asked_us": at, "answered_us": at + 5, "error": 0, "owned": None}
+    assigned = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
+    return row | {"assigned": assigned} | more
 
 
-def test_half_of_a_batch_in_another_one_is_part_of_it(tmp_path, states):
-    story = Story(tmp_path)
-    story.ask(story.connect(), produce(batch((b"a", b"b"))))
-    assert states(story, logged(3, (b"b", b"c"), at_ms=1001)) == [("hashes", "part", [3])]
+def spans(*calls, lived=lambda name, at: 1):
+    found = holds(calls, lived)
+    return {number: [(h.begin_us, h.end_us, h.how) for h in of] for (_, number), of in sorted(found.of.items())}
 
 
-def test_without_the_records_a_batch_that_is_not_there_by_its_checksum_is_undecided(tmp_path, states):
-    story = Story(tmp_path, payloads="none")
-    story.call(story.connect(), produce(batch((b"a",))), produced(offset=0))
-    assert states(story, logged(0, (b"b",), at_ms=7), kept="none") == [("checksum", "undecided", [])]
+OPEN = (1 << 62, "")
 
 
-def test_a_batch_to_which_the_broker_gave_its_time_is_found_where_it_was_acknowledged(tmp_path, states):
-    """LogAppendTime changes timestamps and checksum (trap). The answer has that time."""
-    story = Story(tmp_path, payloads="none")
-    story.call(story.connect(), produce(batch((b"a",))), appended(8, 9000))
-    assert states(story, logged(8, (b"a",), append_ms=9000), kept="none") == [("position", "once", [8])]
+def test_an_eager_member_gives_all_up_when_it_joins_and_a_cooperative_one_what_it_loses():
+    calls = [call("JoinGroup", 10), call("SyncGroup", 20, [0, 1]), call("JoinGroup", 100), call("SyncGroup", 110, [0])]
+    assert spans(*calls) == {0: [(25, 100, "revoked"), (115, *OPEN)], 1: [(25, 100, "revoked")]}
+    cooperative = [row | {"protocol": "cooperative-sticky"} for row in calls]
+    assert spans(*cooperative) == {0: [(25, *OPEN)], 1: [(25, 115, "revoked")]}
 
 
-def test_another_batch_at_the_acknowledged_offset_is_not_the_one_that_was_sent(tmp_path, states):
-    """The near miss: the log was truncated, and another record took the offset."""
-    story = Story(tmp_path)
-    story.call(story.connect(), produce(batch((b"a",))), appended(8, 9000))
-    assert states(story, logged(8, (b"b",), append_ms=9001)) == [("checksum", "absent", [])]
+def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has_given_them_up():
+    begin = call("SyncGroup", 20, [0])
+    assert spans(begin, call("Heartbeat", 50, error=25)) == {0: [(25, 55, "lost")]}
+    assert spans(begin, call("LeaveGroup", 50)) == {0: [(25, 50, "revoked")]}
+    assert spans(begin, call("Heartbeat", 50, error=27)) == {0: [(25, *OPEN)]}, "a rebalance is no loss"
 
 
-def test_a_marker_with_the_number_of_a_batch_is_none(tmp_path, states):
-    """Markers have a producer id and take an offset (trap)."""
-    story = Story(tmp_path)
-    story.call(story.connect(), produce(batch((b"a",), (7, 0, -1))), produced(offset=5))
-    assert states(story, logged(5, (b"\0" * 6,), (7, 0, -1), **MARKER)) == [("sequence", "absent", [])]
+def test_a_member_of_the_new_protocol_holds_a_partition_until_it_says_that_it_has_given_it_up():
+    beat = "ConsumerGroupHeartbeat"
+    owned = [{"topic": "orders", "partitions": [0]}]
+    calls = [call(beat, 10, [0, 1]), call(beat, 50, [0]), call(beat, 80, owned=owned), call(beat, 90, generation=-1)]
+    assert spans(*calls) == {0: [(15, 90, "revoked")], 1: [(15, 80, "revoked")]}
+
+
+def test_a_killed_member_says_nothing_and_its_next_process_begins_anew():
+    calls = [call("SyncGroup", 20, [0]), call("JoinGroup", 100), call("SyncGroup", 110, [0])]
+    assert spans(*calls, lived=lambda name, at: 1 + (at > 60)) == {0: [(25, *OPEN), (115, *OPEN)]}
+
+
+def test_two_groups_of_one_instance_have_their_own_holds():
+    """A connection may carry two groups (trap)."""
+    other = {"group": "h", "member_id": "n"}
+    calls = [call("SyncGroup", 20, [0]), call("SyncGroup", 30, [0], **other), call("LeaveGroup", 50, **other)]
+    assert spans(*calls) == {0: [(25, *OPEN), (35, 50, "revoked")]}
+
+
+def captured(run, payloads=None, unread=(), missing=None):
+    """Write what says of a capture whether it is whole."""
+    folder = run.path / "wire"
+    (folder / "log").mkdir(parents=True, exist_ok=True)
+    if payloads is not None:
+        (folder / "seal.json").write_text(json.dumps({"failure": payloads}))
+    if missing is not None:
+        (folder / "log" / "missing.json").write_text(json.dumps(missing))
+    names = ("side", "api", "version", "why", "frames")
+    (folder / "unread.parquet").mkdir(exist_ok=True)
+    schema = pa.schema([(n, pa.int64() if n in ("api", "version", "frames") else pa.string()) for n in names])
+    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in unread], schema)
+    pq.write_table(table, folder / "unread.parquet" / "part-0.parquet")
+
+
+def test_a_capture_that_is_not_whole_says_why(tmp_path):
+    run = Run.create(tmp_path, "run")
+    captured(run, "", missing={})
+    assert incomplete(run) == []
+    captured(run, "no space left", [("answer", 1, 18, "version 18", 3)], {"orders/0": "no batch from offset 7 on"})
+    assert incomplete(run) == [
+        "the capture of the wire is not complete: no space left",
+        "3 frames of the capture could not be read (answer Fetch version 18: version 18)",
+        "the batches of orders/0 were not all captured: no batch from offset 7 on",
+    ]
+
+
+def test_a_capture_without_a_seal_or_without_the_log_says_so(tmp_path):
+    run = Run.create(tmp_path, "run")
+    captured(run)
+    assert incomplete(run) == [
+        "the capture of the wire was never sealed: its proxy was killed",
+        "the batches of the final log were not captured",
+    ]
+
+
+def test_a_rule_that_is_not_decided_on_the_wire_shows_no_finding():
+    row = {"split": "", "scope": "billing", "count": 3, "examined": 9, "undecided": 0, "why": ""}
+    tables = {"summary": [{"check": "overcommit"} | row, {"check": "lost_write"} | row], "undecided": []}
+    tables["anomalies"] = [{"check": "overcommit"}, {"check": "lost_write"}]
+    gap = {"check": "wire", "scope": "", "why": "never sealed", "count": 1}
+    found = visible(tables, [gap, {"check": "lost_write", "scope": "orders", "why": "twins", "count": 2}])
+    hidden, decided = found["summary"]
+    assert (hidden["count"], hidden["examined"], hidden["undecided"]) == (0, 0, 9) and "effects" in hidden["why"]
+    assert decided["count"] == 3 and found["anomalies"] == [{"check": "lost_write"}]
+    assert [(r["check"], r["count"]) for r in found["undecided"]] == [("wire", 1), ("overcommit", 9)]

@@ -1,0 +1,194 @@
+"""Who held which partition from when to when, and how transactions ended, as clients and coordinators said.
+
+| protocol | a hold begins with                                 | and ends with                                        |
+|----------|----------------------------------------------------|------------------------------------------------------|
+| classic  | the answer to SyncGroup                            | the next JoinGroup; with a cooperative assignor, the |
+|          |                                                    | next answer to SyncGroup without it                  |
+| KIP-848  | the answer to a heartbeat with an assignment       | the next request with `owned` without it             |
+| both     |                                                    | LeaveGroup, or an answer by which the member is none |
+| none     | the first Fetch of an instance that is in no group | the end of the process                               |
+
+A member that dies says nothing: its holds end with its process. A transaction ends with the first EndTxn that is
+answered without an error; what is sent after it belongs to the next one. An end that is not answered, or is refused, is
+unknown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_A_MEMBER = (22, 25, 82, 110)
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH."""
+COOPERATIVE = "cooperative"
+OPEN_US = 1 << 62
+Partition = tuple[str, int]
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Hold:
+    """A partition that an instance held. how: revoked, lost, or empty if it ended with the process, or not at all.
+
+    number: of the hold among those of the instance and incarnation.
+    """
+
+    instance: str
+    incarnation: int
+    group: str | None
+    mode: str
+    member: str | None
+    static: str | None
+    generation: int | None
+    begin_us: int
+    number: int
+    end_us: int = OPEN_US
+    how: str = ""
+
+
+@dataclass
+class Holds:
+    """The holds by partition, the instances that are members of groups, groups of unknown assignments, and the share
+    group of each instance."""
+
+    of: dict[Partition, list[Hold]] = field(default_factory=lambda: defaultdict(list))
+    members: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+    shares: dict[str, str] = field(default_factory=dict)
+
+
+def holds(rows: Iterable[Row], lived: Callable[[str, int], int]) -> Holds:
+    """Return what members of groups held. rows: of table `membership`; lived: the incarnation at a time."""
+    found, numbers = Holds(), defaultdict[tuple[str, int], int](int)
+    by_member: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["call"] == "ShareGroupHeartbeat":
+            found.shares[row["instance"]] = row["group"]
+        else:
+            by_member[row["instance"], row["group"]].append(row)
+    for (instance, group), calls in sorted(by_member.items()):
+        found.members.add(instance)
+        member = _Member(instance, group, found, numbers, lived)
+        for row in sorted(calls, key=lambda row: (row["asked_us"], row["connection"], row["number"])):
+            member.add(row)
+    return found
+
+
+class _Member:
+    """The holds of one instance in one group."""
+
+    def __init__(
+        self,
+        instance: str,
+        group: str,
+        found: Holds,
+        numbers: dict[tuple[str, int], int],
+        lived: Callable[[str, int], int],
+    ) -> None:
+        self._instance, self._group, self._found, self._numbers, self._lived = instance, group, found, numbers, lived
+        self._held: dict[Partition, Hold] = {}
+        self._life, self._protocol, self._member = 0, "", None
+
+    def add(self, row: Row) -> None:
+        """Add a request and its answer."""
+        asked_us, answered_us = row["asked_us"], row["answered_us"]
+        if (life := self._lived(self._instance, asked_us)) != self._life:
+            self._life, self._held = life, {}  # they ended with the process
+        self._member = row["given_member_id"] or row["member_id"] or self._member
+        call, error = row["call"], row["error"]
+        if call == "JoinGroup" and COOPERATIVE not in self._protocol:
+            self._end(self._held, asked_us, "revoked")
+        left = call == "LeaveGroup" or (call == "ConsumerGroupHeartbeat" and (row["generation"] or 0) < 0)
+        if left:
+            self._end(self._held, asked_us, "revoked")
+        elif call == "ConsumerGroupHeartbeat" and row["owned"] is not None:
+            owned = _partitions(row["owned"])
+            self._end([p for p, hold in self._held.items() if p not in owned and hold.how], asked_us, "revoked")
+        if answered_us is None or error is None:
+            return
+        if error in NOT_A_MEMBER:
+            self._end(self._held, answered_us, "lost")
+        self._protocol = row["protocol"] or self._protocol
+        if error == 0 and call in ("SyncGroup", "ConsumerGroupHeartbeat") and not left:
+            self._assign(row, answered_us)
+
+    def _assign(self, row: Row, at_us: int) -> None:
+        if row["assigned"] is None:
+            if row["call"] == "SyncGroup":
+                self._found.unread.add(self._group)
+            return
+        wanted, classic = _partitions(row["assigned"]), row["call"] == "SyncGroup"
+        gone = [p for p in self._held if p not in wanted]
+        if classic:
+            self._end(gone, at_us, "revoked")
+        for partition in gone if not classic else ():  # a member of KIP-848 says later that it has given them up
+            self._held[partition].how = "revoked"
+        for partition in sorted(wanted - self._held.keys()):
+            generation = row["generation"] if classic else row["given_generation"]
+            number = self._numbers[self._instance, self._life] = self._numbers[self._instance, self._life] + 1
+            hold = Hold(
+                *(self._instance, self._life, self._group, "subscribe", self._member, row["instance_id"]),
+                *(generation, at_us, number),
+            )
+            self._held[partition] = hold
+            self._found.of[partition].append(hold)
+
+    def _end(self, partitions: Iterable[Partition], at_us: int, how: str) -> None:
+        for partition in list(partitions):
+            hold = self._held.pop(partition)
+            hold.end_us, hold.how = at_us, how
+
+
+def _partitions(topics: Iterable[Any]) -> set[Partition]:
+    return {(topic["topic"], number) for topic in topics if topic["topic"] for number in topic["partitions"]}
+
+
+Sessions = Mapping[tuple[str, int, int], tuple[list[int], list[int], list[str]]]
+"""By instance, incarnation and producer id: when its transactions had ended, ascending, their numbers and outcomes."""
+
+
+def transactions(rows: Iterable[Row], lived: Callable[[str, int], int]) -> tuple[list[dict[str, Any]], Sessions]:
+    """Return the rows of table `transactions` of the ledger, and the ends of transactions.
+
+    rows: of table `transactions` of the wire; lived: the incarnation of an instance at a time.
+    """
+    by_producer: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["asked_us"], row["connection"], row["number"])):
+        if row["producer_id"] is not None and row["producer_id"] >= 0 and row["call"] != "InitProducerId":
+            life = lived(row["instance"], row["asked_us"])
+            by_producer[row["instance"], life, row["producer_id"]].append(row)
+    found: list[dict[str, Any]] = []
+    numbers: dict[tuple[str, int], int] = defaultdict(int)
+    sessions: dict[tuple[str, int, int], tuple[list[int], list[int], list[str]]] = {}
+    for (instance, life, producer), calls in sorted(by_producer.items()):
+        times, own, outcomes = sessions.setdefault((instance, life, producer), ([], [], []))
+        for ended in _ended(calls):
+            number = numbers[instance, life] = numbers[instance, life] + 1
+            found.append({"producer": instance, "incarnation": life, "txn": number} | ended)
+            times.append(ended["ended_us"])
+            own.append(number)
+            outcomes.append(ended["outcome"])
+        numbers[instance, life] += 1  # the one that may be open at the end
+        times.append(OPEN_US)
+        own.append(numbers[instance, life])
+        outcomes.append("unknown")
+    return found, sessions
+
+
+def _ended(calls: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield the ends of transactions of one producer, from its calls in their order."""
+    began_us = requested_us = last_us = None
+    for row in calls:
+        began_us = row["asked_us"] if began_us is None else began_us
+        if row["call"] != "EndTxn":
+            continue
+        requested_us = row["asked_us"] if requested_us is None else requested_us
+        last_us = row["answered_us"] or row["asked_us"]
+        if row["error"] == 0:
+            outcome = "committed" if row["committed"] else "aborted"
+            yield {"outcome": outcome, "began_us": began_us, "ended_us": last_us, "requested_us": requested_us}
+            began_us = requested_us = last_us = None
+    if requested_us is not None:
+        yield {"outcome": "unknown", "began_us": began_us, "ended_us": last_us, "requested_us": requested_us}

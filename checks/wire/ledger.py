@@ -1,0 +1,235 @@
+"""The ledger of the wire: the tables of the wire in the form of a ledger, which the one audit judges.
+
+    <run>/wire/<table>.parquet -> <run>/wire/ledger/, as `<run>/ledger/` (`chaos.ledger.schemas`)
+
+Each instance is a client. What its frames do not show is not invented: a send begins when the proxy saw the first
+request with the record. Rules about what frames do not show are not decided (`chaos.anomalies`, field `wire`).
+
+| in the ledger  | on the wire                                                                                         |
+|----------------|-----------------------------------------------------------------------------------------------------|
+| producer, seq  | instance, and number of the record among those of its partition, by their first requests            |
+| outcome        | ok: an answer without error has reached the client, or acks=0; fail: each attempt was refused; else |
+|                | unknown                                                                                             |
+| log            | batches of the final log, with `committed` by the markers, and the last timestamp of each batch     |
+| incarnation    | by the ends of processes that the fleet has recorded                                                |
+
+`checks.wire.written` has the identity of records. A row that it does not decide is in the table `undecided` (check,
+scope, why, count), and neither a send nor the record of a producer. Each partition is one task of Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from kafka.protocol.api_key import ApiKey
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from chaos.ledger.record import run_token
+from chaos.ledger.schemas import LOG as LOG_SCHEMA
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.seal import ROWS_PER_PART, SEAL, Seal, SealedTable, parquet_options, part_name
+from chaos.run.directory import Run, read_json, write_atomically
+from checks.audit.arrays import NONE
+from checks.audit.findings import WIRE
+from checks.wire.coordination import Holds, Sessions, holds, transactions
+from checks.wire.partition import COMPACTED, OF_IDENTITY, UNKNOWN, Partition, life_of
+from checks.wire.tables import FOLDER, LOG, MISSING, sized, table_path
+
+OBSERVED = ("faults", "cluster", "lifecycle", "apps")
+"""Tables that say what the platform saw."""
+READ_BACK = ("log_range", "commit_log", "commit_log_range")
+UNDECIDED = pa.schema([("check", pa.string()), ("scope", pa.string()), ("why", pa.string()), ("count", pa.int64())])
+WRITTEN = ("sends", "log", "deliveries", "commits", "assignments", "acquisitions", "acknowledgements")
+"""The tables of the ledger with rows of a partition."""
+PARTS = ("produced", "log", "fetched", "positions", "commits", "acquired", "acknowledged")
+"""The tables of the wire with rows of a partition."""
+_SCHEMAS = {**TABLES, "log": LOG_SCHEMA}
+
+
+def folder_of(run: Run) -> Path:
+    """Return the folder of the ledger of the wire."""
+    return run.path / FOLDER / "ledger"
+
+
+def write_ledger(spark: SparkSession, run: Run, compacted: frozenset[str] = frozenset()) -> None:
+    """Write the ledger of the wire of a run from the tables that `tables.write_tables` has written.
+
+    compacted: topics of which nothing is decided.
+    """
+    folder = folder_of(run)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+    def table(name: str) -> DataFrame:
+        return spark.read.parquet(f"file:{table_path(run, name)}").where("topic is not null")
+
+    ends = _ends(run)
+    lived = partial(life_of, ends)
+    held = holds(_small(run, "membership"), lived)
+    ended, sessions = transactions(_small(run, "transactions"), lived)
+    task = _Task(str(folder), ends, run_token(run.run_id), compacted, held, sessions)
+    parts = [table(part).withColumn("part", F.lit(part)) for part in PARTS]
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    with sized(spark, run):
+        found = rows.groupBy("topic", "partition").applyInArrow(lambda of: task.write(of), _SPARK_UNDECIDED).toArrow()
+    gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in [*incomplete(run), *_unread(held)]]
+    whole = pa.concat_tables([found.cast(UNDECIDED), pa.Table.from_pylist(gaps, UNDECIDED)])
+    pq.write_table(whole, folder / "undecided.parquet")
+    for name in READ_BACK:
+        if (source := run.ledger / f"{name}.parquet").exists():
+            shutil.copyfile(source, folder / source.name)
+    for name in OBSERVED:
+        if (source := run.ledger / f"{name}.parquet").exists():
+            shutil.copytree(source, folder / source.name)
+    (folder / "transactions.parquet").mkdir()
+    own = pa.Table.from_pylist(ended, TABLES["transactions"])
+    pq.write_table(own, folder / "transactions.parquet" / part_name(0))
+    _add_unknown(folder / "lifecycle.parquet", sorted(set(found["scope"].to_pylist())))
+    _seal(folder)
+
+
+def incomplete(run: Run) -> list[str]:
+    """Return why the wire does not show all that passed, so that nothing is decided on it."""
+    folder, whys = run.path / FOLDER, []  # a capture and a ledger have a seal of one name
+    seal = read_json(folder / SEAL, "seal of the capture") if (folder / SEAL).exists() else None
+    if seal is None:
+        whys.append("the capture of the wire was never sealed: its proxy was killed")
+    elif seal["failure"]:
+        whys.append(f"the capture of the wire is not complete: {seal['failure']}")
+    unread = pq.read_table(table_path(run, "unread"), partitioning=None).to_pylist()
+    if frames := sum(row["frames"] for row in unread):
+        row = max(unread, key=lambda row: row["frames"])
+        what = f"{row['side']} {ApiKey(row['api']).name} version {row['version']}: {row['why']}"
+        whys.append(f"{frames:,} frames of the capture could not be read ({what})")
+    missing = folder / LOG / MISSING
+    if not missing.exists():
+        return [*whys, "the batches of the final log were not captured"]
+    named = read_json(missing, "gaps of the captured log").items()
+    return [*whys, *(f"the batches of {partition} were not all captured: {why}" for partition, why in named)]
+
+
+_SPARK_UNDECIDED = "`check` string, scope string, why string, count bigint"
+
+
+def _unread(held: Holds) -> list[str]:
+    return [f"the assignments of group {group} are not those of consumers" for group in sorted(held.unread)]
+
+
+def _small(run: Run, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of the wire that does not grow with the records."""
+    rows: list[dict[str, Any]] = pq.read_table(table_path(run, name), partitioning=None).to_pylist()
+    return rows
+
+
+def _ends(run: Run) -> dict[str, list[int]]:
+    """Return the ends of the incarnations of each instance, but the last one, in their order."""
+    ends: dict[str, dict[int, int]] = defaultdict(dict)
+    rows = pq.read_table(run.ledger / "lifecycle.parquet", partitioning=None).to_pylist()
+    if (apps := run.ledger / "apps.parquet").exists():
+        of_apps = pq.read_table(apps, partitioning=None).to_pylist()
+        rows += [row | {"client": f"{row['app']}/{row['instance']}"} for row in of_apps]
+    for row in rows:
+        if row["event"] in ("stopped", "crashed"):
+            of_client = ends[row["client"]]
+            of_client[row["incarnation"]] = max(row["at_us"], of_client.get(row["incarnation"], 0))
+    return {client: [at for _, at in sorted(of_client.items())[:-1]] for client, of_client in ends.items()}
+
+
+def _add_unknown(folder: Path, topics: list[str]) -> None:
+    """Add the producers of records that may be of several ones: each crashed, so a record needs no send."""
+    own = {"role": "producer", "incarnation": 1, "event": "crashed", "detail": "{}", "at_us": 0}
+    rows = [own | {"client": f"{UNKNOWN} {topic}"} for topic in topics]
+    pq.write_table(pa.Table.from_pylist(rows, TABLES["lifecycle"]), folder / "unknown.parquet")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a task writes of one partition. ends: see `_ends`. token: the token of the run."""
+
+    folder: str
+    ends: Mapping[str, list[int]]
+    token: str
+    compacted: frozenset[str]
+    held: Holds = field(default_factory=Holds)
+    sessions: Sessions = field(default_factory=dict)
+
+    def write(self, rows: pa.Table) -> pa.Table:
+        """Write the parts of one partition, and return its rows of table `undecided`."""
+        topic, number = rows["topic"][0].as_py(), rows["partition"][0].as_py()
+        frame = _frame(rows)
+        of = {part: frame[frame.part == part] for part in PARTS}
+        undecided: Counter[tuple[str, str]] = Counter()
+        if topic in self.compacted:
+            for check in OF_IDENTITY:
+                undecided[check, COMPACTED] += int(of["log"].records.clip(lower=0).sum()) or 1
+            return _undecided(topic, undecided)
+        ledger = Partition(topic, number, of, self.ends, self.token, self.held, self.sessions)
+        name = f"{topic.encode().hex()}-{number:05}"
+        for table in WRITTEN:
+            _write_parts(getattr(ledger, table)(), table, Path(self.folder), name)
+        return _undecided(topic, ledger.undecided)
+
+
+def _frame(rows: pa.Table) -> pd.DataFrame:
+    """Return a table with NONE for null numbers, and False for null booleans."""
+    columns = {}
+    for name in rows.column_names:
+        column = rows[name]
+        if pa.types.is_integer(column.type):
+            column = pc.fill_null(column, NONE)
+        elif pa.types.is_boolean(column.type):
+            column = pc.fill_null(column, False)
+        columns[name] = column
+    return pa.table(columns).to_pandas()
+
+
+def _undecided(topic: str, rows: Mapping[tuple[str, str], int]) -> pa.Table:
+    found = [{"check": c, "scope": topic, "why": why, "count": n} for (c, why), n in rows.items() if n]
+    return pa.Table.from_pylist(found, UNDECIDED)
+
+
+def _write_parts(columns: dict[str, Any], table: str, folder: Path, name: str) -> None:
+    """Write the rows of a partition as parts of a table; missing columns, and NONE, are null."""
+    schema, rows = _SCHEMAS[table], max(len(c) for c in columns.values() if isinstance(c, np.ndarray))
+    arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
+    whole = pa.Table.from_arrays(arrays, schema=schema)
+    target = folder / (table if table == "log" else f"{table}.parquet")
+    target.mkdir(exist_ok=True)
+    for n in range(0, rows, ROWS_PER_PART):
+        path = target / f"{name}-{n // ROWS_PER_PART:05}.parquet"
+        pq.write_table(whole.slice(n, ROWS_PER_PART), path, **parquet_options(schema))
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(rows, kind)
+    if isinstance(values, str | int):
+        return pa.repeat(pa.scalar(values, kind), rows)
+    integer = pa.types.is_integer(kind)
+    return pa.array(values, kind, mask=np.asarray(values) == NONE if integer else None, from_pandas=True)
+
+
+def _seal(folder: Path) -> None:
+    """Give each table a part, and write the seal."""
+    tables = {}
+    for name, schema in _SCHEMAS.items():
+        parts = folder / (name if name == "log" else f"{name}.parquet")
+        parts.mkdir(exist_ok=True)
+        if not any(parts.glob("*.parquet")):
+            pq.write_table(schema.empty_table(), parts / part_name(0))
+        rows = [pq.read_metadata(path).num_rows for path in sorted(parts.glob("*.parquet"))]
+        if name in TABLES:
+            tables[name] = SealedTable(rows=sum(rows), files=len(rows), parts=rows)
+    write_atomically(folder / SEAL, Seal(tables=tables).model_dump_json(indent=1))
