@@ -187,7 +187,7 @@ def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_nam
             "began at 3 (a seek), though only 1 had been reached",
         ),
         ("begun_above_the_first_record_of_its_range", "skipped_delivery", "(it began at 0 and delivered 2 first)"),
-        ("written_again_after_a_restart", "duplicate_write", "again by incarnation 2 after the restart"),
+        ("written_again_after_a_restart", "duplicate_write", "by incarnation 2 after the restart"),
     ],
 )
 def test_a_mechanism_is_a_sentence(tables: Tables, scope: str, check: str, text: str) -> None:
