@@ -51,6 +51,13 @@ def test_a_release_of_the_same_library_keeps_its_names() -> None:
     assert configs(given, "sarama:1.43.3")[0] == {"Producer.Flush.Frequency": "5ms"}
 
 
+@pytest.mark.parametrize("client", ["java:4.3.1", "sarama:1.61.1", "franz-go", "kafka-python", "aiokafka"])
+def test_a_producer_without_settings_has_the_defaults_of_the_other_library(client: str) -> None:
+    text = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders}]\n"
+    found = with_client(Subject("t", "t", parse(text, "t"), 1), parse_choice(client)).scenario
+    assert found.producers[0].config == {"acks": "all", "enable.idempotence": True}
+
+
 def test_assignors_have_the_names_of_the_library() -> None:
     key = "partition.assignment.strategy"
     assert configs(subject(config={key: "roundrobin,range"}), "java:4.3.1")[1] == {
