@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,28 @@ def batch_at(kafka: Kafka, partition: TopicPartition, offset: int) -> Batch | No
     if magic < 2 or not base <= offset <= base + delta:
         return None
     return Batch(base, base + delta, producer_id, epoch, sequence)
+
+
+def batches_of(
+    bootstrap: str, access: Access | None, offsets: Mapping[TopicPartition, Iterable[int]]
+) -> dict[TopicPartition, list[Batch]]:
+    """Return the batches of idempotent producers that have these offsets, which ascend in each partition.
+
+    A partition ends at the first batch that its leader does not return: each of them would take the time-out.
+    """
+    found: dict[TopicPartition, list[Batch]] = {}
+    with closing(Kafka(bootstrap, 10.0, access)) as kafka:
+        for partition, wanted in offsets.items():
+            last = -1
+            for offset in wanted:
+                if offset <= last:
+                    continue
+                if (batch := batch_at(kafka, partition, offset)) is None:
+                    break
+                last = batch.last_offset
+                if batch.producer_id >= 0:
+                    found.setdefault(partition, []).append(batch)
+    return found
 
 
 def capture_log(

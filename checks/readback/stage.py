@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,12 +22,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
 from chaos.errors import AftershockError, ClusterError
-from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition as Address
 from chaos.kafka.security import Access, Security, librdkafka_settings
 from chaos.ledger.schemas import BATCHES, LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
-from chaos.relay.log_capture import batch_at
+from chaos.relay.log_capture import batches_of
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.resolve import Resolved
@@ -228,23 +226,10 @@ def _read(part: OffsetRange) -> tuple[str, int, int, tuple[int, ...]]:
 
 
 def _write_batches(bootstrap: str, copies: Copies, security: Security | None, path: Path) -> None:
-    """Write the batches of records that are in a partition more than once, as far as their leaders return them.
-
-    A batch without a producer id is left out.
-    """
-    rows: list[dict[str, object]] = []
-    with closing(Kafka(bootstrap, TIMEOUT_S, Access.of(security))) as kafka:
-        for (topic, partition), offsets in copies.items():
-            last = -1
-            for offset in offsets:
-                if offset <= last:
-                    continue
-                batch = batch_at(kafka, Address(topic, partition), offset)
-                if batch is None:  # a leader that does not answer would take the time-out for each
-                    break
-                last = batch.last_offset
-                if batch.producer_id >= 0:
-                    rows.append({"topic": topic, "partition": partition} | asdict(batch))
+    """Write the batches of records that are in a partition more than once, as far as their leaders return them."""
+    asked = {Address(topic, partition): offsets for (topic, partition), offsets in copies.items()}
+    found = batches_of(bootstrap, Access.of(security), asked)
+    rows = [{"topic": p.topic, "partition": p.number} | asdict(batch) for p, of_p in found.items() for batch in of_p]
     pq.write_table(pa.Table.from_pylist(rows, BATCHES), path)
 
 

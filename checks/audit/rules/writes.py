@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from chaos.clients.choice import DEFAULT
-from chaos.clients.traits import IN_FLIGHT
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, nullable
@@ -29,6 +28,7 @@ from checks.audit.findings import CAP, OPEN, POSITION, Finding, Reason
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import TOPICS, Evidence, Rule, RunData, moved_start, present
 
+IN_FLIGHT = "max.in.flight.requests.per.connection"
 COMPACTED = Reason("their records may have been compacted away", "use a topic that is not compacted")
 
 UNWATCHED = total("unwatched")

@@ -75,6 +75,15 @@ def test_a_batch_has_the_sequence_of_its_producer() -> None:
     assert plain is not None and plain.producer_id == -1
 
 
+def test_a_batch_is_asked_for_once_and_without_an_id_left_out(monkeypatch):
+    brokers = Brokers([(0, batch(base=0)), (2, batch((b"a", b"b"), (7, 3, 11), base=2))])
+    brokers.asked = [-1, -1]  # no answer is late
+    monkeypatch.setattr(log_capture, "Kafka", brokers)
+    found = log_capture.batches_of("", None, {ORDERS: [0, 1, 2, 3, 9, 10]})
+    assert found == {ORDERS: [log_capture.Batch(2, 3, 7, 3, 11)]}
+    assert brokers.asked[2:] == [0, 2, 9]  # the partition ends with what is not there
+
+
 def test_a_batch_that_does_not_have_the_offset_is_not_taken_for_it() -> None:
     assert log_capture.batch_at(Brokers([(4, batch(base=4))]), ORDERS, 3) is None
     assert log_capture.batch_at(Brokers([(4, batch(base=4))], error=1), ORDERS, 4) is None
