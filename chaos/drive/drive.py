@@ -33,7 +33,7 @@ from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import EventLog
+from chaos.run.events import UNSEEN, EventLog
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -177,6 +177,7 @@ class Drive:
             with self._events.stage("stop"):
                 self._note_fetches(observer)
                 for stranger in apps.strangers():
+                    self._events.emit(UNSEEN, words=stranger)
                     self._events.problem(stranger)
                 for instance in apps.stop_all():
                     self._events.note(f"{instance} did not end within its grace when it was asked to, and was killed")

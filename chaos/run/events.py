@@ -3,8 +3,9 @@
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
 acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
 (words: a sentence about something that may keep the run from a proof), `undrained` (readers that made progress when the
-drain ended, limit), `unsettled` (effects that changed at the end of their wait, limit), `work` (stage, done, total:
-Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
+drain ended, limit), `unsettled` (effects that changed at the end of their wait, limit), `unseen` (words: an instance of
+an application that the relay does not see), `work` (stage, done, total: Spark tasks; passed to the listener only),
+`verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Event = dict[str, Any]
 StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
-UNDRAINED, UNSETTLED = "undrained", "unsettled"
+UNDRAINED, UNSETTLED, UNSEEN = "undrained", "unsettled", "unseen"
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",

@@ -14,7 +14,16 @@ from chaos.errors import AftershockError
 from chaos.guarantees.contract import unpromised
 from chaos.ledger.seal import SEAL
 from chaos.run.directory import Run, json_object
-from chaos.run.events import CHECKING, DRIVING, Event, killed_while, read_events, stage_times, stages_broken_off
+from chaos.run.events import (
+    CHECKING,
+    DRIVING,
+    UNSEEN,
+    Event,
+    killed_while,
+    read_events,
+    stage_times,
+    stages_broken_off,
+)
 from chaos.run.result import (
     FOLLOWS,
     NOT_APPLICABLE,
@@ -169,7 +178,7 @@ def _by_wire(expectations: list[Expectation]) -> str:
 def _problems(
     run: Run, events: list[Event], expectations: list[Expectation], faults: Sequence[FaultOutcome]
 ) -> list[str]:
-    """Return the end of a drive that was killed, and the failed stages.
+    """Return the end of a drive that was killed, the failed stages, and applications that the relay did not see.
 
     Stages of the drive are included only without expectations, which cover them.
     """
@@ -187,7 +196,7 @@ def _problems(
     ]
     if not killed and "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
-    return problems
+    return [*problems, *(event["words"] for event in events if event["kind"] == UNSEEN)]
 
 
 def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.ledger.stream import TableWriter
-from chaos.run.events import EventLog
+from chaos.run.events import UNSEEN, EventLog
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
 from checks.verdict.decision import collect, decide
 from checks.verdict.sentence import longest_outages
@@ -331,6 +331,15 @@ def test_collect_reads_all_tables_of_the_run(fake):
     assert (kill.injected_us, kill.proven_us, kill.healed_us) == (T0 + SECOND, T0 + 2 * SECOND, T0 + 3 * SECOND)
     assert (kill.produce_unavailability_us, kill.consume_unavailability_us) == (9_800_000, 11_000_000)
     assert result.verdict == "pass" and result.problems == []
+
+
+def test_an_application_that_the_relay_does_not_see_makes_the_run_inconclusive(fake):
+    run: FakeRun = fake()
+    run.write()
+    EventLog(run.run).emit(UNSEEN, words="billing/1 never connected to its address")
+    result = collect(run.run, run.resolved, [expectation("pass")])
+    assert result.verdict == "inconclusive"
+    assert result.sentence.startswith("No verdict: billing/1 never connected to its address")
 
 
 def test_collect_of_an_empty_run_is_inconclusive_with_a_reason(fake):
