@@ -74,7 +74,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
     with _stage(run, "audit", listener):
         _remove_results(run, run.validation)
         from checks import audit as auditing
-        from checks.spark.session import reported
+        from checks.spark.session import reported, tuned
 
         spark, resolved = _session(run, master, listener), read_resolved(run)
         folder = _decode_wire(run, spark, resolved, listener)
@@ -84,20 +84,25 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
                 from checks.effects.judge import judge_effects
 
                 judge_effects(spark, run, resolved)
+            if resolved.scenario.apps or resolved.scenario.effects:
+                from checks.effects.lanes import write_lanes
+
+                with tuned(spark):
+                    write_lanes(spark, run, resolved)
 
 
 def _capture_log(
     run: Run, resolved: Resolved, bootstrap: str, security: Security, ranges: Ranges, listener: Listener | None
 ) -> None:
     """Capture the batches of the log in the ranges that were read back, if the run has a capture to compare with it."""
-    if not resolved.scenario.capture:
+    kept = resolved.scenario.captured
+    if kept is None:
         return
     from chaos.relay.log_capture import capture_log
     from checks.wire import tables
 
     asked = {TopicPartition(topic, number): offsets for (topic, number), offsets in ranges.items()}
-    events, kept = EventLog(run, listener), resolved.scenario.capture.payloads
-    folder = run.path / tables.FOLDER / tables.LOG
+    events, folder = EventLog(run, listener), run.path / tables.FOLDER / tables.LOG
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(exist_ok=True)
     missing = {str(p): why for p, why in capture_log(folder, bootstrap, Access.of(security), asked, kept).items()}
@@ -111,12 +116,16 @@ def _decode_wire(run: Run, spark: Any, resolved: Resolved, listener: Listener | 
 
     A failure is a note if the ledgers of the clients are judged.
     """
+    from checks.spark.master import is_here
     from checks.wire import ledger, tables
 
     judged, events = resolved.scenario.judged_on_wire, EventLog(run, listener)
     if not tables.has_capture(run):
         if judged:
             raise RunDirError(f"{run.path / tables.FOLDER} has no capture, so what passed on the wire is unknown")
+        return None
+    if not judged and not is_here(spark.sparkContext.master):
+        events.note("the wire ledger is not decoded: Spark runs on other machines, which cannot read its segments")
         return None
     with events.stage("wire"):
         try:

@@ -143,7 +143,7 @@ class Drive:
             stack.enter_context(QuorumWatch(state.controller_addresses, observer.note, state.access))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
-            if self._scenario.capture and self._proxy:
+            if self._scenario.captured and self._proxy:
                 stack.callback(self._end_capture, self._proxy)
             watch = stack.enter_context(Watch(self._run, self._resolved, self._events)) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
@@ -188,7 +188,7 @@ class Drive:
 
     @property
     def _front(self) -> Callable[[str], str] | None:
-        """What returns the addresses for a client, if each has its own."""
+        """What returns the addresses for a client, if the scenario asks for a capture of clients."""
         return self._proxy.front if self._proxy and self._scenario.capture else None
 
     def _address(self, instance: str) -> str:

@@ -147,8 +147,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 _set_up_share_groups(Kafka(cluster.bootstrap, access=access), scenario.shares)
             if scenario.proxied:
                 addresses = {broker: cluster.address(broker) for broker in cluster.broker_ids}
-                payloads = scenario.capture.payloads if scenario.capture else None
-                proxy.start_proxy(run, addresses, owner, scenario.reads_sessions, payloads)
+                proxy.start_proxy(run, addresses, owner, scenario.reads_sessions, scenario.captured)
         except BaseException:
             if lender is None:
                 cluster.destroy()

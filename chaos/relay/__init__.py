@@ -65,9 +65,9 @@ handles it.
 ### Fronts and capture
 
 A front is a set of ports of the proxy, one for each broker, for one process: the proxy knows by the port who speaks.
-Answers on a front have the addresses of that front. If the scenario has `capture`, each client process gets a front,
-and `chaos.relay.capture` writes down what passes there. While a broker is down,
-its ports refuse connections, as the broker would; only the first client after its end sees a reset in place of that.
+Answers on a front have the addresses of that front. Each instance of an application has a front, and each client
+process, if the scenario has `capture`; `chaos.relay.capture` writes down what passes there. While a broker is down, its
+ports refuse connections, as the broker would; only the first client after its end sees a reset in place of that.
 
 ## Switch
 

@@ -1,9 +1,10 @@
-"""The charts of all pages, as SVG: lanes on one time axis (strips, step curves, heat maps, dots), and lines over runs.
+"""The charts of all pages, as SVG: lanes on one time axis (strips, step curves, heat maps, dots), lines, and diagrams.
 
     Axis        the time axis that the lanes of a page share
     Lane        one row: a strip of `Segment`, or a drawing with its scale; `Dot` are its links to anomalies
     Band        a titled group of lanes, folded by `fold`
     Line        a value over runs, with levels and marks
+    Diagram     frames between instances and brokers, in their order
 
 Positions are seconds from the beginning of the axis. CSS multiplies them by the zoom, so each lane is drawn once.
 Curves show periods without records as zero. A heat map shows latency on a logarithmic scale, with the number of records
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chaos.report.text import count, duration, natural, number, short
+from chaos.run.result import Frame
 
 SHOWN = 16
 """Lanes of a band that are visible at first."""
@@ -430,3 +432,67 @@ def draw_line(
         if look:
             marks.append((look, x, y))
     return Line([(name, height(value)) for name, value in levels.items()], curve, marks)
+
+
+PARTY_WIDTH, CLOCK_WIDTH, ROW, HEAD = 190, 84, 30, 40
+"""Size of a diagram in SVG units: width of a party and of the times, height of a row and of the names."""
+_BROKERS = ("broker ", "coordinator")
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A frame in a diagram: from x to x at the height of y; an event of one party, if both are the same."""
+
+    y: int
+    begin: int
+    end: int
+    time: str
+    label: str
+
+    @property
+    def middle(self) -> int:
+        """Where the label is."""
+        return (self.begin + self.end) // 2
+
+    @property
+    def head(self) -> str:
+        """The points of the tip."""
+        back = -8 if self.end > self.begin else 8
+        return f"{self.end},{self.y} {self.end + back},{self.y - 4} {self.end + back},{self.y + 4}"
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """What instances and brokers said to each other: a vertical line for each, and an arrow for each frame in order."""
+
+    parties: list[tuple[str, int]]
+    arrows: list[Arrow]
+
+    @property
+    def width(self) -> int:
+        """Width in SVG units."""
+        return CLOCK_WIDTH + PARTY_WIDTH * len(self.parties)
+
+    @property
+    def height(self) -> int:
+        """Height in SVG units."""
+        return HEAD + ROW * len(self.arrows) + ROW // 2
+
+
+def draw_diagram(frames: Sequence[Frame], began_us: int) -> Diagram:
+    """Draw frames in the order of time: instances first, then brokers, then coordinators."""
+    names = dict.fromkeys(name for frame in frames for name in (frame.source, frame.target) if name)
+    rank = {name: next((i + 1 for i, word in enumerate(_BROKERS) if name.startswith(word)), 0) for name in names}
+    ordered = sorted(names, key=lambda name: rank[name])
+    parties = {name: CLOCK_WIDTH + PARTY_WIDTH * i + PARTY_WIDTH // 2 for i, name in enumerate(ordered)}
+    arrows = [
+        Arrow(
+            HEAD + ROW * i + ROW * 3 // 4,
+            parties[frame.source],
+            parties[frame.target or frame.source],
+            f"{(frame.at_us - began_us) / 1e6:,.3f} s",
+            frame.label,
+        )
+        for i, frame in enumerate(sorted(frames, key=lambda frame: frame.at_us))
+    ]
+    return Diagram(list(parties.items()), arrows)

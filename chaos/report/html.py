@@ -9,10 +9,12 @@ print, screen readers and text search use the same picture.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.report.anomalies import Mechanism, mechanisms
+from chaos.report.charts import draw_diagram
 from chaos.report.pages import render_page
 from chaos.report.settings import settings_that_mattered
 from chaos.report.tables import read_tables
@@ -59,6 +61,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         times=_times(result),
         stage_texts={s.name: s.text for s in list_stages(read_events(run), now_us())},
         effect_kinds=EFFECT_KINDS,
+        diagram=partial(draw_diagram, began_us=result.began_us),
         link=lambda e: _evidence_link(e, result, groups, picture),
         undecided=[e for e in undecided if e.why not in following],
         following=following,

@@ -33,11 +33,18 @@ AUDIT = {
     "anomalies": _schema("check split scope topic mechanism", "partition at_us"),
     "group_lives": _schema("group", "life begin_us end_us first_generation last_generation"),
 }
+APPS = {
+    "app_ownership": AUDIT["ownership"],
+    "app_series": AUDIT["series"],
+}
+"""Tables of the audit that only runs with applications have; their rows join the tables of the same columns."""
 LEDGER = {
     "cluster": _schema("entity key value", "at_us"),
     "faults": _schema("fault phase evidence", "at_us"),
     "lifecycle": _schema("client role event detail", "incarnation at_us"),
+    "apps": _schema("app event detail", "instance incarnation at_us"),
 }
+OPTIONAL = {"ledger/apps.parquet", "wire/connections.parquet", *(f"audit/{name}" for name in APPS)}
 
 
 @dataclass(frozen=True)
@@ -52,33 +59,39 @@ class Tables:
     faults: list[Row]
     lifecycle: list[Row]
     group_lives: list[Row] = field(default_factory=list)
+    apps: list[Row] = field(default_factory=list)
+    connections: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
 def read_tables(run: Run) -> Tables:
     """Read all available tables of a run."""
-    files = {f"audit/{name}": (name, schema) for name, schema in AUDIT.items()}
+    files = {f"audit/{name}": (name, schema) for name, schema in (AUDIT | APPS).items()}
+    files["wire/connections.parquet"] = ("connections", _schema("instance library library_version client_id", ""))
     files |= {f"ledger/{name}.parquet": (name, schema) for name, schema in LEDGER.items()}
     tables: dict[str, pa.Table] = {}
     unwritten, unreadable = [], []
     for file, (name, schema) in files.items():
         tables[name] = schema.empty_table()
         if not (run.path / file).exists():
-            unwritten.append(file)
+            unwritten += [file] if file not in OPTIONAL else []
             continue
         try:
             tables[name] = _read(run.path / file, schema)
         except (pa.ArrowException, OSError, ValueError) as e:
             unreadable.append(f"{file} cannot be read: {str(e).splitlines()[0]}")
+    owned = pa.concat_tables([tables["ownership"], tables["app_ownership"]]).to_pylist()
     return Tables(
-        series=tables["series"],
+        series=pa.concat_tables([tables["series"], tables["app_series"]]),
         latency=tables["latency"],
-        ownership=[r for r in tables["ownership"].to_pylist() if r["begin_us"] is not None and r["topic"] is not None],
+        ownership=[r for r in owned if r["begin_us"] is not None and r["topic"] is not None],
         anomalies=tables["anomalies"],
         cluster=list(_parsed(_in_order(tables["cluster"]))),
         faults=_in_order(tables["faults"]),
         lifecycle=_in_order(tables["lifecycle"]),
         group_lives=tables["group_lives"].sort_by([("group", "ascending"), ("life", "ascending")]).to_pylist(),
+        apps=_in_order(tables["apps"]),
+        connections=tables["connections"].to_pylist(),
         missing=[f"Not written: {', '.join(unwritten)}"] * bool(unwritten) + unreadable,
     )
 

@@ -44,6 +44,9 @@ def render(result: Result, console: Console) -> None:
     if result.effects:
         page.line(Text())
         console.print(_effects(page, result.effects))
+        for story in (story for effect in result.effects for story in effect.stories if story.prevents):
+            seen = f" ({story.library})" if story.library else ""
+            page.line(page.text(f"prevents {story.kind}{seen}: {story.prevents}", "dim"))
     if result.faults:
         page.line(Text())
         console.print(_faults(page, result.faults))

@@ -75,8 +75,9 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     leaders = leader_lanes(tables.cluster, axis, {t.name: t.replication_factor for t in resolved.scenario.topics})
     readers = _readers(tables, axis, resolved)
     rates = [*rate_lanes(series, "acked", "acked/s", axis), *rate_lanes(series, "delivered", "delivered/s", axis)]
+    rates += rate_lanes(series, "effects", "effects/s", axis)
     cut_off = any(text.endswith("↑") for lane in rates for _, text in lane.ticks)
-    rate_hint = "records per second, by topic and by reader" + " · ↑ bursts exceed the scale" * cut_off
+    rate_hint = "records per second, by topic, reader and effect" + " · ↑ bursts exceed the scale" * cut_off
     lags = lag_lanes(series, axis)
     latencies = [*latency_lanes(latency, "ack", axis), *latency_lanes(latency, "end_to_end", axis)]
     everything = [*leaders, *(lane for _, _, lanes in readers for lane in lanes), *rates, *lags, *latencies]
@@ -88,6 +89,11 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
             "Groups",
             "colour: one life of the group · number: which one",
             group_lanes(tables.group_lives, axis),
+        ),
+        fold(
+            "Applications",
+            "number: the process of the instance · hatched: none · at the right: library as announced on the wire",
+            app_lanes(tables, axis),
         ),
         fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(fold(*reader) for reader in readers),
@@ -424,6 +430,33 @@ def _generations(life: Row) -> str:
     return "" if first is None else f" · generations {first} to {last}"
 
 
+def app_lanes(tables: Tables, axis: Axis) -> list[Lane]:
+    """Return for each instance of an application a strip of its processes, and a lane of its commits per second."""
+    commits = {lane.label: lane for lane in rate_lanes(tables.series, "commits", "commits/s", axis)}
+    announced = {row["instance"]: _announced(row) for row in tables.connections if _announced(row)}
+    by_instance = grouped(tables.apps, lambda r: f"{r['app']}/{r['instance']}")
+    lanes = []
+    for name in sorted(by_instance.keys() | commits.keys(), key=natural):
+        segments = []
+        for number, rows in grouped(by_instance.get(name, ()), lambda r: r["incarnation"]).items():
+            ended = next((r for r in rows if r["event"] != "started"), None)
+            asked = json_object(ended["detail"]).get("asked") if ended else None
+            how = f" → {ended['event']}{f' ({asked})' if asked else ''}" if ended else ""
+            begin, end = axis.at(rows[0]["at_us"]), axis.at(_end_us(ended["at_us"] if ended else None, axis))
+            segments.append(Segment(begin, end, str(number), f"process {number}{how}", colour(number - 1)))
+        restarts = len(segments) - 1
+        parts = [announced.get(name, ""), count(restarts, "restart") if restarts > 0 else ""]
+        note = " · ".join(filter(None, parts))
+        lanes.append(Lane(f"app:{name}", name, note=note, segments=[s for s in segments if s.width > 0]))
+        lanes += [commits[name]] if name in commits else []
+    return lanes
+
+
+def _announced(row: Row) -> str:
+    """Return library and release as announced on the wire; empty if a connection announced none."""
+    return f"{row['library']} {row['library_version'] or ''}".strip() if row["library"] else ""
+
+
 MOST_MOMENTS = 120
 _NOTABLE = {"crashed", "slowed", "resumed", "error"}
 
@@ -439,7 +472,7 @@ class Moment:
 
 def storyline(tables: Tables, picture: Picture) -> tuple[list[Moment], int]:
     """Return the first `MOST_MOMENTS` events in order, and the number of the others."""
-    of_tables = (_fault_moments, _rebalance_moments, _client_moments)
+    of_tables = (_fault_moments, _rebalance_moments, _client_moments, _app_moments)
     moments = sorted([*_leader_moments(picture), *(moment for find in of_tables for moment in find(tables))])
     return moments[:MOST_MOMENTS], max(0, len(moments) - MOST_MOMENTS)
 
@@ -490,3 +523,14 @@ def _client_moments(tables: Tables) -> Iterator[Moment]:
             event = f"{row['event']}: {details}" if details else row["event"]
             text = f"started again (incarnation {row['incarnation']})" if again else event
             yield Moment(row["at_us"], row["client"], text)
+
+
+def _app_moments(tables: Tables) -> Iterator[Moment]:
+    for row in tables.apps:
+        detail = json_object(row["detail"])
+        shown = ", ".join(f"{k} {v}" for k, v in detail.items() if k != "pid")
+        yield Moment(
+            row["at_us"],
+            f"{row['app']}/{row['instance']}",
+            f"{row['event']} (process {row['incarnation']}){f': {shown}' if shown else ''}",
+        )

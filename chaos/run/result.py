@@ -224,11 +224,36 @@ class Finding(BaseModel):
     mechanism: str = "not determined"
 
 
+class Frame(BaseModel):
+    """A frame on the wire between an instance and a broker; `target` is empty for an event of an instance."""
+
+    at_us: int
+    source: str
+    target: str
+    label: str
+
+
+class EffectStory(BaseModel):
+    """The findings of a kind with one cause, by the first of them.
+
+    cause: the reason as text, empty if the wire does not show it. number: listed findings with this cause. sentence:
+    the first finding. prevents: what prevents it for `library`, as announced on the wire.
+    """
+
+    kind: str
+    cause: str
+    number: int
+    sentence: str
+    prevents: str = ""
+    library: str = ""
+    frames: list[Frame] = []
+
+
 class EffectCount(EffectNumbers):
     """What an application did. error: why it could not be read.
 
     undecided: how many more of a kind there may be. late_us: the longest possible time of each statistic. findings:
-    the first ones of each kind, as sentences.
+    the first ones of each kind, as sentences. stories: one for each kind and cause.
     """
 
     source: str
@@ -237,6 +262,7 @@ class EffectCount(EffectNumbers):
     undecided: dict[str, int] = {}
     late_us: dict[str, int] = {}
     findings: dict[str, list[str]] = {}
+    stories: list[EffectStory] = []
     error: str = ""
 
     def number(self, kind: str) -> str:

@@ -18,6 +18,7 @@ from chaos.faults.topics import AddPartitionsSpec, DeleteTopicSpec, RecreateTopi
 from chaos.faults.upgrades import ReleaseChangeSpec
 from chaos.faults.wire import FrameFaultSpec, WireFaultSpec
 from chaos.kafka.settings import Config
+from chaos.relay.roles import Payloads
 from chaos.scenario import retention, rules
 from chaos.scenario.clock_rules import clock_problems
 from chaos.scenario.expect import AFFECTED, FIXED, Bug, Expect, Expected
@@ -213,6 +214,13 @@ class Scenario(Experiment):
     def judged_on_wire(self) -> bool:
         """Whether the audit judges what passed on the wire, not the ledgers of the clients."""
         return self.capture is not None and self.capture.judged == "wire"
+
+    @property
+    def captured(self) -> Payloads | None:
+        """What the capture keeps of records; None: no capture. What applications say is captured without asking."""
+        if self.capture is not None:
+            return self.capture.payloads
+        return "none" if self.apps and self.proxied else None
 
     @property
     def reads_sessions(self) -> bool:

@@ -205,7 +205,9 @@ class Setup(Strict):
         None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand if left out"
     )
     cluster: Cluster = Cluster()
-    capture: Capture | None = Field(None, description="experimental: the wire ledger; nothing is captured if left out")
+    capture: Capture | None = Field(
+        None, description="experimental: the wire ledger; if left out, only applications are captured, without records"
+    )
     clients: Clients = Clients()
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)

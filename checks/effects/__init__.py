@@ -2,6 +2,8 @@
 
     read      the stage `effects` of the read-back: topics, databases, files, logs and calls -> ledger/effects.parquet
     judge     inputs x effects, as DataFrames -> audit/effect_inputs (each input), effect_totals, effect_findings
+    story     what the wire saw of the first findings, and the cause that this shows
+    lanes     what applications did over time, for the report
     findings  the first findings of each kind as sentences
 
 Great Expectations judges `effect_totals` (`checks.expectations`).

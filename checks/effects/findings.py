@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chaos.anomalies.causes import CAUSES
 from chaos.ledger.schemas import EFFECT_READS
 from chaos.run.directory import Run
-from chaos.run.result import EFFECT_KINDS, EffectCount
+from chaos.run.result import EFFECT_KINDS, EffectCount, EffectStory, Frame
 from chaos.scenario.resolve import Resolved
 from checks.evidence import audit_rows, ledger_rows
 
@@ -46,6 +47,7 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
                     if kind.startswith("late ") and row["count"] is not None
                 },
                 findings={kind: sentences for kind, sentences in first.items() if sentences},
+                stories=_stories([f for f in findings if f["effect"] == effect.name], began_us),
                 error=(read["error"] or "") if read else "it was not read",
             )
         )
@@ -65,8 +67,12 @@ def describe(kind: str, count: int, examined: int, effect: str, findings: Sequen
     if not count:
         nothing = {"missing": "no input lacks it", "wrong": "no value is wrong"}
         return f"effect {effect}: {nothing.get(kind, f'none is {kind}')} among {examined:,}"
-    shown = [sentence(f, began_us) for f in findings if f["kind"] == kind][:SHOWN]
-    return "; ".join([wholes[kind], *shown])
+    of_kind = [f for f in findings if f["kind"] == kind]
+    causes = {f.get("cause") for f in of_kind[:LISTED]}
+    cause = causes.pop() if len(causes) == 1 else None
+    whole = wholes[kind] + (f" ({CAUSES[cause].text})" if cause else "")
+    first = [sentence(f, began_us, because=not cause) for f in of_kind[:1]]
+    return "; ".join([whole, *first, *(sentence(f, began_us, story=False) for f in of_kind[1:SHOWN])])
 
 
 def undecided(kind: str, number: int, unreadable: str) -> str:
@@ -80,11 +86,12 @@ def undecided(kind: str, number: int, unreadable: str) -> str:
     return f"{number:,} more may be {kind}: the producer did not learn whether their inputs were written, and they are"
 
 
-def sentence(finding: Row, began_us: int) -> str:
-    """Return a finding as a sentence without its end."""
+def sentence(finding: Row, began_us: int, *, story: bool = True, because: bool = True) -> str:
+    """Return a finding as a sentence without its end, with its story from the wire, and the cause that this shows."""
     kind, effect, places = finding["kind"], finding["effect"], _places(finding, began_us)
     subject = f"{finding['id']}{_where(finding, began_us)}"
-    reason = f": {finding['why']}" if finding["why"] else ""
+    why = finding["why"] or (_story(finding, began_us, because) if story else "")
+    reason = f": {why}" if why else ""
     if kind == "missing":
         has = f"has only {len(finding['places'])} of {effect} ({places})" if places else f"has no {effect}"
         return f"{subject} {has}{reason}"
@@ -95,6 +102,34 @@ def sentence(finding: Row, began_us: int) -> str:
     if kind == "wrong":
         return f"{subject} has {finding['found']} in {effect} and not {finding['expected']} ({places}){reason}"
     return f"{subject} has its {effect} late ({places})"
+
+
+def _story(finding: Row, began_us: int, because: bool) -> str:
+    """Return what the wire saw of a finding; empty if it has no story."""
+    frames = [frame for frame in finding.get("frames") or () if frame["words"]]
+    clauses = [f"{frame['words']} at {seconds(frame['at_us'], began_us)}" for frame in frames]
+    told = ", ".join(clauses) + (", and " if clauses and finding["ending"] else "") + (finding.get("ending") or "")
+    return told + (f": {CAUSES[finding['cause']].text}" if because and finding["cause"] else "") if told else ""
+
+
+def _stories(findings: Sequence[Row], began_us: int) -> list[EffectStory]:
+    """Return a story for each kind and cause, by the first finding that has it."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for finding in findings:
+        if finding.get("frames"):
+            groups.setdefault((finding["kind"], finding["cause"] or ""), []).append(finding)
+    return [
+        EffectStory(
+            kind=kind,
+            cause=CAUSES[cause].text if cause else "",
+            number=len(rows),
+            sentence=sentence(rows[0], began_us),
+            prevents=CAUSES[cause].prevention(rows[0]["library"] or "") if cause else "",
+            library=rows[0]["library"] or "",
+            frames=[Frame.model_validate(frame) for frame in rows[0]["frames"]],
+        )
+        for (kind, cause), rows in groups.items()
+    ]
 
 
 def _where(finding: Row, began_us: int) -> str:

@@ -25,7 +25,9 @@ from chaos.scenario.effect_rules import input_topic, producers_with_ids
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 from chaos.units import format_duration
+from checks.effects.findings import LISTED
 from checks.effects.inputs import FOREIGN, KEY, OTHER, OWN, id_column, identified, inputs_of, kind_of
+from checks.effects.story import add_stories
 from checks.effects.tables import FINDINGS, TOTALS, write_table
 from checks.evidence import ledger_rows
 from checks.spark.master import is_local
@@ -142,6 +144,7 @@ def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
                 counted = judged.totals()
                 totals += counted
                 findings += judged.findings({row["kind"] for row in counted if row["count"]})
+        add_stories(spark, run, resolved, findings, LISTED)
     write_table(run.audit / "effect_totals", totals, TOTALS)
     write_table(run.audit / "effect_findings", findings, FINDINGS)
 

@@ -17,15 +17,18 @@ TOTALS = pa.schema(
 """One row per effect and kind: missing, duplicate, unexpected, wrong, and `late p50`, p95, p99 and max, in us.
 The number is from `count` to `count` + `undecided`. `examined`: the inputs or effects that were compared. `why`: why
 the number is a range, or why there is none (`count` is null then)."""
+_FRAME = pa.struct([("at_us", _i64), *((name, _str) for name in ("source", "target", "label", "words"))])
 FINDINGS = pa.schema(
     [
         *(("effect", _str), ("kind", _str), ("id", _str), ("producer", _str), ("seq", _i64)),
         *(("topic", _str), ("partition", _i32), ("offset", _i64), ("acked_us", _i64), ("at_us", _i64)),
         *(("places", pa.list_(_str)), ("times_us", pa.list_(_i64)), ("expected", _str), ("found", _str), ("why", _str)),
+        *(("frames", pa.list_(_FRAME)), ("ending", _str), ("cause", _str), ("library", _str)),
     ]
 )
 """The first findings of each effect and kind, with the input and with where and when the effects are. `why`: what the
-write path did, such as a record that is lost."""
+write path did, such as a record that is lost. The last four columns are the story of the findings in the report, from
+the wire (`checks.effects.story`): frames in order, how its sentence ends, key of its cause, library as announced."""
 
 
 def write_table(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:

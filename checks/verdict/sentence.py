@@ -96,7 +96,14 @@ def _effect(effect: EffectCount, expectations: Sequence[Expectation]) -> Iterato
     for kind, count in effect.counts.items():
         if count and kind in of_effect:
             text = describe(kind, count, effect.inputs, effect.name, (), 0)
-            yield f"{text}{_allowed(of_effect[kind])}."
+            yield f"{text}{_shared_cause(effect, kind)}{_allowed(of_effect[kind])}."
+
+
+def _shared_cause(effect: EffectCount, kind: str) -> str:
+    """Return the cause of effects in brackets, if the wire shows the same one for all listed findings."""
+    stories = [s for s in effect.stories if s.kind == kind]
+    shared = len(stories) == 1 and stories[0].cause and stories[0].number == len(effect.findings.get(kind, ()))
+    return f" ({stories[0].cause})" if shared else ""
 
 
 def longest_outages(faults: Sequence[FaultOutcome], metrics: Sequence[Metric], partitions: Partitions) -> list[str]:

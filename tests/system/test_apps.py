@@ -66,6 +66,11 @@ def test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts(
     assert counts(result)["missing"] > 0
     assert counts(result)["duplicate"] == counts(result)["unexpected"] == 0
     assert all(fault["proven_us"] for fault in result["faults"])
+    assert "offsets are committed before the work is done" in result["sentence"]
+    told = next(
+        s for s in result["effects"][0]["stories"] if s["cause"] == "offsets are committed before the work is done"
+    )
+    assert "enable.auto.offset.store=false" in told["prevents"] and "rdkafka" in told["library"]
 
 
 @pytest.mark.landing
@@ -74,3 +79,9 @@ def test_offsets_that_are_committed_after_the_work_repeat_what_a_kill_interrupts
     assert code == 1, result["sentence"]
     assert counts(result)["duplicate"] > 0
     assert counts(result)["missing"] == counts(result)["unexpected"] == 0
+    told = result["effects"][0]["stories"][0]
+    assert told["cause"] == "the work is not idempotent, or output and offsets need one transaction", told["sentence"]
+    assert [frame["label"] for frame in told["frames"] if not frame["target"]] == ["was killed"]
+    assert "fetched by billing/1 at" in told["sentence"] and "its effect was acknowledged at" in told["sentence"]
+    page = (tmp_path / "runs" / result["run_id"] / "report.html").read_text()
+    assert 'class="diagram"' in page and "Group billing" in page and "commits/s" in page

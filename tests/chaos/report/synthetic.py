@@ -17,7 +17,18 @@ from chaos.anomalies import ANOMALIES
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
-from chaos.run.result import Count, Counts, Expectation, Finding, Metric, ReaderCount, Result
+from chaos.run.result import (
+    Count,
+    Counts,
+    EffectCount,
+    EffectStory,
+    Expectation,
+    Finding,
+    Frame,
+    Metric,
+    ReaderCount,
+    Result,
+)
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import Resolved, save
 from tests.chaos.report.story import BEGAN, SECONDS, Story, at
@@ -173,9 +184,65 @@ def failed_run(directory: Path) -> tuple[Run, Result, Resolved]:
             for k in ("duplicate_write", "reordered_write", "phantom_write")
         ],
         findings=story.findings(),
+        effects=[fill_application(run)],
         metrics=metrics(),
     )
     return run, found, resolved
+
+
+def fill_application(run: Run) -> EffectCount:
+    """Write the tables of an application that loses an effect when an instance is killed, and return the effect."""
+    lives = [("started", 1, 1, 2.0, {}), ("crashed", 1, 1, 12.5, {"asked": "kill"}), ("started", 1, 2, 13.6, {})]
+    lives.append(("started", 2, 1, 2.0, {}))
+    ledger(
+        run,
+        "apps",
+        [
+            {"app": "mailer", "instance": i, "incarnation": n, "event": e, "detail": json.dumps(d), "at_us": at(t)}
+            for e, i, n, t, d in lives
+        ],
+    )
+    held = [("mailer/1", 0, 3, 12.5), ("mailer/2", 1, 3, None), ("mailer/2", 0, 19, None)]
+    own = {"group": "mailer", "topic": "orders", "incarnation": 1, "generation": 1, "end_reason": "revoked"}
+    write(
+        run.audit / "app_ownership",
+        [
+            own | {"consumer": who, "partition": n, "begin_us": at(begin), "end_us": end and at(end)}
+            for who, n, begin, end in held
+        ],
+    )
+    ticks = [(series, scope, at(t / 4)) for t in range(16, 200) for series, scope in (("commits", "mailer/2"),)]
+    ticks += [("effects", "mails", at(t / 4)) for t in range(16, 200)]
+    write(run.audit / "app_series", [{"series": s, "scope": n, "at_us": us, "value": 40.0} for s, n, us in ticks])
+    (run.path / "wire").mkdir()
+    said = {"library": "confluent-kafka-python", "library_version": "2.6.1", "client_id": "rdkafka"}
+    write(run.path / "wire" / "connections.parquet", [{"instance": f"mailer/{i}"} | said for i in (1, 2)])
+    frames = [
+        (12.300, "mailer/1", "broker 1", "Fetch from 1,040"),
+        (12.301, "broker 1", "mailer/1", "with 1,056"),
+        (12.400, "mailer/1", "coordinator (broker 3)", "OffsetCommit 1,060"),
+        (12.404, "coordinator (broker 3)", "mailer/1", "ok"),
+        (12.500, "mailer/1", "", "was killed"),
+    ]
+    told = (
+        "7f31 (orders/3 offset 1,056) has no mails: fetched by mailer/1 at 12.3 s, committed past at 12.4 s, mailer/1 "
+        "was killed at 12.5 s, and no member fetched it again: offsets are committed before the work is done"
+    )
+    story = EffectStory(
+        kind="missing",
+        cause="offsets are committed before the work is done",
+        number=3,
+        sentence=told,
+        prevents="commit an offset only when the work up to it is done",
+        library="confluent-kafka-python 2.6.1",
+        frames=[Frame(at_us=at(t), source=a, target=b, label=words) for t, a, b, words in frames],
+    )
+    counts = {"missing": 3, "duplicate": 0, "unexpected": 0}
+    return EffectCount(
+        **{"name": "mails", "source": "topic mails", "inputs": 900, "effects": 897, "counts": counts},
+        findings={"missing": [told]},
+        stories=[story],
+    )
 
 
 def metrics() -> list[Metric]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from chaos.report.html import render, write_report
+from chaos.report.tables import read_tables
+from chaos.report.timeline import draw
 from chaos.run.directory import Run
 from chaos.run.result import Expectation, FaultOutcome, Finding, Metric, ReaderCount, Result
 from chaos.scenario.resolve import Resolved
@@ -25,7 +27,7 @@ EVIL = "<img src=x onerror=alert(1)></script><!--\x00\x1b[31m\u202e\ud800'\"&"
 class Page(HTMLParser):
     """Tags, ids and text of a page, and whether every tag was closed in order."""
 
-    VOID = frozenset({"meta", "link", "br", "img", "input", "hr", "path", "circle", "use"})
+    VOID = frozenset({"meta", "link", "br", "img", "input", "hr", "path", "circle", "use", "rect", "polygon"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -216,3 +218,21 @@ def test_times_are_relative_with_the_wall_clock_as_title(runs: dict[str, Any]) -
     run, result, resolved = runs["failed_run"]
     assert result.began_us == BEGAN
     assert '<time title="2026-02-03 14:03:26.450 UTC">+14.200 s</time>' in render(run, result, resolved)
+
+
+def test_a_story_from_the_wire_is_a_diagram_with_its_frames_as_text(runs: dict[str, Any]) -> None:
+    page = Page(render(*runs["failed_run"]))
+    (drawn,) = (a for tag, a in page.tags if tag == "svg" and a.get("class") == "diagram")
+    assert drawn["role"] == "img"
+    assert (drawn["aria-label"] or "").startswith("Frames between mailer/1, broker 1, coordinator (broker 3): 12.300 s")
+    assert sum(a.get("class") == "arrow" for tag, a in page.tags if tag == "path") == 4
+    assert "Prevents it (confluent-kafka-python 2.6.1, as seen on the wire): commit an offset only" in page.text
+
+
+def test_applications_are_lanes_with_their_processes_partitions_and_commits(runs: dict[str, Any]) -> None:
+    run, result, resolved = runs["failed_run"]
+    lanes = {lane.key: lane for lane in draw(read_tables(run), result, resolved, ()).lanes()}
+    assert [s.details for s in lanes["app:mailer/1"].segments] == ["process 1 → crashed (kill)", "process 2"]
+    assert lanes["app:mailer/1"].note == "confluent-kafka-python 2.6.1 · 1 restart"
+    assert lanes["commits:mailer/2"].note == "max 160/s" and "effects:mails" in lanes
+    assert [s.text for s in lanes["owner:mailer:orders/0"].segments if s.look != "none"] == ["mailer/1", "mailer/2"]

@@ -1,0 +1,135 @@
+"""Why an application missed an effect, or had it twice: the causes that the wire shows, and what prevents each.
+
+`checks.effects.story` finds the cause of a finding from the frames between an application and the brokers. `prevents`
+has the way of each client library, by the names below; the key is empty for every other library. A library is known by
+what it announces in ApiVersions (KIP-511), or by its usual client id if it announces nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LIBRARIES: dict[str, str] = {
+    "librdkafka": r"rdkafka|confluent-kafka",
+    "java": r"apache-kafka-java",
+    "franz-go": r"\bkgo\b|franz-go",
+    "sarama": r"\bsarama\b",
+    "kafka-go": r"segmentio/kafka-go",
+    "aiokafka": r"aiokafka",
+    "kafka-python": r"kafka-python",
+    "kafkajs": r"kafkajs",
+    "platformatic": r"platformatic",
+}
+"""What a client announces, or has as its client id, as a regular expression."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause. text: the reason, which ends a sentence. prevents: what prevents it, by library."""
+
+    text: str
+    prevents: Mapping[str, str]
+
+    def prevention(self, announced: str) -> str:
+        """Return what prevents it for the library that announced itself as this text."""
+        return self.prevents.get(library_of(announced), self.prevents[""])
+
+
+def library_of(announced: str) -> str:
+    """Return the key of a library in `LIBRARIES` by what it announces; empty if it is none of them."""
+    return next((name for name, words in LIBRARIES.items() if re.search(words, announced, re.IGNORECASE)), "")
+
+
+_AFTER_WORK = {
+    "": "commit an offset only when the work up to it is done: no automatic commit while work is open",
+    "librdkafka": "enable.auto.offset.store=false and store_offsets (or enable.auto.commit=false and commit) after the "
+    "work of a message is done",
+    "java": "enable.auto.commit=false, and commitSync after the work of the records of a poll; in Spring, "
+    "AckMode.RECORD or BATCH, and no hand-over of records to other threads",
+    "franz-go": "kgo.DisableAutoCommit, or kgo.AutoCommitMarks with MarkCommitRecords after the work",
+    "sarama": "session.MarkMessage after the work of a message, not before it",
+    "kafka-go": "FetchMessage, the work, then CommitMessages; ReadMessage of a group commits before the work",
+    "aiokafka": "enable_auto_commit=False, and await consumer.commit() after the work",
+    "kafka-python": "enable_auto_commit=False, and consumer.commit() after the work",
+    "kafkajs": "await the work in eachMessage; in eachBatch, eachBatchAutoResolve: false and resolveOffset after the "
+    "work of each message",
+    "platformatic": "autocommit: false, and message.commit() after the work",
+}
+_ONCE = {
+    "": "make the work idempotent by the id of the input, or put output and offsets into one transaction",
+    "librdkafka": "make the work idempotent by the id of the input, or transactional.id with "
+    "send_offsets_to_transaction before commit_transaction, and isolation.level=read_committed for readers",
+    "java": "make the work idempotent by the id of the input, or transactions with sendOffsetsToTransaction; in Kafka "
+    "Streams, processing.guarantee=exactly_once_v2",
+    "franz-go": "make the work idempotent by the id of the input, or kgo.NewGroupTransactSession",
+    "sarama": "make the work idempotent by the id of the input, or a transactional producer with AddMessageToTxn",
+    "aiokafka": "make the work idempotent by the id of the input, or send_offsets_to_transaction",
+    "kafkajs": "make the work idempotent by the id of the input, or transaction.sendOffsets in a transaction",
+}
+_FAILURES = {
+    "": "let a failure of the work end the loop or repeat the message; commit no offset past a message that failed",
+    "librdkafka": "check the error in the delivery callback, and what flush returns, before the commit",
+    "java": "wait for the Future of send (or its callback) before the commit; in Spring, a DefaultErrorHandler with a "
+    "recoverer, and no catch around the work",
+    "sarama": "return the error from ConsumeClaim, and mark no message that failed; read Errors() of an AsyncProducer",
+    "kafka-go": "check the error of WriteMessages before CommitMessages; Async: true hides it",
+    "kafkajs": "await producer.send in eachMessage, and let its error pass through",
+}
+_PRODUCER = {
+    "": "an idempotent producer, and one send for each input",
+    "librdkafka": "enable.idempotence=true; no produce again after a time-out of the application's own",
+    "java": "enable.idempotence=true (the default since 3.0); no send again after a TimeoutException",
+    "sarama": "Producer.Idempotent with Net.MaxOpenRequests=1",
+    "kafka-go": "it has no idempotent producer: make the readers of the output idempotent",
+    "kafkajs": "idempotent: true",
+}
+_MOVED = {
+    "": "commit when partitions are revoked, and keep the work between two polls shorter than the limits of the group",
+    "librdkafka": "commit in the revoke callback, and max.poll.interval.ms above the longest work between two polls",
+    "java": "commitSync in onPartitionsRevoked, and max.poll.interval.ms above the work of max.poll.records",
+    "franz-go": "kgo.OnPartitionsRevoked with CommitUncommittedOffsets, and kgo.BlockRebalanceOnPoll",
+    "sarama": "leave ConsumeClaim when session.Context() is done, within Group.Rebalance.Timeout",
+    "kafkajs": "heartbeat() during long work, and sessionTimeout above the work between two of them",
+}
+_POSITION = {
+    "": "begin at the committed offset; auto.offset.reset=earliest for a group that has none",
+    "java": "no seek past records that were not worked on; auto.offset.reset=earliest",
+    "kafkajs": "fromBeginning: true",
+    "kafka-go": "StartOffset: kafka.FirstOffset",
+    "sarama": "Consumer.Offsets.Initial = sarama.OffsetOldest",
+}
+
+CAUSES: dict[str, Cause] = {
+    "commit_first": Cause("offsets are committed before the work is done", _AFTER_WORK),
+    "commit_first_or_passed_over": Cause(
+        "offsets are committed before the work is done, or a failure of the work is passed over; the wire does not "
+        "show which",
+        {name: f"{text}; {_FAILURES.get(name, _FAILURES[''])}" for name, text in _AFTER_WORK.items()},
+    ),
+    "send_failed": Cause("a send failed, and its offset was committed nevertheless", _FAILURES),
+    "passed_over": Cause(
+        "nothing interrupted the work, so a failure of it is passed over, or the input was left out on purpose",
+        _FAILURES,
+    ),
+    "not_owner": Cause("an offset is committed past inputs that the committer did not fetch", _AFTER_WORK),
+    "skipped": Cause("the application began behind it (auto.offset.reset, a seek, or a commit past it)", _POSITION),
+    "unread": Cause(
+        "the application did not come to it before the run ended",
+        {"": "find what held its partition: no owner, an error that repeats, or work slower than the traffic"},
+    ),
+    "unfinished": Cause(
+        "the application was not done with it when the run ended",
+        {"": "give it more time (settle of the effect), or find what its work waits for"},
+    ),
+    "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
+    "moved": Cause("its partition moved before the offset was committed, and the work is not idempotent", _MOVED),
+    "went_back": Cause(
+        "the position went back behind a committed offset (a seek, a reset, or offsets that were lost)",
+        _POSITION | {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
+    ),
+    "repeated": Cause("its instance fetched it again (a retry or a seek), and the work is not idempotent", _ONCE),
+    "sent_twice": Cause("the application wrote it twice after one fetch", _PRODUCER),
+}
+"""By the key that findings have."""

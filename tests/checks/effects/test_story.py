@@ -1,0 +1,391 @@
+"""Stories of findings: what the wire saw of an input, as frames and a sentence, and the cause that this shows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.anomalies.causes import CAUSES, library_of
+from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
+from checks.effects.findings import describe, sentence
+from checks.effects.lanes import ownership
+from checks.effects.story import Facts, Life, Seen, add_stories, lives_of, tell
+from checks.effects.tables import FINDINGS
+from checks.verdict.sentence import sentence as verdict_sentence
+from checks.wire.tables import table_path
+from tests.support.fake_runs import SECOND, FakeRun
+
+AT = 1056
+"""The offset of the input."""
+
+
+def at(second):
+    return round(second * SECOND)
+
+
+def fetch(who, second, start=1040):
+    return {"instance": who, "broker": 1, "asked_us": at(second) - 9, "answered_us": at(second), "asked_offset": start}
+
+
+def commit(who, second, offset=1060, state="ok", error=0):
+    answered = None if state == "open" else at(second) + 9
+    own = {"instance": who, "broker": 3, "asked_us": at(second), "answered_us": answered, "group": "billing"}
+    return own | {"offset": offset, "state": state, "error": None if state == "open" else error}
+
+
+def write(who, second, outcome="ok", offset=20):
+    answered = at(second) + 9 if outcome != "unknown" else None
+    place = {"topic": "invoices", "partition": 1, "written": offset, "broker": 2}
+    return place | {"instance": who, "asked_us": at(second), "answered_us": answered, "outcome": outcome}
+
+
+def finding(kind="missing", **more):
+    row = dict.fromkeys(FINDINGS.names) | {"effect": "invoices", "kind": kind, "id": "7f31", "topic": "orders"}
+    return row | {"partition": 3, "offset": AT, "why": "", "acked_us": at(12.1), "places": [], "times_us": []} | more
+
+
+KILLED = {"billing/2": [Life("billing/2", 0, at(12.5), "was killed"), Life("billing/2", at(14))]}
+
+
+def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, certain=True):
+    sends = {("invoices", "billing/2"): list(failed)}
+    libraries = {"billing/2": "librdkafka 2.5.0"}
+    return Facts(lives or {}, sends, {"invoices": frozenset(writers)}, left or {}, libraries, certain)
+
+
+def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=()):
+    """Return the story and its sentence."""
+    row = finding(kind)
+    row |= tell(row, Seen(list(fetches), list(commits), list(writes), beyond), known, "invoices")
+    return row, sentence(row, 0)
+
+
+def test_offsets_that_are_committed_before_the_work(tmp_path):
+    seen = {"fetches": [fetch("billing/2", 12.3)], "commits": [commit("billing/2", 12.4)]}
+    row, words = story("missing", facts(KILLED), **seen)
+    assert words == (
+        "7f31 (orders/3 offset 1,056, acknowledged at 12.1 s) has no invoices: fetched by billing/2 at 12.3 s, "
+        "committed past at 12.4 s, billing/2 was killed at 12.5 s, and no member fetched it again: "
+        "offsets are committed before the work is done"
+    )
+    assert row["library"] == "librdkafka 2.5.0"
+    assert [(f["source"], f["target"], f["label"]) for f in row["frames"]] == [
+        ("billing/2", "broker 1", "Fetch from 1,040"),
+        ("broker 1", "billing/2", "with 1,056"),
+        ("billing/2", "coordinator (broker 3)", "OffsetCommit 1,060"),
+        ("coordinator (broker 3)", "billing/2", "ok"),
+        ("billing/2", "", "was killed"),
+    ]
+
+
+FETCHED = [fetch("billing/2", 12.3)]
+PAST = [commit("billing/2", 12.4)]
+FURTHER = [*PAST, commit("billing/2", 12.45, 1099)]
+FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "seen"),
+    [
+        ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open")]}),
+        ("commit_first_or_passed_over", facts(KILLED), {"fetches": FETCHED, "commits": FURTHER}),
+        ("passed_over", facts(), {"fetches": FETCHED, "commits": FURTHER}),
+        ("passed_over", facts({"billing/2": [Life("billing/2", 0)]}), {"fetches": FETCHED, "commits": PAST}),
+        ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": FURTHER}),
+        ("commit_first", facts(KILLED, FAILED), {"fetches": FETCHED, "commits": PAST}),  # of another input, perhaps
+        ("not_owner", facts(), {"fetches": FETCHED, "commits": [commit("billing/1", 12.4)]}),
+        ("not_owner", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)]}),  # another process
+        ("skipped", facts(), {"commits": PAST}),
+        ("skipped", facts(), {"beyond": fetch("billing/1", 14, 2010)}),
+        ("unread", facts(), {}),
+        ("unfinished", facts(KILLED), {"fetches": FETCHED}),
+        (
+            "unfinished",
+            facts(),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="refused", error=22)]},
+        ),
+        ("unfinished", facts(), {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="aborted")]}),
+        ("", facts(certain=False), {}),
+        ("", facts(), {"fetches": [*FETCHED, fetch("audit/1", 12.2)], "commits": PAST} | {"writes": []}),
+    ],
+)
+def test_the_cause_of_a_missing_effect(cause, known, seen):
+    if cause == "" and seen:  # two applications write to the topic
+        known = facts(writers=("billing/2", "audit/1"))
+    row, words = story("missing", known, **seen)
+    assert row["cause"] == cause, words
+    if cause:
+        assert words.endswith(CAUSES[cause].text)
+    else:
+        assert "not seen" in words
+
+
+def test_a_reader_that_writes_no_effect_is_not_in_the_story():
+    row, words = story(
+        "missing", facts(KILLED), fetches=[fetch("audit/1", 12.2), *FETCHED], commits=[commit("audit/1", 12.3), *PAST]
+    )
+    assert row["cause"] == "commit_first" and "audit" not in words
+
+
+def test_work_that_is_repeated_after_a_kill():
+    seen = {
+        "fetches": [*FETCHED, fetch("billing/1", 20)],
+        "writes": [write("billing/2", 12.4), write("billing/1", 20.1)],
+    }
+    row, words = story("duplicate", facts(KILLED), **seen)
+    assert words.endswith(
+        "fetched by billing/2 at 12.3 s, its effect was acknowledged at 12.4 s, "
+        "billing/2 was killed before a commit past it at 12.5 s, fetched again by billing/1 from 1,040 at 20.0 s: "
+        "the work is not idempotent, or output and offsets need one transaction"
+    )
+    assert [f["label"] for f in row["frames"] if f["source"] == "broker 2"] == ["ok, offset 20", "ok, offset 20"]
+
+
+TWICE = [*FETCHED, fetch("billing/1", 20)]
+SELF = [*FETCHED, fetch("billing/2", 13)]
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "seen", "words"),
+    [
+        ("moved", facts(), {"fetches": TWICE}, "its effects are not seen on the wire"),
+        ("moved", facts(left={"billing/2": [fetch("billing/2", 15)]}), {"fetches": TWICE}, "billing/2 left the group"),
+        (
+            "moved",
+            facts(),
+            {"fetches": TWICE, "commits": [commit("billing/2", 13, state="refused", error=22)]},
+            "the commit past it was refused (ILLEGAL_GENERATION) at 13.0 s",
+        ),
+        ("moved", facts({"billing/2": [Life("billing/2", 0, at(30), "was killed")]}), {"fetches": TWICE}, "again"),
+        ("repeated", facts(), {"fetches": SELF}, "fetched again by billing/2 from 1,040"),
+        ("not_idempotent", facts(KILLED), {"fetches": [*FETCHED, fetch("billing/2", 15)]}, "before a commit past it"),
+        (
+            "not_idempotent",
+            facts(KILLED),
+            {"fetches": TWICE, "commits": [commit("billing/2", 12.4, state="open")]},
+            "the commit past it was sent, and not answered",
+        ),
+        ("went_back", facts(), {"fetches": TWICE, "commits": [commit("billing/2", 13)]}, "committed past"),
+        (
+            "sent_twice",
+            facts(),
+            {"fetches": FETCHED, "writes": [write("billing/2", 12.4), write("billing/2", 12.6)]},
+            "no member fetched it again",
+        ),
+        (
+            "repeated",  # the second fetch came before the first write
+            facts(),
+            {"fetches": SELF, "writes": [write("billing/2", 13.4), write("billing/2", 13.6)]},
+            "fetched again by billing/2",
+        ),
+        ("", facts(certain=False), {"fetches": FETCHED}, "no other fetch of it is seen"),
+        ("", facts(), {}, "not seen on the wire"),
+    ],
+)
+def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
+    row, told = story("duplicate", known, **seen)
+    assert row["cause"] == cause and words in told, told
+
+
+def test_the_number_of_a_kind_has_the_cause_that_all_findings_share():
+    row, _ = story("missing", facts(KILLED), fetches=FETCHED, commits=PAST)
+    text = describe("missing", 2, 9, "invoices", [row, row | {"id": "7f32"}], 0)
+    assert text.startswith(
+        "2 effects in invoices are missing, for 9 inputs (offsets are committed before the work is done); 7f31 ("
+    )
+    assert text.endswith("; 7f32 (orders/3 offset 1,056, acknowledged at 12.1 s) has no invoices")
+    assert text.count("fetched by") == 1 and text.count("before the work") == 1
+    other = describe("missing", 2, 9, "invoices", [row, row | {"cause": "passed_over"}], 0)
+    assert other.startswith("2 effects in invoices are missing, for 9 inputs; ")
+
+
+def test_the_end_of_the_run_ends_no_incarnation():
+    def row(event, second, detail):
+        return {
+            "app": "billing",
+            "instance": 2,
+            "incarnation": 1,
+            "event": event,
+            "detail": detail,
+            "at_us": at(second),
+        }
+
+    rows = [row("started", 1, "{}"), row("crashed", 2, '{"asked": "kill"}'), row("started", 3, "{}")]
+    rows += [row("crashed", 4, '{"exit_code": 3}'), row("started", 5, "{}"), row("stopped", 9, '{"asked": "stop"}')]
+    lives = lives_of(rows, at(8))["billing/2"]
+    assert [(life.how, life.end_us) for life in lives] == [
+        ("was killed", at(2)),
+        ("ended by itself (exit code 3)", at(4)),
+        ("", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("announced", "library"),
+    [
+        ("confluent-kafka-python 2.6.1-rdkafka-2.6.1", "librdkafka"),
+        ("apache-kafka-java 3.9.0", "java"),
+        ("client id aiokafka-0.12.0", "aiokafka"),
+        ("client id main@host (github.com/segmentio/kafka-go)", "kafka-go"),
+        ("client id shop", ""),
+        ("", ""),
+    ],
+)
+def test_the_library_decides_what_prevents_a_cause(announced, library):
+    assert library_of(announced) == library
+    for cause in CAUSES.values():
+        assert cause.prevention(announced) == cause.prevents.get(library, cause.prevents[""])
+
+
+WIRE = {
+    "fetched": "instance string, broker int, connection int, number int, topic string, partition int, asked_us bigint, "
+    "answered_us bigint, asked_offset bigint, base_offset bigint, last_offset bigint, control string, "
+    "complete boolean",
+    "acquired": "instance string, broker int, topic string, partition int, answered_us bigint, first_offset bigint, "
+    "last_offset bigint",
+    "acknowledged": "instance string, broker int, connection int, number int, group string, topic string, "
+    "partition int, asked_us bigint, answered_us bigint, first_offset bigint, last_offset bigint, types array<int>, "
+    "error int",
+    "commits": "instance string, broker int, connection int, number int, group string, topic string, partition int, "
+    "asked_us bigint, sent_us bigint, answered_us bigint, offset bigint, error int, transactional_id string",
+    "transactions": "instance string, call string, transactional_id string, asked_us bigint, committed boolean, "
+    "error int",
+    "produced": "instance string, broker int, topic string, partition int, producer_id bigint, producer_epoch int, "
+    "base_sequence int, records int, asked_us bigint, answered_us bigint, base_offset bigint, outcome string, "
+    "error int",
+    "log": "topic string, partition int, producer_id bigint, producer_epoch int, base_sequence int, "
+    "base_offset bigint, control string",
+    "connections": "instance string, library string, library_version string, client_id string",
+    "membership": "instance string, broker int, call string, group string, asked_us bigint",
+    "unread": "side string, api int, version int, why string, frames bigint",
+}
+
+SCENARIO = """
+title: Billing
+topics: [{name: orders, partitions: 4}, {name: invoices}]
+producers: [{name: shop, topic: orders, records: 10, value: {template: 'order {id}'}}]
+apps: [{name: billing, command: [python, '{bootstrap}'], group: billing, reads: [orders]}]
+effects: [{name: invoices, topic: invoices, id: $.order_id}]
+"""
+
+
+def whole(**tables):
+    """Return the rows of each table, with what is the same in all of them."""
+    own = {"instance": "billing/2", "broker": 1, "connection": 1, "topic": "orders", "partition": 3, "error": 0}
+    own |= {"group": "billing", "complete": True}
+    return {name: [own | row for row in tables.get(name, ())] for name in WIRE}
+
+
+def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
+    """Near misses: a batch that ends before the input, one that begins before the asked offset, another partition,
+    a commit up to the input, one in a transaction that was aborted, and a client that is no application."""
+    run = FakeRun(tmp_path, SCENARIO)
+    kept = {"asked_us": at(12.3), "answered_us": at(12.31), "base_offset": 1050, "last_offset": 1059}
+    txn = {"asked_us": at(12.4), "sent_us": at(12.4), "answered_us": at(12.41), "offset": 1060}
+    sent = {"topic": "invoices", "partition": 0, "producer_id": 7, "producer_epoch": 0, "records": 5}
+    rows = whole(
+        fetched=[
+            kept | {"asked_offset": 1040},
+            kept | {"asked_offset": 1040, "base_offset": 1040, "last_offset": 1055},
+            kept | {"asked_offset": 1058},
+            kept | {"asked_offset": 1040, "partition": 2},
+            kept | {"asked_offset": 1040, "complete": False},
+            kept | {"asked_offset": 1040, "instance": "other/1", "asked_us": 1, "answered_us": 2},
+        ],
+        commits=[
+            txn | {"number": 1, "offset": 1056},
+            txn | {"number": 2, "transactional_id": "a"},
+            txn | {"number": 3, "transactional_id": "b", "asked_us": at(12.42), "answered_us": at(12.43)},
+            txn | {"number": 4, "error": 22},
+        ],
+        transactions=[
+            {"call": "EndTxn", "transactional_id": "a", "asked_us": at(12.5), "committed": False},
+            {"call": "EndTxn", "transactional_id": "b", "asked_us": at(12.6), "committed": True},
+            {"call": "EndTxn", "transactional_id": "b", "asked_us": at(12.7), "committed": False},
+        ],
+        produced=[
+            sent | {"base_sequence": 0, "outcome": "ok", "base_offset": 18, "asked_us": 5, "answered_us": 6},
+            sent | {"base_sequence": 5, "outcome": "unknown", "asked_us": 7},
+            sent | {"base_sequence": 9, "outcome": "fail", "asked_us": 8, "answered_us": 9, "error": 10},
+        ],
+        log=[sent | {"base_sequence": 5, "base_offset": 30}],
+        connections=[{"library": "librdkafka", "library_version": "2.5.0"}],
+    )
+    for name, columns in WIRE.items():
+        frame = spark.createDataFrame(
+            [tuple(row.get(c.split()[0]) for c in columns.split(", ")) for row in rows[name]], columns
+        )
+        pq_folder = table_path(run.run, name)
+        pq_folder.mkdir(parents=True)
+        table = frame.toArrow()
+        pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), pq_folder / "part-0.parquet")
+    missing = finding()
+    twice = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
+    late, explained = finding("late"), finding(why="it is not in the log")
+    add_stories(spark, run.run, run.resolved, [missing, twice, late, explained], 20)
+    assert missing["cause"] == "passed_over" and missing["library"] == "librdkafka 2.5.0"
+    assert [frame["label"] for frame in missing["frames"]][2:4] == ["TxnOffsetCommit 1,060", "ok"]
+    assert sentence(missing, 0).count("fetched by billing/2 at 12.3 s, committed past at 12.4 s") == 1
+    assert [f["label"] for f in twice["frames"] if f["label"].startswith(("ok, ", "no answer"))] == ["ok, offset 20"]
+    assert twice["cause"] == "sent_twice"
+    assert not late["frames"] and not explained["frames"]
+
+
+def said(call, second, who="billing/1", assigned=None, owned=None, error=0, generation=1):
+    topics = [None if n is None else [{"topic": "orders", "partitions": n}] for n in (assigned, owned)]
+    row = {"instance": who, "group": "billing", "call": call, "asked_us": at(second), "answered_us": at(second) + 1}
+    return row | {"assigned": topics[0], "owned": topics[1], "error": error, "generation": generation}
+
+
+@pytest.mark.parametrize(
+    ("events", "held"),
+    [
+        (  # an eager member gives up all partitions when it joins again (KIP-429)
+            [said("SyncGroup", 1, assigned=[0, 1]), said("JoinGroup", 2), said("SyncGroup", 3, assigned=[0])],
+            [(0, 1, 2, "revoked"), (0, 3, None, "open"), (1, 1, 2, "revoked")],
+        ),
+        (  # a cooperative one keeps them
+            [
+                said("SyncGroup", 1, assigned=[0, 1]),
+                said("JoinGroup", 2, owned=[0]),
+                said("SyncGroup", 3, assigned=[0]),
+            ],
+            [(0, 1, None, "open"), (1, 1, 2, "revoked")],
+        ),
+        (
+            [said("ConsumerGroupHeartbeat", 1, assigned=[0]), said("ConsumerGroupHeartbeat", 2, error=110)],
+            [(0, 1, 2, "lost")],
+        ),
+        ([said("SyncGroup", 1, assigned=[0]), said("Heartbeat", 2, error=27)], [(0, 1, None, "open")]),
+        ([said("SyncGroup", 1, assigned=[0]), said("LeaveGroup", 2)], [(0, 1, 2, "revoked")]),
+        ([said("SyncGroup", 1, "billing/2", assigned=[0])], [(0, 1, 12, "crashed")]),
+        ([said("SyncGroup", 1, assigned=[0], error=27)], []),
+    ],
+)
+def test_partitions_of_an_instance_as_it_knew_them(events, held):
+    found = [
+        (
+            row["partition"],
+            *(us if us is None else us // SECOND for us in (row["begin_us"], row["end_us"])),
+            row["end_reason"],
+        )
+        for row in ownership(events, KILLED)
+    ]
+    assert sorted(found, key=lambda row: row[:2]) == held
+
+
+@pytest.mark.parametrize(("number", "shown"), [(2, " (the work is not idempotent)"), (1, "")])
+def test_effects_that_are_allowed_have_the_cause_that_all_listed_ones_share(number, shown):
+    story = EffectStory(kind="duplicate", cause="the work is not idempotent", number=number, sentence="a")
+    effect = EffectCount(
+        **{"name": "invoices", "source": "topic invoices", "inputs": 9, "effects": 11, "counts": {"duplicate": 2}},
+        findings={"duplicate": ["a", "b"]},
+        stories=[story],
+    )
+    bound = Expectation(
+        **{"name": "e", "check": EFFECTS, "split": "duplicate", "scope": "invoices", "verdict": "pass"},
+        **{"expected": "at most 400", "seen": "2"},
+    )
+    text = verdict_sentence("pass", [bound], [], [], [], [], effects=[effect])
+    assert f"2 effects in invoices are more than the inputs must have{shown}, as the scenario allows." in text
