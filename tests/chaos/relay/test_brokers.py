@@ -378,7 +378,7 @@ def test_connections_end_with_their_broker_and_work_after_its_start(cluster, pro
         with pytest.raises(ConnectionError):
             link.ask(ASK, 5)
     cluster.start_broker(1)
-    assert answers(link)
+    wait_until(lambda: answers(link), 10, "the proxy does not accept connections to the broker that has started")
 
 
 def test_a_proxy_that_ends_during_the_run_is_reported(cluster):

@@ -60,8 +60,8 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"command": None}, "give exactly one of command, image, external"),
-        ({"image": "x"}, "give exactly one of command, image, external"),
+        ({"command": None}, "give exactly one of command, program, image, external"),
+        ({"image": "x"}, "give exactly one of command, program, image, external"),
         ({"command": "a {bootsrap}"}, r"{bootsrap} is no placeholder \(did you mean bootstrap\?\)"),
         ({"command": "a 'b"}, "cannot be split into words"),
         ({"command": []}, "at least 1"),
@@ -89,7 +89,7 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
         ),
         ({"command": None, "external": True, "instances": 2}, "as many processes as somebody starts"),
         ({"command": None, "external": {"listen": "here"}}, "'here' is no IPv4 address"),
-        ({"arguments": ["a"]}, "belong to a container"),
+        ({"arguments": ["a"]}, "belong to a program or a container"),
         ({"faults": [FAULT | {"target": {"app": "billing/2"}}]}, "billing has instances 1 to 1, not 2"),
         ({"faults": [FAULT | {"target": {"app": "bill"}}]}, r"'bill' is not one of the apps \(billing\)"),
         ({"faults": [FAULT | {"kind": "app.restart"}]}, "app.restart is of the whole application; write billing"),
