@@ -6,9 +6,13 @@ into blocks (`cut`), brings the blocks of all tables together and lets the rules
 
 There are no joins and no sorts of rows: seqs and offsets are dense, so they are indexes into arrays.
 This is why the passes are NumPy over Parquet parts, not DataFrames, which hash or sort each row to join it. One family
-of rules as DataFrames (`tests.bench.others`: lost and duplicate writes, skipped and duplicate deliveries) took 5.7
-times the CPU, 4.9 times the time and 1.9 times the memory of the audit with all its rules: 45 s, 331 s and 1.9 GiB
-against 7.9 s, 68 s and 1.0 GiB, both cold, for 1M records (4M rows), beside much other work on two cores.
+of rules as DataFrames (`tests.bench.others`: lost and duplicate writes, skipped and duplicate deliveries), compared
+with the audit and all its rules, both cold, on the same ledger, beside other work on two cores:
+
+| records sent (rows) | CPU | wall | memory |
+|---|---|---|---|
+| 1M (4M) | 45 s : 7.9 s = 5.7 | 331 s : 68 s = 4.9 | 1.9 GiB : 1.0 GiB |
+| 10M (40M) | 197 s : 25 s = 7.8 | 375 s : 39 s = 9.7 | 8.9 GiB : 1.6 GiB; with a heap of 4 GiB it ended without a result |
 
 | module | content |
 |---|---|
