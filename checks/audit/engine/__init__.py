@@ -12,7 +12,7 @@ with the audit and all its rules, both cold, on the same ledger, beside other wo
 | records sent (rows) | CPU | wall | memory |
 |---|---|---|---|
 | 1M (4M) | 45 s : 7.9 s = 5.7 | 331 s : 68 s = 4.9 | 1.9 GiB : 1.0 GiB |
-| 10M (40M) | 197 s : 25 s = 7.8 | 375 s : 39 s = 9.7 | 8.9 GiB : 1.6 GiB; with a heap of 4 GiB it ended without a result |
+| 10M (40M) | 197 s : 25 s = 7.8 | 375 s : 39 s = 9.7 | 8.9 GiB : 1.6 GiB; no result with a heap of 4 GiB |
 
 | module | content |
 |---|---|

@@ -70,7 +70,7 @@ def test_a_wrong_secret_gets_no_token_and_a_stopped_issuer_answers_nobody(run: R
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(request, timeout=10)
     assert issuer.stop(run) == 1 and issuer.stop(run) == 0
-    with pytest.raises(OSError, match="refused|reset"):
+    with pytest.raises(OSError, match=r"refused|reset"):
         tokens.fetch(endpoint, "client", access.password)
     issuer.start(run, credentials.folder(run), clients, ProcessId.current())
     assert tokens.fetch(endpoint, "client", access.password)
