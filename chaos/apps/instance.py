@@ -51,8 +51,6 @@ class Instance:
     restarts: int = 0
     """Restarts by the supervisor."""
     paused: bool = False
-    secret_files: list[Path] = field(default_factory=list)
-    """Its files with the password."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -75,7 +73,10 @@ class Instance:
         return time.monotonic() - self.since if self.alive else 0.0
 
     def write_files(self) -> None:
-        """Write its files from their templates. Raises `ClientError`."""
+        """Write its files from their templates; only their owner may read files with a password. Raises `ClientError`.
+
+        `chaos.cluster.teardown.remove_secret_files` finds files with a password by that.
+        """
         files = Path(self.values["files"])
         known = {name: value for name, value in self.values.items() if name != "password" or value}
         for name, template in self.app.files.items():
@@ -88,14 +89,8 @@ class Instance:
                 mode = 0o600 if secret else 0o644
                 with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
                     f.write(filled(text, known, strict=False))
-                self.secret_files += [target] if secret and target not in self.secret_files else []
             except (OSError, UnicodeDecodeError) as e:
                 raise ClientError(f"{self.name}: its file {name} cannot be made from {template}: {e}") from None
-
-    def forget(self) -> None:
-        """Remove its files with the password."""
-        for file in self.secret_files:
-            file.unlink(missing_ok=True)
 
     def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""

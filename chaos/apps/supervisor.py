@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from chaos.apps import readiness
 from chaos.apps.instance import Instance
 from chaos.apps.processes import find_image
+from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.programs import build
 from chaos.kafka.client import Kafka
@@ -118,8 +119,7 @@ class Applications:
                 instance.changed.notify_all()
         for thread in self._threads:
             thread.join(KILL_TIMEOUT_S)
-        for instance in self._instances.values():
-            instance.forget()
+        remove_secret_files(self._run.path)
         if self._writer:
             self._writer.close()
 

@@ -56,5 +56,14 @@ def driver_of(run_dir: Path) -> str | None:
 
 
 def remove_data(run_dir: Path) -> None:
-    """Remove the data of the brokers of a run; keep everything else in the run directory."""
+    """Remove the data of the brokers of a run, and files with secrets; keep everything else in the run directory."""
     shutil.rmtree(run_dir / "brokers", ignore_errors=True)
+    remove_secret_files(run_dir)
+
+
+def remove_secret_files(run_dir: Path) -> None:
+    """Remove the files of applications that only their owner may read: these have a password."""
+    for file in (run_dir / "apps").glob("*/files/**/*"):
+        with contextlib.suppress(OSError):
+            if file.is_file() and not file.stat().st_mode & 0o077:
+                file.unlink()

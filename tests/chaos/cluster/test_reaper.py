@@ -21,12 +21,17 @@ def test_the_reaper_ends_everything_when_the_owner_is_gone(
 ) -> None:
     owner = ProcessId.of(other_owner.pid)
     run.brokers.mkdir()
+    files = run.path / "apps" / "billing-1" / "files" / "conf"
+    files.mkdir(parents=True)
+    (files / "login.properties").touch(0o600)  # as templates with a password are written
+    (files / "app.properties").touch(0o644)
     reaper = start_reaper(run, owner, 600)
     sleeper("broker-1", owner)
     process.pause(sleeper("broker-2", owner).identity)
     other_owner.kill()  # remains a zombie, which counts as gone
     assert reaper.popen.wait(60) == 0
     assert roles(run) == [] and not run.brokers.exists()
+    assert [file.name for file in files.iterdir()] == ["app.properties"]
     log = (run.logs / "reaper.log").read_text()
     assert f"its owner, process {owner.pid}, is gone" in log
     assert "broker-1" in log and "broker-2" in log
