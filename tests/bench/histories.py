@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import LOG, LOG_RANGE, SHARE_TABLES, TABLES
+from chaos.ledger.schemas import LOG, LOG_RANGE, OPTIONAL, SHARE_TABLES, TABLES
 from chaos.ledger.seal import SEAL, Seal, SealedTable, part_name
 from chaos.run.directory import Run, write_atomically
 from chaos.scenario.model import Scenario
@@ -273,7 +273,7 @@ class History:
 
     def _seal(self) -> None:
         small = self._small()
-        streams = {name: [self._stream(name, 0)] for name in SHARE_TABLES}
+        streams = {name: [self._stream(name, 0)] for name in (*SHARE_TABLES, *OPTIONAL)}
         streams |= {name: [Parts(self.ledger / f"{name}.parquet", TABLES[name], "stream-0")] for name in small}
         for name, rows in small.items():
             streams[name][0].append_table(pa.Table.from_pylist(rows, TABLES[name]))
