@@ -41,7 +41,7 @@ from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
 from checks.evidence import ledger_rows
-from checks.wire.tables import FOLDER, table_path
+from checks.wire.tables import capture_failure, table_path
 
 Row = dict[str, Any]
 KINDS = ("missing", "duplicate")
@@ -172,8 +172,6 @@ class _Wire:
             .agg(*(F.max(name).alias(name) for name in ("library", "library_version", "client_id")))
         )
         unread = self.table("unread").where(F.col("api") == FETCH).limit(1).collect()
-        seal = self._run.path / FOLDER / "seal.json"
-        failure = json_object(seal.read_text(encoding="utf-8") if seal.exists() else "").get("failure")
         produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
         writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
         left = self.table("membership").where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
@@ -183,7 +181,7 @@ class _Wire:
             {row.topic: frozenset(row.who) for row in writers},
             {name: rows for (name,), rows in _grouped(left.orderBy("asked_us").collect(), "instance").items()},
             {row.instance: _announced(row) for row in said.collect()},
-            not unread and not failure,
+            not unread and not capture_failure(self._run),
         )
 
     def seen(self) -> list[Seen]:
@@ -274,10 +272,8 @@ class _Wire:
         if not places:
             return None
         asked = self._spark.createDataFrame(places, "nth int, place int, topic string, partition int, written bigint")
-        produced, same = (
-            self.table("produced"),
-            ["topic", "partition", "producer_id", "producer_epoch", "base_sequence"],
-        )
+        produced = self.table("produced")
+        same = ["topic", "partition", "producer_id", "producer_epoch", "base_sequence"]
         acked = F.when(F.col("outcome") == "ok", F.col("base_offset"))
         if table_path(self._run, "log").exists():
             log = self.table("log").where("control is null and producer_id is not null")

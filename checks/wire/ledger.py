@@ -45,7 +45,7 @@ from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
 from checks.wire.partition import COMPACTED, OF_IDENTITY, UNKNOWN, Partition, life_of
-from checks.wire.tables import FOLDER, LOG, MISSING, sized, table_path
+from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, sized, table_path
 
 OBSERVED = ("faults", "cluster", "lifecycle", "apps")
 """Tables that say what the platform saw."""
@@ -102,18 +102,13 @@ def write_ledger(spark: SparkSession, run: Run, compacted: frozenset[str] = froz
 
 def incomplete(run: Run) -> list[str]:
     """Return why the wire does not show all that passed, so that nothing is decided on it."""
-    folder, whys = run.path / FOLDER, []  # a capture and a ledger have a seal of one name
-    seal = read_json(folder / SEAL, "seal of the capture") if (folder / SEAL).exists() else None
-    if seal is None:
-        whys.append("the capture of the wire was never sealed: its proxy was killed")
-    elif seal["failure"]:
-        whys.append(f"the capture of the wire is not complete: {seal['failure']}")
+    whys = [why] if (why := capture_failure(run)) else []
     unread = pq.read_table(table_path(run, "unread"), partitioning=None).to_pylist()
     if frames := sum(row["frames"] for row in unread):
         row = max(unread, key=lambda row: row["frames"])
         what = f"{row['side']} {ApiKey(row['api']).name} version {row['version']}: {row['why']}"
         whys.append(f"{frames:,} frames of the capture could not be read ({what})")
-    missing = folder / LOG / MISSING
+    missing = run.path / FOLDER / LOG / MISSING
     if not missing.exists():
         return [*whys, "the batches of the final log were not captured"]
     named = read_json(missing, "gaps of the captured log").items()

@@ -57,7 +57,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from chaos.install.cache import Progress, silent
-from chaos.run.directory import Run
+from chaos.ledger.seal import SEAL
+from chaos.run.directory import Run, read_json
 from checks.spark.session import tuned
 from checks.wire import decode
 
@@ -274,6 +275,15 @@ TABLES: dict[str, Callable[[Wire], DataFrame]] = {
 def has_capture(run: Run) -> bool:
     """Return whether the run has a capture."""
     return any((run.path / FOLDER).glob("*.wire"))
+
+
+def capture_failure(run: Run) -> str:
+    """Return why the capture does not have all that passed; empty if it has."""
+    seal = run.path / FOLDER / SEAL  # a capture and a ledger have a seal of one name
+    if not seal.exists():
+        return "the capture of the wire was never sealed: its proxy was killed"
+    failure = read_json(seal, "seal of the capture")["failure"]
+    return f"the capture of the wire is not complete: {failure}" if failure else ""
 
 
 def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:

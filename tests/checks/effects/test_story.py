@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.anomalies.causes import CAUSES, library_of
+from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
 from checks.effects.story import Facts, Life, Seen, add_stories, lives_of, tell
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
-from checks.wire.tables import table_path
+from checks.wire.tables import FOLDER, table_path
 from tests.support.fake_runs import SECOND, FakeRun
 
 AT = 1056
@@ -320,6 +321,8 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
         pq_folder.mkdir(parents=True)
         table = frame.toArrow()
         pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), pq_folder / "part-0.parquet")
+    seal = run.run.path / FOLDER / SEAL
+    seal.write_text('{"failure": ""}')
     missing = finding()
     twice = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
     late, explained = finding("late"), finding(why="it is not in the log")
@@ -330,6 +333,10 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
     assert [f["label"] for f in twice["frames"] if f["label"].startswith(("ok, ", "no answer"))] == ["ok, offset 20"]
     assert twice["cause"] == "sent_twice"
     assert not late["frames"] and not explained["frames"]
+    seal.unlink()  # the proxy was killed, so it may have lacked a fetch
+    unsealed = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
+    add_stories(spark, run.run, run.resolved, [unsealed], 20)
+    assert unsealed["frames"] and not unsealed["cause"]
 
 
 def said(call, second, who="billing/1", assigned=None, owned=None, error=0, generation=1):
