@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.errors import ClientError, MachineError
+from chaos.install.cache import Progress
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, marks_of, spawn
 from chaos.processes.scrub import Scrubber
@@ -17,8 +18,6 @@ from chaos.run.directory import Run
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-Progress = Callable[[str], None]
 
 
 class Running(Protocol):

@@ -72,8 +72,8 @@ class Applications:
 
     addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
-    calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances to whose
-    addresses something connected so far; None if nothing sees that.
+    calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
+    connection to their addresses so far; None if nothing sees that.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 

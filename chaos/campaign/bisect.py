@@ -39,11 +39,13 @@ def bisect(request: Request, listener: ProgressListener, report: Report[PartsRes
         raise UsageError(
             "give one of --kafka A..B, --client RUNTIME:A..B, and --app NAME=COMMAND for each command: what to search"
         )
-    axis = (
-        None if asked.app else kafka_axis(asked.kafka) if asked.kafka is not None else client_axis(asked.client or "")
-    )
     subject, tries = asked.subject(), asked.repeat or 1
-    axis = axis or app_axis(asked.app, subject.scenario)
+    if asked.app:
+        axis = app_axis(asked.app, subject.scenario)
+    elif asked.kafka is not None:
+        axis = kafka_axis(asked.kafka)
+    else:
+        axis = client_axis(asked.client or "")
     asked = asked.fixed(subject)
     anomaly = parse_anomaly(asked.anomaly, subject.scenario) if asked.anomaly else None
     digest = digest_of(subject.scenario)

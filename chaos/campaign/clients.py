@@ -72,9 +72,9 @@ def clients_of(scenario: Scenario, versions: Mapping[str, str] | None = None) ->
 def with_client(subject: Subject, client: Client) -> Subject:
     """Return the subject with this client library in every entry, in place of the entry's own.
 
-    Settings keep their meaning: those with common names get the names of the library; defaults are those of the new
-    library. Raises `ScenarioError` with the
-    first reason if the library lacks something that the scenario asks for, or a setting has no name in it.
+    Settings keep their meaning: settings with common names get the names of the library, and defaults are the new
+    library's. Raises `ScenarioError` with the first reason if the library lacks something that the scenario asks for,
+    or a setting has no name in it.
     """
     raw = raw_of(subject.scenario)
     raw.pop("clients", None)
@@ -82,7 +82,7 @@ def with_client(subject: Subject, client: Client) -> Subject:
         for entry, plain in zip(getattr(subject.scenario, key), raw.get(key, []), strict=True):
             plain["client"] = client.model_dump(mode="json", exclude_none=True)
             for name in ("config", "consumer_config") if isinstance(entry, Processor) else ("config",):
-                if name in plain:  # left out, the new library has defaults of its own
+                if name in plain:  # left out, the new library sets its defaults
                     plain[name] = _translated(getattr(entry, name), entry, client)
             if client.runtime == DEFAULT:  # its release has a field for all entries
                 del plain["client"]

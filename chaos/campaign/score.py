@@ -11,7 +11,7 @@ from chaos.anomalies import ANOMALIES, METRICS
 from chaos.errors import UsageError
 from chaos.guarantees.contract import contract
 from chaos.run.campaign import Machine, Part, Rate, TrialRun
-from chaos.run.result import EFFECT_KINDS, OF_EFFECT, RunOutcome, anomaly_name, exceeding
+from chaos.run.result import EFFECT_KINDS, RunOutcome, anomaly_name, effect_anomaly, exceeding
 from chaos.run.result import merge as worst
 from chaos.scenario.model import Scenario
 
@@ -30,12 +30,13 @@ def parse_anomaly(text: str, scenario: Scenario) -> str:
         if kind in {metric for metric, _ in scenario.expect.times()}:
             return exceeding(kind)
         raise UsageError(f"the scenario has no bound for {kind}; add one: --set expect.{kind}.max=30s")
-    of_effects = [f"{OF_EFFECT}{of}.{effect.name}" for effect in scenario.effects for of in EFFECT_KINDS]
+    names = [effect_anomaly(of, effect.name) for effect in scenario.effects for of in EFFECT_KINDS]
+    of_effects = {name.replace(" ", "."): name for name in names}
     if text.strip() in of_effects:
-        return anomaly_name(kind, split)
+        return of_effects[text.strip()]
     if kind not in ANOMALIES or (split and split not in ANOMALIES[kind].splits):
-        names = ", ".join([*ANOMALIES, *of_effects, *METRICS])
-        raise UsageError(f"there is no anomaly and no bounded time {text!r}; known are {names}")
+        known = ", ".join([*ANOMALIES, *of_effects, *METRICS])
+        raise UsageError(f"there is no anomaly and no bounded time {text!r}; known are {known}")
     return anomaly_name(kind, split)
 
 
@@ -48,7 +49,7 @@ def constrained(outcome: RunOutcome, scenario: Scenario) -> set[str]:
         for kind in EFFECT_KINDS:
             bound = getattr(bounds, kind)
             if bound.min == 0 and bound.max is None:
-                free.add(anomaly_name(f"{OF_EFFECT}{kind}", name))
+                free.add(effect_anomaly(kind, name))
     return set(outcome.anomalies) - free
 
 

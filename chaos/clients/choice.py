@@ -65,7 +65,8 @@ class Session(Part):
         return self.slots or math.ceil(subtasks / max(1, self.task_managers - 1))
 
 
-def _words(command: Any) -> Any:
+def split_command(command: Any) -> Any:
+    """Return the words of a command that is one text, as a shell splits it; other values are unchanged."""
     if not isinstance(command, str):
         return command
     try:
@@ -78,7 +79,7 @@ class Client(Part):
     """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
 
     runtime: str = Field(DEFAULT, description=", ".join(RUNTIMES))
-    command: Annotated[tuple[str, ...], BeforeValidator(_words), Field(min_length=1)] | None = Field(
+    command: Annotated[tuple[str, ...], BeforeValidator(split_command), Field(min_length=1)] | None = Field(
         None,
         description="program and arguments of your own client, which keeps the contract of clients (`client-check` "
         "judges it) and has the settings and abilities of `runtime`; the path of a spec is added. Files are in the "

@@ -27,7 +27,7 @@ from chaos.setup.effects import Effect
 CONNECT_S = 10
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
-"""Different ids of a query up to which a repeated one is told from the first."""
+"""Different ids of a query up to which a repetition is recognized."""
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
@@ -77,7 +77,7 @@ class Query:
         self._scrub = scrubber(self._url)
 
     def items(self) -> Iterator[Item]:
-        """Yield the rows. The mark of a row is its first value, or that of the id, with a number if it is repeated."""
+        """Yield the rows. The mark of a row is its first value, or its id, with a number if it is repeated."""
         from sqlalchemy import create_engine, make_url, text
         from sqlalchemy.pool import NullPool
 

@@ -40,6 +40,11 @@ def anomaly_name(check: str, split: str) -> str:
     return f"{check} {split}" if split else check
 
 
+def effect_anomaly(kind: str, effect: str) -> str:
+    """Return the name of a kind of an effect among anomalies, such as `effect_missing invoices`."""
+    return anomaly_name(f"{OF_EFFECT}{kind}", effect)
+
+
 def describe_anomalies(counts: Mapping[str, int]) -> str:
     """Return `lost_write 812, duplicate_delivery legal 40`, or `none` if there is no anomaly."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or "none"
@@ -78,7 +83,7 @@ def count_anomalies(totals: Iterable[AnomalyCount], effects: Iterable[EffectNumb
     for total in totals:
         sums[anomaly_name(total.check, total.split)] += total.count
     for effect in effects:
-        sums.update({anomaly_name(f"{OF_EFFECT}{kind}", effect.name): n for kind, n in effect.counts.items()})
+        sums.update({effect_anomaly(kind, effect.name): n for kind, n in effect.counts.items()})
     return {name: count for name, count in sums.items() if count}
 
 

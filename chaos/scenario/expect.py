@@ -120,7 +120,7 @@ class EffectBound(Strict):
     missing: Count = Field(ZERO, description="effects that acknowledged inputs lack")
     duplicate: Count = Field(ZERO, description="effects of an input beyond those that it is to have")
     unexpected: Count = Field(ZERO, description="effects without an input, or of one that was definitely not written")
-    wrong: Count = Field(ZERO, description="effects with another value than that of the input, or of the aggregate")
+    wrong: Count = Field(ZERO, description="effects with a value that is neither the input's nor the aggregate's")
     late: TimeBound | None = Field(
         None, description="time from the acknowledgement of an input to its effect, to the last one if it has several"
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from chaos.clients.choice import split_command
 from chaos.processes.ports import HOST
 from chaos.setup.names import ClientName, GroupId, TopicName, nearest
 from chaos.setup.triggers import OneOf, Strict, parsed_by
@@ -96,15 +96,6 @@ def _check_text(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_check_text)]
 """A text with placeholders."""
-
-
-def _split(command: Any) -> Any:
-    if not isinstance(command, str):
-        return command
-    try:
-        return shlex.split(command)
-    except ValueError as e:
-        raise ValueError(f"{command!r} cannot be split into words: {e}") from None
 
 
 def _found(program: str, directory: Path, path: str | None) -> bool:
@@ -203,7 +194,7 @@ class App(Strict):
     """An application: `instances` processes, or containers, of one command."""
 
     name: ClientName
-    command: Annotated[list[Text], BeforeValidator(_split), Field(min_length=1)] | None = Field(
+    command: Annotated[list[Text], BeforeValidator(split_command), Field(min_length=1)] | None = Field(
         None, description="program and arguments, started once for each instance; a text is split as a shell does"
     )
     program: str | None = Field(

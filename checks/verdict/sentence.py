@@ -88,15 +88,15 @@ def sentence(
 
 def _effect(effect: EffectCount, expectations: Sequence[Expectation]) -> Iterator[str]:
     """Yield what an application did and the scenario allows, or that it did all of its work; nothing of violations."""
-    of_effect = {e.split: e for e in expectations if e.check == EFFECTS and e.scope == effect.name}
-    if effect.error or any(e.verdict != "pass" for e in of_effect.values()):
-        of_effect = {kind: e for kind, e in of_effect.items() if e.verdict == "pass"}
-    elif of_effect and not any(effect.counts.values()):
+    of_effect = [e for e in expectations if e.check == EFFECTS and e.scope == effect.name]
+    met = {e.split: e for e in of_effect if e.verdict == "pass"}
+    found = [kind for kind, count in effect.counts.items() if count]
+    if met and len(met) == len(of_effect) and not found and not effect.error:
         yield f"Each of {effect.inputs:,} inputs has its effect {effect.name}, once and right."
-    for kind, count in effect.counts.items():
-        if count and kind in of_effect:
-            text = describe(kind, count, effect.inputs, effect.name, (), 0)
-            yield f"{text}{_shared_cause(effect, kind)}{_allowed(of_effect[kind])}."
+    for kind in found:
+        if kind in met:
+            text = describe(kind, effect.counts[kind], effect.inputs, effect.name, (), 0)
+            yield f"{text}{_shared_cause(effect, kind)}{_allowed(met[kind])}."
 
 
 def _shared_cause(effect: EffectCount, kind: str) -> str:
