@@ -60,7 +60,7 @@ class WireProduceSpec(FaultSpec):
     kind: Literal["wire.produce"]
     sends: Sends = Field(
         description="after_abort: a record of a transaction that is aborted already (KIP-890); old_epoch: one with the "
-        "producer epoch before that of the next incarnation, which has fenced it (KIP-98); sequence_gap: one with a "
+        "producer epoch of an incarnation that the next one has fenced (KIP-98); sequence_gap: one with a "
         "sequence after which four are missing (KIP-98). The last two follow a record that is in order"
     )
 

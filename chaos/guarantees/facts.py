@@ -3,7 +3,7 @@
 `common_settings` brings the settings of a client under their common names, with the defaults of its release. Clients
 change settings by themselves. What they refuse and what they switch off was tried with Java's ProducerConfig of 2.8.2,
 3.0.0, 3.0.1, 3.9.2 and 4.3.1, and with librdkafka 2.16.0, and read in sarama's `Config.Validate`. A topic without a
-value of its own has the broker's value: log.retention.ms is the broker's retention.ms, and so on.
+value has the broker's value: log.retention.ms is the broker's retention.ms, and so on.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def rewritten(text: str, root: Path, place: str) -> str:
         if not (names := _imported(node)):
             continue
         if not (match := _IMPORT.match(lines[node.lineno - 1])) or len(names) > 1:  # type: ignore[attr-defined]
-            raise ValueError(f"{place}: import {', '.join(names)} needs a line of its own, with `from` if it is dotted")
+            raise ValueError(f"{place}: import {', '.join(names)} needs a separate line, with `from` if it is dotted")
         indent, module, package, rest = match.groups()
         begin = f"{indent}from {NAME}.{module}" if module else f"{indent}from {NAME} import {package}{rest}"
         lines[node.lineno - 1] = begin + lines[node.lineno - 1][match.end() :]  # type: ignore[attr-defined]

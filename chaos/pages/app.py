@@ -253,7 +253,7 @@ def serve(site: Site, host: str, port: int, ready: Callable[[str], None]) -> Non
     """Serve the pages until Ctrl-C or SIGTERM. port: 0 for a free one. ready: called with the URL.
 
     On the loopback address, only requests to that name are answered, so that no web page of another host can read the
-    pages through a name of its own (DNS rebinding). Raises `MachineError` if the address cannot be used.
+    pages through the page's host name (DNS rebinding). Raises `MachineError` if the address cannot be used.
     """
     listener = _listen(host, port)
     with contextlib.closing(listener):

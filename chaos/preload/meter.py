@@ -1,4 +1,4 @@
-"""The meter of a node: the times of its own metrics for requests and for flushes of logs, read in its JVM.
+"""The meter of a node: its times for requests and for flushes of logs, read from the metrics in its JVM.
 
 `meter/DiskMeter.java` is compiled at first use. A JVM loads it as an agent. It reads the metrics that Kafka offers by
 JMX, ten times a second, and writes them to a file next to the data of the node. No port is open for that.

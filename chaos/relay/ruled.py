@@ -88,7 +88,7 @@ class RuledConnection(Connection):
             self._answers.answer_refused()
 
     def outlived(self, pipe: Pipe, rule: int) -> None:
-        """Count a connection of which the client has gone, once for each rule that held its requests."""
+        """Count a connection that its client has closed, once for each rule that held its requests."""
         if pipe is self.requests and rule in self.holding:
             self.holding.pop(rule).outlived += 1
 
@@ -327,7 +327,7 @@ class _ResponseFilter(_Filter):
     """The rules, applied to answers."""
 
     def answer_refused(self) -> None:
-        """Send the answers of the proxy to requests of which all earlier ones are answered."""
+        """Send the answers of the proxy to requests, as soon as all earlier requests are answered."""
         waiting = self._connection.unanswered
         while waiting and waiting[0].answer is not None:
             self._answer(waiting.popleft())

@@ -57,7 +57,7 @@ class Frames:
         return self.front is None or fnmatchcase(front, self.front)
 
     def named(self, names: Names | None) -> bool:
-        """Return whether a request that names these partitions (None: unknown) names those of the set."""
+        """Return whether a request that names these partitions (None: unknown) names partitions of the set."""
         if self.topic is None:
             return True
         return any(t == self.topic and self.partition in (None, number) for t, number in names or ())
@@ -82,7 +82,7 @@ class Rule:
     bandwidth: float | None = None
     """Bandwidth of the link in bytes per second, for each direction."""
     until: Frames | None = None
-    """The frames for which those of a `hold` wait."""
+    """The frames for which the frames of a `hold` wait."""
     error: int = 0
     """The error code in answers."""
     share: float = 1.0

@@ -253,7 +253,7 @@ class App(Strict):
                     "instances: an external application is as many processes as somebody starts; leave it out"
                 )
         if self.arguments and self.command is not None:
-            raise ValueError("arguments: belong to a program or a container; put those of a command into command")
+            raise ValueError("arguments: belong to a program or a container; a command is written with its arguments")
         return self
 
     def _check_program(self) -> None:

@@ -277,7 +277,7 @@ class Producer(Strict):
         if self.value:
             for name, given, instead in (
                 ("keys", self.keys is not None, "value.key"),
-                ("tombstone_every", self.tombstone_every is not None, "a producer of its own"),
+                ("tombstone_every", self.tombstone_every is not None, "another producer"),
                 ("value_size", self.value_size != type(self).model_fields["value_size"].default, "value.sizes"),
             ):
                 if given:

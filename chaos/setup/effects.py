@@ -33,7 +33,7 @@ _JDBC_SECRET = re.compile(r"[?;&](?:password|pwd|user)[^=]*=", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is in a record. keys: those of a path or a name on the way to it; name: of a header."""
+    """Where something is in a record. keys: of a path or a name on the way to it; name: of a header."""
 
     kind: Kind
     keys: tuple[str | int, ...] = ()

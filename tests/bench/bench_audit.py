@@ -4,7 +4,7 @@
         [--others 1M,3M,10M] [--out DIR]
 
 Each history of `histories` is generated, audited in a fresh process (first cold, then once more, warm) and by the
-methods of `others`, each in a process of its own, which is ended at 6 GiB or after 180 s. A process and all below it
+methods of `others`, each in a separate process, which is ended at 6 GiB or after 180 s. A process and all below it
 are watched from outside: memory is their PSS, which shares out what they share and counts no page cache, CPU what all
 of them used. The start of Spark is counted apart. A time counts only if exactly what was planted was found; otherwise
 the bench fails. 100M records take some 1 GB of disk and minutes to generate.

@@ -3,7 +3,7 @@
     python -m tests.bench.bench_readback [--records N] [--rows N] [--rounds N]
 
 One broker holds a topic of N records of 150 bytes that carry identities, and one of 20,000. They are read back in one
-Spark session, the small one first; the first round of the large one starts Spark's workers. CPU is that of all
+Spark session, the small one first; the first round of the large one starts Spark's workers. CPU counts all
 processes of the checks, the driver's JVM included and the broker's not, though it works on the same cores. The sealed
 ledger is one of sends in batches of 8,192 rows and deliveries in batches of 500, both from two streams.
 """
@@ -90,7 +90,7 @@ def _read_back(directory: Path, records: int, rounds: int, until: float) -> dict
 
 
 def _sealed(ledger: Path, rows: int) -> dict[str, Any]:
-    """Seal a ledger in a process of its own, so that the memory is the sealing's alone."""
+    """Seal a ledger in a separate process, so that the memory is the sealing's alone."""
     _write_ledger(ledger, rows)
     spawned = multiprocessing.get_context("spawn")
     receiver, sender = spawned.Pipe(duplex=False)

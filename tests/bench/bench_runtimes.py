@@ -239,7 +239,7 @@ def rows_of(names: tuple[str, ...], rounds: int) -> dict[str, Any]:
 def measure(
     names: tuple[str, ...] = RUNTIMES, records: int = 1_000_000, rounds: int = 3, rows: int = 1
 ) -> dict[str, Any]:
-    """Return the measurements by library, and those of the catalogue row."""
+    """Return the measurements by library, and the measurements of the catalogue row."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
         run = Run.create(Path(folder), new_run_id("bench-runtimes"))
         cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), ProcessId.current(), deadline_s=3600)

@@ -1,6 +1,6 @@
 """Verdicts per hour: the single faults of a proof on two lent clusters, and the same scenarios one by one.
 
-The application is an ordinary one: acks=all, commits after processing. Its fault classes are those of leaders,
+The application is an ordinary one: acks=all, commits after processing. Its fault classes are faults of leaders,
 coordinators, consumers and producers. `measure_alone` checks the lab: each scenario of the proof runs again as a single
 run, with a cluster and a judge that nothing else uses, and no verdict may differ.
 """

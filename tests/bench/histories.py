@@ -220,7 +220,7 @@ class History:
     def _rebalance(self, generation: int, s: Slice, recreated: bool) -> None:
         """Each partition moves on; the new owner begins at the last commit, before the end of the last stretch.
 
-        recreated: in a topic that was created again, of which the group has committed nothing.
+        recreated: in a topic that was created again; the group has committed nothing of it.
         """
         if generation:
             self._revoke(generation)

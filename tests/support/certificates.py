@@ -22,7 +22,7 @@ class Authority:
         self.ca.write_bytes(self._authority.pem)
 
     def issue(self, name: str, password: str | None = None) -> tuple[Path, Path]:
-        """Issue a certificate; return its file and that of its key, which the password encrypts."""
+        """Issue a certificate; return its file and the file of its key, which the password encrypts."""
         certificate, key, _ = self._authority.issue(name, LOCAL, DAY)
         files = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         files[0].write_bytes(certificate)

@@ -5,7 +5,7 @@ python -m tests.support.kubectl RUN_DIR ARGUMENT...
 The pod with a name that ends with -N is the broker N. It knows the calls of the shipped examples only, refuses others:
 
 - `exec POD -c kafka -- sh -c SCRIPT`: sends the signal of the script, which it does not run: the script looks for
-  brokers in its container, and here it would find those of all runs. A killed broker starts again, as by a kubelet.
+  brokers in its container, and here it would find brokers of all runs. A killed broker starts again, as by a kubelet.
 - `delete pod POD`: a controlled shutdown; the broker starts again, as by the controller of the StatefulSet.
 - `annotate pod POD strimzi.io/manual-rolling-update=true`: notes it. `wait --for=delete` then does the same, as the
   operator's next reconciliation does.

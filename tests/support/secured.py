@@ -37,7 +37,7 @@ from tests.support.certificates import Authority
 ROOT = Path(__file__).parents[2]
 USER = "alice"
 AWKWARD = "\n$HOME ${x}'\"\\ \u00e9\u20ac;,="
-"""Characters that programs get wrong: a line end, those of shells, quotes, and others than ASCII."""
+"""Characters that programs get wrong: a line end, special characters of shells, quotes, and others than ASCII."""
 PASSWORDS = {
     "PLAIN": f"plain-Xk3{AWKWARD}vQ9sd7Lq",
     "SCRAM-SHA-512": f"scram-hT6{AWKWARD}wZp2Rm4Y",

@@ -1,6 +1,6 @@
 """A gate on real clusters: one cell keeps its contract, one cannot, with clients and brokers of other releases.
 
-The older brokers are those of a release with ZooKeeper.
+The older brokers are of a release with ZooKeeper.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, run by a user who makes everything as hard as it gets.
+"""The wheel in a new environment, run by a user who makes everything as hard as it gets.
 
 The environment, the working directory and TMPDIR have spaces and umlauts in their paths. The locale is C, the time zone
 has an odd offset, the user is not root, and the home directory cannot be written to. Packages of others named `chaos`,

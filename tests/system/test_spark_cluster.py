@@ -60,7 +60,7 @@ def copied(run: Run, folder: Path) -> Run:
 
 @contextmanager
 def put_into_hdfs(run: Run, folder: Path) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Yield the URI of a copy of the run in a file system of its own, and the function that runs `hdfs dfs`."""
+    """Yield the URI of a copy of the run in another file system, and the function that runs `hdfs dfs`."""
     with hdfs(folder / "hdfs") as home:
         fs = shell(folder / "conf")
         copied(run, folder / "rich")

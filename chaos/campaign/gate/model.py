@@ -96,8 +96,8 @@ class Gate(Strict):
     kafka: list[Release] | None = Field(None, description="Kafka releases; the releases of the scenarios if None")
     clients: list[ClientName] | None = Field(
         None,
-        description="client libraries of all entries, such as java:3.9.2, or releases of confluent-kafka; those of the "
-        "scenarios if None",
+        description="client libraries of all entries, such as java:3.9.2, or releases of confluent-kafka; the "
+        "clients of the scenarios if None",
     )
     settings: dict[VariantName, Variant] = DEFAULT_SETTINGS
     """Named sets of overrides (as with --set), each with an optional contract."""

@@ -69,10 +69,10 @@ class RunFacts:
     of the poll. contested: (topic, partition, block) in which acknowledgements and log differ or transactions were
     written. compacted: the compacted topics, each with its number of blocks of keys. tombstone_every: by scenario
     producer, the records that are tombstones. delete_retention_us: by topic that has tombstones. torn_tombstones: the
-    topics of which tombstones may have no row. read_us: when reading the log of each partition back had begun and
+    topics with tombstones that may have no row. read_us: when reading the log of each partition back had begun and
     ended, as far as known. read_uncommitted: readers with that isolation level. cell_us: width of a heat map cell.
     unwatched: scenario producers that read no delivery report. lives: of topics that were deleted. lineage: by group,
-    the outputs that are traced to its inputs. counted: the topics of which processors count the records by key, each
+    the outputs that are traced to its inputs. counted: the topics in which processors count the records by key, each
     with its number of blocks of keys. counting: the groups of these processors. committed_by_any: by (group, topic,
     partition), the highest offset of a commit that did not fail, whoever committed it. decisions: on commits with an
     outcome that the client did not learn.

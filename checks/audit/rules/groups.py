@@ -168,8 +168,8 @@ def _spreads(reader: Reader) -> bool:
 def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the assignors that a generation with these members may have; none if unknown.
 
-    If the entries of a group differ, the members decide; ledgers that do not have their topics do not say who has a
-    share of which topic.
+    If the entries of a group differ, the members decide; a ledger without their topics leaves open
+    who has a share of a topic.
     """
     if reader.assignor or any(m.get("topics") is None for m in members):
         return (reader.assignor,) if reader.assignor else ()

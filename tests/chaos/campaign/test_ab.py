@@ -35,7 +35,7 @@ def test_a_variant_applies_its_settings_and_contract_to_the_scenario(file):
     weak, safe = load(file, variant="weak"), load(file, variant="safe")
     assert (weak.producers[0].config["acks"], safe.producers[0].config["acks"]) == (1, "all")
     assert safe.topics[0].partitions == 2
-    assert weak.expect.lost_write.min == 1, "a variant without a contract has that of the scenario"
+    assert weak.expect.lost_write.min == 1, "a variant without a contract has the contract of the scenario"
     assert (safe.expect.lost_write.max, safe.expect.duplicate_write.max) == (0, None)
     assert (weak.variants, safe.variants) == ({}, {})
     assert safe.title == "base (safe)"

@@ -575,7 +575,7 @@ def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_the
         *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
         *("cell-01-3", "cell-03-3", "cell-02-3", "cell-04-3"),
     ]
-    assert lab.renewed == [4, 8], "a round begins with a cluster of its own, lest one side always finds it warm"
+    assert lab.renewed == [4, 8], "a round begins with a new cluster, lest one side always finds it warm"
     by_round: dict[int, set[int]] = {}
     for run in runs:
         by_round.setdefault(run.n, set()).add(run.seed)

@@ -15,7 +15,7 @@ HEAVY = ("pydantic", "yaml", "confluent_kafka", "kafka", "pyarrow", "numpy", "sq
 def test_each_command_has_help_and_an_example(name: str) -> None:
     done = CliRunner().invoke(app, [name, "--help"])
     assert done.exit_code == 0
-    group = "─ Commands ─" in done.output  # the examples of a group are those of its commands
+    group = "─ Commands ─" in done.output  # a group has the examples of its commands
     assert group or f"Example: python -m chaos {name}" in done.output
 
 

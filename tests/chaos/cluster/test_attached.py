@@ -77,7 +77,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def theirs(secured: Secured) -> set[str]:
-    """Topics and groups on the cluster that do not belong to the run; one name resembles that of a run."""
+    """Topics and groups on the cluster that do not belong to the run; one name resembles the name of a run."""
     names = ["orders", "aftershock-of-somebody-else-orders"]
     new = [NewTopic(name, num_partitions=1, replication_factor=3) for name in names]
     for future in secured.admin.create_topics(new).values():

@@ -13,7 +13,7 @@ HEAD = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orde
 
 
 def wait(entries, members, unchanged_s, state="Stable"):
-    """Wait for a group of these entries, of which the observer sees `members` for `unchanged_s`."""
+    """Wait for a group of these entries; the observer sees `members` for `unchanged_s`."""
     scenario = parse(f"{HEAD}{entries}", "x")
     seen = {"g": GroupState(state, 1, (SimpleNamespace(),) * members)}
     observer = SimpleNamespace(groups=seen, unchanged_s=lambda group: unchanged_s)

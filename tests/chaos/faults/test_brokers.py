@@ -222,7 +222,7 @@ def test_a_broker_that_is_down_is_not_changed_and_one_that_went_down_gets_its_se
 
 
 class Folders(Cluster):
-    """A cluster with two data folders at each broker, of which one may be taken away."""
+    """A cluster with two data folders at each broker; one may be taken away."""
 
     def __init__(self):
         super().__init__()

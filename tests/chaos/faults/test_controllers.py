@@ -130,7 +130,7 @@ def test_without_a_majority_it_is_proven_that_no_change_is_possible(monkeypatch:
 
 
 def restart_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a rolling restart of which the steps for brokers succeed."""
+    """Return a rolling restart with steps for brokers that succeed."""
     spec = brokers.RollingRestartSpec(
         name="r", kind="cluster.rolling_restart", target=Target(all_brokers=True), when=Trigger(at=0)
     )

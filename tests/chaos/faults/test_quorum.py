@@ -20,7 +20,7 @@ END = 100
 
 
 class Quorum:
-    """Four controllers, of which 101 to 103 are voters and 101 is active; it stands in for `chaos.kafka.voters`."""
+    """Four controllers: 101 to 103 are voters, and 101 is active. The class stands in for `chaos.kafka.voters`."""
 
     def __init__(self) -> None:
         self.leader, self.epoch, self.silent = 101, 1, False

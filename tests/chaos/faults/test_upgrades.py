@@ -201,7 +201,7 @@ def test_a_downgrade_that_is_not_refused_fails(world):
 
 @pytest.fixture
 def finalized(world, monkeypatch) -> list[dict[str, int]]:
-    """The requests to finalize levels, of which all brokers learn."""
+    """The requests to finalize levels; all brokers learn of them."""
     requests: list[dict[str, int]] = []
     levels = {"metadata.version": 21}
 

@@ -1,4 +1,4 @@
-"""Values written and read as columns equal those of `chaos.ledger.record`."""
+"""Values written and read as columns equal the values of `chaos.ledger.record`."""
 
 from __future__ import annotations
 

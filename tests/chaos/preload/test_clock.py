@@ -66,7 +66,7 @@ class Shown:
         )
 
     def ahead_s(self) -> tuple[float, float]:
-        """Return how far its wall clock and its monotonic clock are ahead of those of this process."""
+        """Return how far its wall clock and its monotonic clock are ahead of this process."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -142,7 +142,7 @@ def blocks(page):
 
 
 def code_lines(page):
-    """Return the lines of code of a page: those of code blocks, and inline code."""
+    """Return the lines of code of a page: code blocks, and inline code."""
     lines = [line for _, block in blocks(page) for line in block.splitlines()]
     return [*lines, *re.findall(r"`([^`\n]+)`", prose(page.read_text(encoding="utf-8")))]
 

@@ -1,4 +1,4 @@
-"""Tests of answers with an error code: those of the proxy, and those of a broker that it changes."""
+"""Tests of answers with an error code: from the proxy, and from a broker if the proxy changes them."""
 
 import pytest
 from kafka.protocol.api_key import ApiKey

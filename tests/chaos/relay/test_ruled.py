@@ -213,7 +213,7 @@ def test_an_answer_gets_the_error_although_the_broker_carried_the_request_out():
 def test_an_answer_that_the_error_does_not_change_is_no_hit():
     async def play():
         async with proxy(Broker()) as (server, (client,)):
-            # the request names another partition too, of which the answer says nothing
+            # the request names another partition too, and the answer leaves it out
             rule = add(
                 server,
                 added := {},

@@ -1,4 +1,4 @@
-"""Run directories like those of the pipeline, without a cluster: one failed, one passed, one aborted.
+"""Run directories as the pipeline writes them, without a cluster: one failed, one passed, one aborted.
 
 `python -m tests.chaos.report.synthetic DIR` writes them to look at.
 """

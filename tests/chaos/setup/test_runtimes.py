@@ -641,7 +641,7 @@ def test_each_ability_is_asked_for_at_a_field_or_by_a_rule_between_parts():
     asked |= {ability for model in models for ability in getattr(model, "abilities", ())}
     assert asked | ELSEWHERE | FACTS == set(get_args(Ability))
     assert asked.isdisjoint(FACTS)
-    assert not [field for field in fields if "Needs(" in str(field.annotation)]  # the walk sees those of fields only
+    assert not [field for field in fields if "Needs(" in str(field.annotation)]  # the walk sees marks of fields
 
 
 def test_a_refusal_names_the_place_and_the_libraries_that_can():

@@ -142,7 +142,7 @@ class Run:
         found = settings | dict(self.plan.second_entry) if self.plan.second_entry and self.plan.members > 1 else {}
         if strategy in found and "group.protocol" in settings:
             del found[strategy]
-        elif strategy in found and strategy in settings:  # it supports that of the first entry, too
+        elif strategy in found and strategy in settings:  # it supports the strategy of the first entry, too
             found[strategy] = ",".join(dict.fromkeys([*found[strategy].split(","), settings[strategy]]))
         return found
 
@@ -196,7 +196,7 @@ class Run:
 
     @property
     def _counts(self) -> bool:
-        """Whether the processors count by key: those of Kafka Streams do, alone in their group."""
+        """Whether the processors count by key: processors of Kafka Streams do, alone in their group."""
         alone = not self.plan.second_entry and self.plan.assign != "intruder"
         return self._processes and alone and self.plan.log != "compacted"
 

@@ -101,7 +101,7 @@ def _deletion(row: Row, number: int | str) -> str:
 
 
 def _members(value: str, number: int | str) -> str:
-    """Of the observer: a list of members, each of which may name its client."""
+    """Of the observer: a list of members; each may name its client."""
     members = json.loads(value)
     return json.dumps(
         [m | {"client_id": labelled(m["client_id"], number)} if "client_id" in m else m for m in members]

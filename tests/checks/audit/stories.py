@@ -223,7 +223,7 @@ def kept_in_a_compacted_topic(s: Story) -> None:
 
 @story(evicted_delivery=1)
 def its_timestamps_are_seconds(s: Story) -> None:
-    """The topic keeps a week, and Kafka takes the times for those of 1970."""
+    """The topic keeps a week, and Kafka takes the times for times in 1970."""
     s.log_start, s.sending = 1, {"timestamps": "seconds"}
     s.send(0, 0).wrote(1).assigned().got(1).commit(2)
 
@@ -1149,7 +1149,7 @@ def assign_mode_restores_a_checkpoint_without_a_row(s: Story) -> None:
 
 @story(duplicate_delivery__illegal=1, duplicate_delivery__legal=1)
 def assign_mode_delivers_below_its_restored_checkpoint(s: Story) -> None:
-    """The state of the source is older than that of the operator behind it, as in a savepoint of FlinkKafkaConsumer."""
+    """The state of the source is older than the state of the operator behind it, as after FlinkKafkaConsumer."""
     _stored(s).assigned(position=2, source="checkpoint", incarnation=2).got(1, 2, 3)
 
 
@@ -2185,7 +2185,7 @@ def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
 
 
 def _voted(s: Story, first: str, second: str, *held: str) -> None:
-    """A generation of the second entry's member and those of the first entry, in this order."""
+    """A generation of the second entry's member, then the first entry's members, in this order."""
     s.partitions, s.members = 4, len(held) - 1
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": first}
     own = {"group.protocol": "consumer"} if second == "KIP-848" else {"partition.assignment.strategy": second}
@@ -2326,7 +2326,7 @@ def coordinated_by_another_broker_during_an_election(s: Story) -> None:
 
 
 def _read_two(s: Story, **more: object) -> Story:
-    """Three records, of which a member gets the first two, commits, and leaves."""
+    """Three records: a member gets the first two, commits, and leaves."""
     s.members = 2
     s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).commit(2).revoked()
     return s
@@ -2470,7 +2470,7 @@ def over_again_though_its_coordinator_was_never_interrupted(s: Story) -> None:
 
 
 def _cut(s: Story, *, silent: bool = True) -> Story:
-    """Two commits, of which the last one is gone when the coordinator answers again."""
+    """Two commits: the last one is gone when the coordinator answers again."""
     s.members = 2
     s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
     s.group_seen(answers=True, state="Stable").saw_committed(2)
@@ -2492,7 +2492,7 @@ def from_an_earlier_commit_before_the_observer_saw_that(s: Story) -> None:
 
 
 def _two_commits(s: Story) -> Epoch:
-    """Two commits, of which the log has the first one."""
+    """Two commits: the log has the first one."""
     s.members = 2
     epoch = s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).logged(1).got(1).commit(2)
     return epoch
@@ -3341,7 +3341,7 @@ def outputs_without_a_count_and_of_another_key(s: Story) -> None:
     s.output(0, of=0, key="k1").output(1, of=1, key="k2", count=1)
 
 
-# --- last, for the time in which nobody answered is that of all stories
+# --- last, because all stories share the time in which nobody answered
 
 
 @story()

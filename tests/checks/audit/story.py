@@ -86,7 +86,7 @@ class Story:
         return seen or bool(self.rows["transactions"]) or any(row.get("txn") for row in self.rows["sends"])
 
     def reader(self, n: int = 1) -> str:
-        """The n-th consumer process; 0 is that of the second entry."""
+        """The n-th consumer process; 0 is the process of the second entry."""
         return f"c{self.number}/{n}" if n else f"d{self.number}/1"
 
     def sent_us(self, seq: int | None) -> int | None:

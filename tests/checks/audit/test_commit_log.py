@@ -1,4 +1,4 @@
-"""Decisions on commits of which the client did not learn the outcome, with the reason where there is none."""
+"""Decisions on commits with an outcome that the client did not learn, with the reason where there is none."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def all_mutants() -> Iterator[Mutant]:
     ],
 )
 def made(request: pytest.FixtureRequest) -> list[Mutant]:
-    """Return the mutants; `some`: those of one or two of the rows that a change fits in each history."""
+    """Return the mutants; `some`: only for one or two of the rows that a change fits in each history."""
     mutants = list(all_mutants())
     if request.param == "all":
         return mutants

@@ -1,4 +1,4 @@
-"""What is kept of each block to compare its records with those of others, against plain definitions."""
+"""What is kept of each block to compare its records with other blocks, against plain definitions."""
 
 from __future__ import annotations
 

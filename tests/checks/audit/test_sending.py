@@ -75,7 +75,7 @@ def test_no_promise_and_no_partition_are_nothing_to_judge() -> None:
 
 
 def test_keys_without_a_number_take_part_in_no_route_by_number() -> None:
-    """Other programs write to a topic too, with keys of their own."""
+    """Other programs write to a topic too, with other keys."""
     others = [("other/1", n, 1, "ok", key) for n, key in enumerate(["shop-17", "", "k", "k-4", "kx", "k٣"])]
     assert misrouted(*others, ("own/1", 7, 1, "ok", "k4")) == (0, [])
     assert misrouted(*others, ("own/1", 8, 2, "ok", "k4")) == (1, [8])

@@ -48,7 +48,7 @@ def meant(stories: dict[str, Story]) -> dict[str, tuple[Scenario, Judgement]]:
 def test_a_rule_examines_where_it_applies(
     check: str, stories: dict[str, Story], meant: dict[str, tuple[Scenario, Judgement]], audited: Audited
 ) -> None:
-    """In each story, the scopes of the scenario are those of the audit, which examines there what the oracle judges.
+    """In each story, the audit has the scopes of the scenario, and examines there what the oracle judges.
 
     A rule that the oracle does not judge examines at least what it finds.
     """

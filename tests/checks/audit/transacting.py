@@ -90,7 +90,7 @@ def process(rng: random.Random, rows: Rows, counts: bool) -> None:
     """Write an output of each record that the group delivered, now and then hidden, undecided, or left out.
 
     Now and then one carries no coordinates, or the first one was removed from the log. counts: records have keys, and
-    each output carries a count of its key, that of all records of the log there or now and then another one.
+    each output carries a count of its key: all records of the log there, or now and then another number.
     """
     inputs = {(r["partition"], r["offset"]): r for r in rows["log"]}
     for record in inputs.values() if counts else ():

@@ -16,7 +16,7 @@ Row = tuple[str | None, int, int]
 
 
 def offsets(tmp_path: Path, rows: list[Row], size: int = 3) -> tuple[int, ...]:
-    """Return the offsets of copies among records (producer, incarnation, seq) in batches, each in a file of its own."""
+    """Return the offsets of copies among records (producer, incarnation, seq) in batches, each in a separate file."""
     copies, files = _Copies(), []
     for begin in range(0, len(rows), size):
         of_batch = enumerate(rows[begin : begin + size], begin)

@@ -23,8 +23,8 @@ import org.apache.kafka.clients.consumer.internals.SubscriptionState;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * KafkaSource with readers that record which partitions Flink gives them, and where they begin: before the start of the
- * reader those of a checkpoint, afterwards those of the enumerator.
+ * KafkaSource with readers that record which partitions Flink gives them, and where they begin: partitions of a
+ * checkpoint before the start of the reader, afterwards partitions from the enumerator.
  *
  * <p>A split may have a mark in place of an offset, in a checkpoint too: the consumer of the reader resolves it (FLIP-27,
  * `ReaderHandledOffsetsInitializer`). Its position is read from outside, and changed by nobody but the library.

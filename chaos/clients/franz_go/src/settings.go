@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// settings are options of a client, and those of them that the programs have to know.
+// settings are options of a client, and the options that the programs have to know.
 type settings struct {
 	options []kgo.Opt
 	// given has the names of the settings that the scenario gives, by the names of the library.

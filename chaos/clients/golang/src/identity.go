@@ -74,7 +74,7 @@ func newValues(spec *Spec) values {
 	return values{template: template}
 }
 
-// of returns the value of a record. The CRC is that of key, header and payload.
+// of returns the value of a record. The CRC covers key, header and payload.
 func (v *values) of(seq, sentUs int64, key []byte) []byte {
 	size := len(v.template)
 	if len(v.free) < size {

@@ -36,7 +36,7 @@ func outcome(refusals map[string]refusal, name string, kept []string) string {
 	return fail
 }
 
-// errorName returns the name of an error: that of the protocol, or the type of an error of the library.
+// errorName returns the name of an error: its name in the protocol, or the type of an error of the library.
 func errorName(err error) string {
 	if code, found := protocolCode(err); found {
 		return protocolName(code)

@@ -18,11 +18,11 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * Writes `acknowledgements` for one incarnation of a member: a row for each acknowledgement of which the library says
- * how it ended.
+ * Writes `acknowledgements` for one incarnation of a member: a row for each acknowledgement with an
+ * outcome from the library.
  *
  * <p>The library repeats an acknowledgement if an answer is lost, and then reports only the last error. So any error is
- * `unknown`, except that of a record which the library did not take.
+ * `unknown`, except for a record that the library did not take.
  */
 final class Acknowledgements implements AcknowledgementCommitCallback {
     private record Place(String topic, int partition, long offset) {}

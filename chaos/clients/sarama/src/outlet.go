@@ -133,7 +133,7 @@ func (o *saramaOutlet) isFatal(err error) bool {
 	}, func(code sarama.KError) bool { return errors.Is(err, code) })
 }
 
-// asyncSender is the asynchronous producer. Its answers arrive in goroutines of their own.
+// asyncSender is the asynchronous producer. Its answers arrive in separate goroutines.
 type asyncSender struct {
 	producer sarama.AsyncProducer
 	log      *SendLog

@@ -59,7 +59,7 @@ def _rewind(
     """Below the commit in force: of those answered before this one was requested, the one requested last.
 
     Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
-    below explains it; so does, in assign mode, that a later epoch than that of the commit in force began there or
+    below explains it; so does, in assign mode, that an epoch after the epoch of the commit in force began there or
     below, at the offset that the group had committed by then, or at a checkpoint apart from its results; and so does a
     fault that may have moved the group's offset between the two.
     """

@@ -1,4 +1,4 @@
-"""What the log of `__consumer_offsets` says of commits of which the client did not learn the outcome.
+"""What the log of `__consumer_offsets` says of commits with an outcome that the client did not learn.
 
 A record bears no name. It is of a commit if nothing else can have written it: no other commit of that offset, no fault,
 nobody who may have committed without a row. A log that is whole and lacks no acknowledged commit also says what was not

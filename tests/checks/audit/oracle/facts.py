@@ -202,7 +202,7 @@ class Case:
         return every > 0 and send["seq"] % every == every - 1
 
     def torn_tombstones(self) -> set[str]:
-        """Topics to which a producer wrote tombstones of which any incarnation did not stop in order."""
+        """Topics with tombstones of a producer that did not stop in order in each incarnation."""
         found = set()
         for name, (_, topic) in self.deleting.items():
             lives = [r for r in self.rows["lifecycle"] if r["client"].rpartition("/")[0] == name]

@@ -1,6 +1,6 @@
 """Which topic a row belongs to, where one was deleted and another one with its name was created (KIP-516).
 
-Each earlier topic gets a name of its own, so that all other checks see it as another topic.
+Each earlier topic gets another name, so that all other checks see it as another topic.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _between(sends: list[Row], lives: Lives, steady: set[tuple[str, int]]) -> di
 
 
 def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclear: Any, absent: bool) -> bool:
-    """Give a row its label; whether it may be of several deleted topics, and has that of the first."""
+    """Give a row its label; and say whether it may be of several deleted topics, and has the label of the first."""
     topic = row["topic"]
     several = len(_ended_between(lives.of[topic], table, row)) > 1
     earliest, latest = _bounds(lives.of[topic], *_times(table, row))
@@ -260,7 +260,7 @@ def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclea
 
 
 def _among_ended(table: str, row: Row, lives: Lives, anywhere: Any) -> None:
-    """A delivery is of the topic that acknowledged its record; without a position, nobody knows of which."""
+    """A delivery is of the topic that acknowledged its record; without a position, nobody knows the topic."""
     topic = next(name for name, found in lives.of.items() if row["topic"] in [life.label for life in found])
     if table == "deliveries" and (topic, _who(row)) in anywhere:
         row["topic"] = f"{topic} (deleted, life unknown)"

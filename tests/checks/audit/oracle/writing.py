@@ -217,7 +217,7 @@ def _read_fast(case: Case, send: Row) -> bool:
 
 
 def _perhaps_deleted(case: Case, send: Row) -> bool:
-    """Whether a tombstone of the key, of which nobody knows the offset, may have come after it and expired since."""
+    """Whether a tombstone of the key with an unknown offset may have come after it and expired since."""
     if send["topic"] not in case.tombstones_held_us or _too_early(case, send):
         return False
     for other in case.rows["sends"]:

@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
 /**
- * An attempt of a subtask in a task manager: an incarnation of the client, with tables of its own.
+ * An attempt of a subtask in a task manager: an incarnation of the client, with separate tables.
  *
  * <p>It is connected to the program of the job, from which it has its incarnation. It reports its progress there, and
  * receives the orders. The task has a thread; a second one writes the rows that wait, and ends with the task.

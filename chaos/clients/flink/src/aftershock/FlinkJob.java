@@ -40,7 +40,7 @@ final class FlinkJob implements JobRows {
     private final TreeMap<Long, Map<TopicPartition, Long>> snapshots = new TreeMap<>();
     private final List<LedgerOperator> operators = new CopyOnWriteArrayList<>();
 
-    /** A partition of which the library has not said yet where it begins: `position` looks. */
+    /** A partition whose start the library has not given yet: `position` looks. */
     private static final class Opening {
         final Supplier<Long> position;
         final boolean restored;
@@ -168,7 +168,7 @@ final class FlinkJob implements JobRows {
         return ends;
     }
 
-    /** Adds the offsets of a subtask to a checkpoint, and to those of one subtask all starts. */
+    /** Adds the offsets of a subtask to a checkpoint; one subtask also adds all starts. */
     synchronized void snapshot(long id, int subtask, Map<TopicPartition, Long> offsets) {
         if (subtask == beginner) {
             begun.forEach((partition, offset) -> offsets.merge(partition, offset, Math::max));

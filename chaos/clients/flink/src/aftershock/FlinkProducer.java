@@ -17,7 +17,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
  * A Flink job that writes with KafkaSink: exactly once if the spec has transactions, else at least once.
  *
  * <p>A later incarnation restores the last complete checkpoint: it writes the records after it again, and with
- * transactions it first commits those of the checkpoint and aborts later ones. The order to stop ends the job with a
+ * transactions it first commits the checkpoint's transactions and aborts later ones. The order to stop ends the job with a
  * savepoint, after which everything is written and committed.
  */
 final class FlinkProducer implements Client {

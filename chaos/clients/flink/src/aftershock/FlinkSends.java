@@ -44,7 +44,7 @@ final class FlinkSends {
         current = this;
     }
 
-    /** Returns those of the job of this process. */
+    /** Returns the sends of the job of this process. */
     static FlinkSends current() {
         return current;
     }

@@ -22,7 +22,7 @@ import org.apache.flink.configuration.TaskManagerOptions;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 
-/** The settings of a job: those of Flink, and those of its Kafka clients. */
+/** The settings of a job: of Flink, and of its Kafka clients. */
 final class FlinkSettings {
     private static final long CHECKPOINT_MS = 1000;
     private static final Class<?>[] OPTIONS = {

@@ -109,7 +109,7 @@ final class Outcomes {
         return refused && oneAttempt ? FAIL : UNKNOWN;
     }
 
-    /** Returns the name of an error: that of the protocol, or the class of an error of the client. */
+    /** Returns the name of an error: its name in the protocol, or the class of an error of the client. */
     static String name(Throwable error) {
         Throwable cause = cause(error);
         Errors code = code(cause);

@@ -14,8 +14,8 @@ import org.apache.kafka.common.TopicPartition;
  *
  * <p>It is "Decouple Consumption and Processing" of the documentation of KafkaConsumer. The thread that polls also
  * commits: `window` up to the first unfinished record of a partition, `naive` after the highest finished one, so that
- * unfinished records below are lost if the process dies. It hands out runs of records, of which workers take one after
- * the other, so a record costs no object before it is written. Delivery rows are written as records are finished; their
+ * unfinished records below are lost if the process dies. It hands out runs of records; workers take the
+ * runs one by one, so a record costs no object before it is written. Delivery rows are written as records are finished; their
  * ordinal is the order of the polls.
  */
 final class PooledConsumer extends GroupConsumer {

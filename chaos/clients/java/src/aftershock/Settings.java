@@ -12,7 +12,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** The settings of a Kafka client: the connection with its security, and those of the scenario, which come last. */
+/** The settings of a Kafka client: the connection with its security, then the scenario's settings. */
 final class Settings {
     private static final String ASSIGNORS = "partition.assignment.strategy";
     private static final String PACKAGE = "org.apache.kafka.clients.consumer.";

@@ -19,7 +19,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.Trigger;
 
-/** The settings of a query: those of Spark, the options of its Kafka source, and with the prefix kafka. its consumers. */
+/** The settings of a query: of Spark, of its Kafka source, and, with the prefix kafka., of its consumers. */
 final class SparkSettings {
     private static final String KAFKA = "kafka.";
     /** Tasks wait more than they compute: at the end of a partition, one waits for fetch.max.wait.ms. */

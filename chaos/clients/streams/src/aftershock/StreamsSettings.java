@@ -13,7 +13,7 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.StreamsConfig;
 
-/** The settings of an instance: those of Kafka Streams, and with its prefixes those of its Kafka clients. */
+/** The settings of an instance: of Kafka Streams, and, with its prefixes, of its Kafka clients. */
 final class StreamsSettings {
     private static final String MAIN_CONSUMER = "main.consumer.";
     private static final Map<String, Set<String>> CLIENTS = Map.of(

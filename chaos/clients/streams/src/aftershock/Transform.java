@@ -17,7 +17,7 @@ import org.apache.kafka.streams.state.Stores;
  * The transformation: one output for each input, with the coordinates of the input in the header `aftershock-input`.
  * With state, the output has the key of its input, and the count of that key in the header `aftershock-count`.
  *
- * <p>The timestamp of an output is the time of its processing, not that of its input, as for all processors.
+ * <p>The timestamp of an output is the time of its processing, not the input's timestamp, as for all processors.
  */
 final class Transform implements Processor<byte[], byte[], byte[], byte[]> {
     /** Record header with the coordinates of the input; see chaos.ledger.record. */
