@@ -54,8 +54,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         _remove_results(run, run.validation)
         bootstrap = _bootstrap(run)
         security = _security(run, resolved)
-        from checks.readback.commits import read_commit_log
-        from checks.readback.stage import read_back
+        from checks.readback.stage import read_back, read_commit_log
 
         with EventLog(run, listener).stage("commit_log"):
             read_commit_log(run, resolved.audited(), bootstrap, security)

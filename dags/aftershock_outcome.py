@@ -1,4 +1,4 @@
-"""The outcome of a DAG run for others: assets with the verdict, and notifications unless it is a pass.
+"""The outcome of a DAG run for others: assets with the verdict, links to reports, and notifications unless it passes.
 
 **Assets.** Each scenario has two. `aftershock/<scenario>/verdict` gets an event at the end of every run, with the
 verdict, its sentence and the run in `extra`, for a DAG that reacts to every verdict. `aftershock/<scenario>/pass` gets
@@ -33,7 +33,8 @@ from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk import Asset, BaseNotifier, Variable
+import attrs
+from airflow.sdk import Asset, BaseNotifier, BaseOperatorLink, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
 VARIABLE = "aftershock_notifiers"
@@ -252,3 +253,43 @@ def _base() -> str:
     if base := os.environ.get(PAGES):
         return base.rstrip("/")
     return str(conf.get("api", "base_url", fallback="") or "").rstrip("/") + MOUNT
+
+
+SECTIONS = {
+    "deploy": "settings",
+    "deploy_side": "settings",
+    "drive": "faults",
+    "audit": "anomalies",
+    "validate": "expectations",
+    "report": "verdict",
+    "publish": "verdict",
+    "verdict": "verdict",
+    "destroy": "story",
+}
+"""The section of the report by task; other tasks link to its top. A task has its link when it has ended."""
+
+
+@attrs.define
+class ReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed for mypy here
+    """The link of one task. first: the task that made the run directory. runs_dir: the folder that the pages serve."""
+
+    first: str
+    runs_dir: str
+    section: str = ""
+
+    @property
+    def name(self) -> str:
+        """Text of the button."""
+        return "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """Return the address, or an empty text. ti_key: the running task instance, on the worker, at its end."""
+        return report_url(handed_on(ti_key, self.first), self.runs_dir, self.section)
+
+
+def add_links(dag: Any, runs_dir: str, first: str) -> None:
+    """Give each task a link to its part of the report. first: of the DAG; each group of a variant has its own."""
+    for task in dag.tasks:
+        group, _, name = task.task_id.rpartition(".")
+        own = f"{group}.deploy_side" if group else first
+        task.operator_extra_links = (ReportLink(own, runs_dir, SECTIONS.get(name, "")),)

@@ -1,8 +1,8 @@
 """The limit of clusters that run at once, over all DAGs: AFTERSHOCK_CLUSTERS, or one.
 
 `deploy` takes a slot (`chaos.processes.slots`) for the whole life of the cluster. If none is free, it defers: Airflow's
-triggerer waits (see `aftershock_slot_trigger`), the task shows as deferred, and holds neither a worker nor a slot of a
-pool. A task that is ended while it waits leaves nothing.
+triggerer waits (`SlotTrigger`), the task shows as deferred, and holds neither a worker nor a slot of a pool. A task
+that is ended while it waits leaves nothing.
 An Airflow pool alone is not enough. Tasks hold the slots of a pool, so between deploy, drive and audit of one run no
 task would hold one, and the deploy of another run could start. A separate task that holds a slot would make one task of
 a run wait for another; `airflow dags test`, which runs one task after another, would wait forever.
@@ -15,18 +15,56 @@ deferred deploy gives its pool slot back, and `destroy`, which frees the slot, n
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aftershock_slot_trigger import SlotTrigger
 from airflow.providers.standard.decorators.python import _PythonDecoratedOperator
 from airflow.sdk.bases.decorator import task_decorator_factory
 from airflow.sdk.exceptions import TaskDeferred
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+LOOK_S = 10
+"""Seconds between two looks."""
+ELSEWHERE_S = 30
+"""Seconds after which a triggerer on another machine resumes the task."""
+
+
+class SlotTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for mypy here
+    """Fires when a slot seems free. file, slots: as in `chaos.processes.slots`. host: the machine of the holders.
+
+    Who holds a slot shows only on the machine of the holders. A triggerer on another machine resumes the task after a
+    while, and the task looks itself. In both cases a task that finds no slot defers again, so a wrong answer costs one
+    start of a task, not more: the trigger waits before it looks. The triggerer imports this module as
+    `dags.aftershock_slots`: the project is on its path, or installed.
+    """
+
+    def __init__(self, file: str, slots: int, host: str) -> None:
+        super().__init__()
+        self.file, self.slots, self.host = file, slots, host
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and its arguments, for the triggerer."""
+        return "dags.aftershock_slots.SlotTrigger", {"file": self.file, "slots": self.slots, "host": self.host}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event when the task should try again."""
+        from chaos.processes.slots import Slots
+
+        slots = Slots(Path(self.file), self.slots)
+        if socket.gethostname() != self.host:
+            await asyncio.sleep(ELSEWHERE_S)
+        else:
+            await asyncio.sleep(LOOK_S)
+            while not await asyncio.to_thread(slots.any_free):
+                await asyncio.sleep(LOOK_S)
+        yield TriggerEvent({})
+
 
 POOL: dict[str, Any] = {"pool": os.environ.get("AFTERSHOCK_POOL", "default_pool"), "weight_rule": "upstream"}
 """Arguments of tasks that use a cluster; of two waiting tasks, the one later in its DAG runs first."""

@@ -21,8 +21,12 @@ sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
 from aftershock_forms import folder_params, seed_param  # noqa: E402
-from aftershock_links import add_links  # noqa: E402
-from aftershock_outcome import Notifier, default_runs_dir, task_failure  # noqa: E402
+from aftershock_outcome import (  # noqa: E402
+    Notifier,
+    add_links,
+    default_runs_dir,
+    task_failure,
+)
 from aftershock_slots import slot_for_task, slot_task  # noqa: E402
 from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402

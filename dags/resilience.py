@@ -44,10 +44,10 @@ sys.path.insert(0, str(PROJECT))  # checkout only
 
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
 from aftershock_forms import request_of, scenario_doc, scenario_params, scenario_tags  # noqa: E402
-from aftershock_links import add_links  # noqa: E402
 from aftershock_outcome import (  # noqa: E402
     BEGAN,
     Notifier,
+    add_links,
     asset,
     default_runs_dir,
     handed_on,

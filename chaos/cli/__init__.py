@@ -26,7 +26,7 @@ STARTED = time.monotonic()
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run and judge": {
-        "test": ("trial", "Run your application, unmodified, under faults, and say which inputs it lost or doubled."),
+        "test": ("run", "Run your application, unmodified, under faults, and say which inputs it lost or doubled."),
         "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
         "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
         "catalogue": ("campaigns", "Run the shipped scenarios on shared clusters, and print one table."),

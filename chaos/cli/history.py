@@ -192,7 +192,7 @@ def metrics(
     """
     from chaos.history.metrics import publish
     from chaos.history.metrics.families import run_families
-    from chaos.history.metrics.targets import parse_target
+    from chaos.history.metrics.publish import parse_target
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     targets = [parse_target(text) for text in to or ()]

@@ -210,7 +210,7 @@ def client_check(
     from chaos.conformance.suite import check, chosen_cases
 
     if schemas:
-        from chaos.conformance.schemas import all_schemas
+        from chaos.conformance.suite import all_schemas
 
         sys.stdout.write(json.dumps(all_schemas(), indent=1) + "\n")
         return

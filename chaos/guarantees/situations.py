@@ -18,7 +18,7 @@ from chaos.guarantees.facts import ClientPart, ClusterPart, TopicPart, cluster_f
 from chaos.guarantees.table import anomalies, judge
 from chaos.guarantees.values import Facts, Problems, Setting, Settings, setting
 from chaos.kafka.settings import Config, as_text
-from chaos.scenario.clock_rules import clock_faults
+from chaos.scenario.cluster_rules import clock_faults
 from chaos.scenario.members import EAGER
 from chaos.scenario.model import Scenario
 from chaos.scenario.retention import backdated, compacted_topics, delete_retention_ms

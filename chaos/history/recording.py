@@ -29,7 +29,7 @@ def database_url(runs_dir: Path, url: str | None = None) -> str:
 def check_metrics(targets: Sequence[str] | None) -> None:
     """Check the targets of metrics before a run begins. Raises `MetricsError`."""
     if targets:
-        from chaos.history.metrics.targets import parse_target
+        from chaos.history.metrics.publish import parse_target
 
         for target in targets:
             parse_target(target)
@@ -82,7 +82,7 @@ def add_runs(runs: Iterable[Run], url: str, named: tuple[str, str] | None = None
 def _publish(entries: Sequence[Entry], runs_dir: Path, targets: Sequence[str], history: str) -> None:
     """Publish the metrics of the history; of the runs alone if it is off. history: off, recorded or unreachable."""
     from chaos.history.metrics import publish
-    from chaos.history.metrics.targets import parse_target
+    from chaos.history.metrics.publish import parse_target
     from chaos.history.store import Store
 
     parsed = [parse_target(target) for target in targets]

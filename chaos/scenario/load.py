@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.faults import SPECS
+from chaos.scenario.client_rules import with_files
 from chaos.scenario.effect_rules import with_effect_files
 from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import bugs, shipped
-from chaos.scenario.value_rules import with_files
 from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.names import nearest
 from chaos.setup.share import Share

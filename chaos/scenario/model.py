@@ -20,7 +20,7 @@ from chaos.faults.wire import FrameFaultSpec, WireFaultSpec
 from chaos.kafka.settings import Config
 from chaos.relay.roles import Payloads
 from chaos.scenario import retention, rules
-from chaos.scenario.clock_rules import clock_problems
+from chaos.scenario.cluster_rules import clock_problems
 from chaos.scenario.expect import AFFECTED, FIXED, Bug, Expect, Expected
 from chaos.scenario.members import slow_removals
 from chaos.scenario.mistakes import joined

@@ -20,12 +20,12 @@ from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
 from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
 from chaos.kafka.settings import Config
-from chaos.scenario import retention, value_rules
+from chaos.scenario import retention
+from chaos.scenario.client_rules import runtime_problems, value_problems
 from chaos.scenario.cluster_rules import release_problems, security_problems
 from chaos.scenario.effect_rules import effect_problems
 from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
-from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
 from chaos.setup.apps import HTTP, LOGIN, TOPIC, External, placeholders
@@ -221,7 +221,7 @@ def problems(
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
-    yield from value_rules.problems(setup, faults)
+    yield from value_problems(setup, faults)
     yield from effect_problems(setup, expect)
     yield from _variant_problems(variants)
 

@@ -36,24 +36,28 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import Tally
 from checks.audit.facts import starts
-from checks.audit.facts.added_partitions import added_partitions
 from checks.audit.facts.commit_log import CommitLog, Decider, offsets_seen, writers_without_row
-from checks.audit.facts.deletions import deletions, due_starts, ordered_starts
 from checks.audit.facts.epochs import Epochs, Life, OffsetFetch, Row, build, lives, torn_tombstones
-from checks.audit.facts.group_lives import GroupLife, group_lives
 from checks.audit.facts.lineage import Lineage, lineages
 from checks.audit.facts.lost_offsets import LostOffsets, compared_with_log, explained, lower_fetches, restarts
 from checks.audit.facts.observed import Observed, injections
-from checks.audit.facts.offset_changes import offset_changes_of
+from checks.audit.facts.offset_changes import GroupLife, group_lives, offset_changes_of
 from checks.audit.facts.ranges import ReadRange, read_ranges
 from checks.audit.facts.readers import Reader, readers_of
 from checks.audit.facts.recreated_topics import assignments_by_life, reached_before, set_former
-from checks.audit.facts.retention import Overdue, backdated_topics, overdue_records
+from checks.audit.facts.retention import (
+    Overdue,
+    backdated_topics,
+    deletions,
+    due_starts,
+    ordered_starts,
+    overdue_records,
+)
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.shares import ShareGroup, Shares, disturbed_times, members_of, share_groups, share_ranges
 from checks.audit.facts.starts import Checkpoints, CommittedOffsets, LogRange
-from checks.audit.facts.topic_changes import topic_lives
+from checks.audit.facts.topic_changes import added_partitions, topic_lives
 from checks.audit.facts.topic_lives import TopicLives
 from checks.audit.findings import WIRE, Reason
 from checks.audit.load import Ledger, load, settle

@@ -13,7 +13,7 @@ from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, UNDRAINED, UNSETTLED, Event, notes, read_events, stages_broken_off
 from chaos.run.result import EFFECT_READ
-from chaos.scenario.clock_rules import wrong_times
+from chaos.scenario.cluster_rules import wrong_times
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.topic_lives import topic_of

@@ -1,8 +1,11 @@
-"""The stage `readback`: the final log, which the audit compares everything else with.
+"""The stage `readback`: the final log, which the audit compares everything else with, and offset commits in it.
 
 Offset ranges from log start to log end of every partition are read by Spark tasks, one for each core at a time. If
 Spark's executors are on other machines, processes of this machine read instead. Spark's Kafka source would take several
 times as long: it makes each record a row in the JVM, parses its identity in SQL, and converts the rows to columns.
+
+The commits in `__consumer_offsets` decide commits of unknown outcome. Without them, such commits stay undecided: an
+error is a row of the ledger, and never ends the read-back.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,15 +26,17 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
 from chaos.errors import AftershockError, ClusterError
+from chaos.kafka.offsets_log import read_commits
 from chaos.kafka.partition import TopicPartition as Address
 from chaos.kafka.security import Access, Security, librdkafka_settings
-from chaos.ledger.schemas import BATCHES, LOG, LOG_RANGE
+from chaos.ledger.schemas import BATCHES, COMMIT_LOG, COMMIT_LOG_RANGE, LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.relay.log_capture import batches_of
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import OFFSETS_TOPIC
+from checks.audit.facts.readers import readers_of
 from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
 
@@ -247,4 +253,21 @@ def _write_range(
     ]
     half = path.with_name(f".{path.name}.half")
     pq.write_table(pa.Table.from_pylist(rows, LOG_RANGE), half)
+    half.replace(path)
+
+
+def read_commit_log(run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> None:
+    """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group."""
+    groups = {reader.group for reader in readers_of(resolved.scenario) if reader.group and reader.commits}
+    if not groups:
+        return
+    commits, reads = read_commits(bootstrap, security, groups, resolved.created_us)
+    _write(commits, COMMIT_LOG, run.ledger / "commit_log.parquet")
+    _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
+
+
+def _write(rows: Sequence[Any], schema: pa.Schema, path: Path) -> None:
+    half = path.with_name(f".{path.name}.half")
+    columns = {name: [getattr(row, name) for row in rows] for name in schema.names}
+    pq.write_table(pa.Table.from_pydict(columns, schema), half)
     half.replace(path)

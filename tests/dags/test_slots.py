@@ -14,7 +14,7 @@ import aftershock_slots
 from airflow.sdk import DAG
 from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import TaskDeferred
-import dags.aftershock_slot_trigger as trigger
+import dags.aftershock_slots as trigger
 from chaos.processes.slots import Slots
 
 trigger.LOOK_S = 0.01
@@ -61,6 +61,6 @@ print(json.dumps([path, ran_before, early, getattr(operator, method)({}, event={
 
 def test_a_task_without_a_slot_defers_and_runs_when_one_is_free(tmp_path):
     path, ran_before, fired_early, result, ran, free = run_program(tmp_path, WAIT)
-    assert path == "dags.aftershock_slot_trigger.SlotTrigger"
+    assert path == "dags.aftershock_slots.SlotTrigger"
     assert (ran_before, fired_early) == (0, False)
     assert (result, ran, free) == ("done", 1, False)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chaos.campaign.engine import Budget, Listed, Report, Trial, conduct, observed, run_campaign
 from chaos.campaign.folder import Asked, Folder, lasting, resumed
-from chaos.campaign.gate import baseline, matrix
+from chaos.campaign.gate import matrix
 from chaos.campaign.gate.judge import GateJudge
 from chaos.campaign.gate.matrix import PlannedCell
 from chaos.campaign.gate.model import find, load
@@ -104,8 +104,8 @@ def plan_gate(request: GateRequest) -> tuple[GateJudge, GateRequest]:
     planned = matrix.plan(gate, file.parent)
     cells = planned.cells
     stored_path = asked.baseline or (file.parent / gate.baseline if gate.baseline else None)
-    stored = baseline.read(stored_path) if stored_path else None
-    pairs = baseline.pairs(gate, cells, stored, planned.left_out)
+    stored = matrix.read_baseline(stored_path) if stored_path else None
+    pairs = matrix.pairs(gate, cells, stored, planned.left_out)
     if unknown := set(asked.cells) - {cell.number for cell in cells}:
         raise UsageError(f"there is no cell {min(unknown)}; the gate has {len(cells)}, see --plan")
     seed = new_seed() if gate.seed is None else gate.seed

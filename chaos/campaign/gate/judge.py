@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chaos.campaign.gate.baseline import Pair, warnings
-from chaos.campaign.gate.matrix import PlannedCell
+from chaos.campaign.gate.matrix import Pair, PlannedCell, warnings
 from chaos.campaign.gate.model import Gate, Times
 from chaos.campaign.score import tally, this_machine
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US

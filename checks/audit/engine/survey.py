@@ -22,7 +22,7 @@ from checks.audit.engine.summaries import add_digests, segments
 from checks.audit.engine.tally import Aggregate, Sparse, Tally, histogram
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.commit_log import Decisions
-from checks.audit.facts.deletions import Deletion
+from checks.audit.facts.retention import Deletion
 from checks.audit.facts.routes import Routes
 from checks.audit.facts.topic_lives import TopicLives
 

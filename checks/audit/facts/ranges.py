@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.audit.facts.added_partitions import AddedPartition
 from checks.audit.facts.epochs import Epoch, Epochs, ReaderPartition
 from checks.audit.facts.readers import EARLIEST, Reader
 from checks.audit.facts.starts import CommittedOffsets, LogRange
+from checks.audit.facts.topic_changes import AddedPartition
 
 
 @dataclass

@@ -61,7 +61,7 @@ class RunFacts:
     for how long compacted topics keep every record. skewed: whether a fault changes clocks of brokers.
     run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
     part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
-    (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `deletions.due_starts`.
+    (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `retention.due_starts`.
     producer_ends: how each producer incarnation ended. later_offsets: by (producer, incarnation, topic, partition),
     blocks of seqs and the lowest offset in any later block. log_ends: by (topic, partition), the offset after the last
     record. fetches: by (topic, partition), the epochs that fetched a committed offset. pooled: scenario entries with

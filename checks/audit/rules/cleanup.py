@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from chaos.scenario import retention
-from chaos.scenario.clock_rules import clock_faults, stamped_topics
+from chaos.scenario.cluster_rules import clock_faults, stamped_topics
 from chaos.scenario.model import Scenario
 from chaos.setup.timestamps import described, span
 from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable

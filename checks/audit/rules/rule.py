@@ -11,7 +11,7 @@ from typing import Any
 from chaos.clients.choice import DEFAULT, Client
 from chaos.kafka.settings import as_text
 from chaos.run.directory import json_object
-from chaos.scenario.clock_rules import clock_faults
+from chaos.scenario.cluster_rules import clock_faults
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import Processor, Producer, settings_of
 from checks.audit.engine.commits import CommitBlock

@@ -21,8 +21,8 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
-from checks.audit.facts.deletions import KIND, Deletion
 from checks.audit.facts.readers import entry_of
+from checks.audit.facts.retention import KIND, Deletion
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNKNOWN_END
 from checks.audit.findings import CAP, OPEN, POSITION, Finding, Reason
 from checks.audit.rules.producer_block import ProducerBlock

@@ -16,7 +16,7 @@ from chaos.campaign import engine
 from chaos.campaign.clients import clients_of
 from chaos.campaign.engine import run_campaign
 from chaos.campaign.folder import Folder
-from chaos.campaign.gate import baseline, matrix
+from chaos.campaign.gate import matrix
 from chaos.campaign.gate.gate import GateRequest, trials_of
 from chaos.campaign.gate.gate import judged as judged_runs
 from chaos.campaign.gate.judge import GateJudge
@@ -68,7 +68,7 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
 def judged(by_cell: dict[int, list[TrialRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
     model = gate(**changes)
     planned = matrix.plan(model, Path())
-    pairs = baseline.pairs(model, planned.cells, stored, planned.left_out)
+    pairs = matrix.pairs(model, planned.cells, stored, planned.left_out)
     return GateJudge(model, "g", "command", 7, planned.cells, pairs, stored, planned.left_out).result(by_cell)
 
 
@@ -149,7 +149,7 @@ def test_an_unknown_gate_is_refused_with_the_known_names(tmp_path):
 def test_every_shipped_gate_has_cells_and_compares_them_where_it_says_so(name):
     model = load(shipped()[name])
     planned = matrix.plan(model, shipped()[name].parent).cells
-    pairs = baseline.pairs(model, planned, None)
+    pairs = matrix.pairs(model, planned, None)
     if model.reference is None:  # such as rolling-upgrade: each cell is judged by its contract alone
         assert (pairs, len(planned) > 1) == ([], True)
         return
@@ -413,7 +413,7 @@ def test_a_requested_share_has_to_be_excluded_by_conclusive_runs():
 def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_path):
     then = judged({1: runs(), 2: runs()})
     (tmp_path / "campaign.json").write_text(then.model_dump_json())
-    stored = baseline.read(tmp_path)
+    stored = matrix.read_baseline(tmp_path)
     assert judged({1: runs(salt="c"), 2: runs(salt="d")}, stored).verdict == "pass"
     result = judged({1: runs(), 2: runs(us=9e6)}, stored)
     assert [(c.cell, c.reference, c.mark) for c in result.comparisons] == [
@@ -444,7 +444,7 @@ def test_a_baseline_of_another_matrix_is_refused(then, now, message):
 
 def test_what_is_no_baseline_is_refused(tmp_path):
     with pytest.raises(UsageError, match="there is no baseline"):
-        baseline.read(tmp_path)
+        matrix.read_baseline(tmp_path)
     for text, message in (
         ("{}", "is not the result of a gate"),
         ("{", "not readable JSON"),
@@ -452,7 +452,7 @@ def test_what_is_no_baseline_is_refused(tmp_path):
     ):
         (tmp_path / "campaign.json").write_text(text)
         with pytest.raises(RunDirError, match=message):
-            baseline.read(tmp_path / "campaign.json")
+            matrix.read_baseline(tmp_path / "campaign.json")
 
 
 @pytest.mark.parametrize(
@@ -539,7 +539,7 @@ def test_a_cell_without_its_reference_has_no_times_to_compare():
     changes = {**LIBRARIES, "reference": {"client": "sarama"}}
     model = gate(**changes)
     planned = matrix.plan(model, Path())
-    pairs = baseline.pairs(model, planned.cells, None, planned.left_out)
+    pairs = matrix.pairs(model, planned.cells, None, planned.left_out)
     assert [(p.number, p.other) for p in pairs] == [(1, 3), (2, 3)]
 
 

@@ -18,8 +18,7 @@ from chaos.clients.choice import RUNTIMES, Client
 from chaos.clients.protocol import PROGRAMS, ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
-from chaos.conformance.schemas import all_schemas
-from chaos.conformance.suite import CASES, NEEDS, chosen_cases, points
+from chaos.conformance.suite import CASES, NEEDS, all_schemas, chosen_cases, points
 from chaos.errors import UsageError
 from chaos.install.cache import silent
 from chaos.run.directory import Run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.audit.facts.added_partitions import AddedPartition, added_partitions
 from checks.audit.facts.epochs import Epochs, build
 from checks.audit.facts.observed import Observed
 from checks.audit.facts.readers import Entry, Reader
+from checks.audit.facts.topic_changes import AddedPartition, added_partitions
 
 SECOND = 1_000_000
 GROUP = Reader("g", "subscribe", "g", ("a", "b"), 2, "latest", "", commits=True, entries=(Entry("c", ("a", "b")),))

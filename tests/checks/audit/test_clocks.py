@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from chaos.ledger.schemas import COMMIT_LOG
-from chaos.scenario.clock_rules import stamped_topics
+from chaos.scenario.cluster_rules import stamped_topics
 from chaos.scenario.load import parse
 from checks.audit import audit
 from checks.audit.facts.commit_log import SKEWED_BROKERS, CommitLog

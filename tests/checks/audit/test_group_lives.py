@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from checks.audit.facts.epochs import Epochs, build
-from checks.audit.facts.group_lives import group_lives
 from checks.audit.facts.lost_offsets import restarts
 from checks.audit.facts.observed import Observed
+from checks.audit.facts.offset_changes import group_lives
 
 
 def observed(*states: tuple[int, str]) -> Observed:

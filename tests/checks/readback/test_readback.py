@@ -25,9 +25,8 @@ from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
-from checks.readback.commits import read_commit_log
 from checks.readback.source import OffsetRange, read
-from checks.readback.stage import log_ranges, read_back
+from checks.readback.stage import log_ranges, read_back, read_commit_log
 
 RUN_ID = "read-back"
 TOKEN = run_token(RUN_ID)

@@ -13,7 +13,7 @@ import yaml
 from chaos.cli.history import SHIPPED_EXAMPLES
 from chaos.history import metrics
 from chaos.history.metrics import publish
-from chaos.history.metrics.targets import parse_target
+from chaos.history.metrics.publish import parse_target
 from chaos.history.store import Store, default_url
 from chaos.run.result import Metric
 from chaos.wait import wait_until

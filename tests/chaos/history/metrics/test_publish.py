@@ -10,8 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from chaos.errors import MetricsError
 from chaos.history.metrics import publish
 from chaos.history.metrics.families import textfile_text
-from chaos.history.metrics.publish import SILENCE_S, count_states
-from chaos.history.metrics.targets import Textfile, parse_target
+from chaos.history.metrics.publish import SILENCE_S, Textfile, count_states, parse_target
 from chaos.history.recording import check_metrics, record
 from chaos.history.store import Store, default_url
 from chaos.run.directory import Run
