@@ -34,7 +34,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "pause": {"kind": "app.pause", "heal": {"after": "5s"}},
     "slow-link": {"kind": "app.slow", "latency": "200ms", "heal": {"after": "5s"}},
 }
-"""The faults by the names that `--break` takes, in their order."""
+"""The faults by the names that `--only` takes, in their order."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
     for name in asked.breaks:
         if name not in FAULTS:
             raise UsageError(
-                f"--break {name}: there is no such fault{nearest(name, FAULTS)}; there are {', '.join(FAULTS)}"
+                f"--only {name}: there is no such fault{nearest(name, FAULTS)}; there are {', '.join(FAULTS)}"
             )
     topics = dict.fromkeys([*asked.reads, *asked.writes])
     app: dict[str, Any] = {

@@ -146,10 +146,10 @@ def test(
     rate: Annotated[str, typer.Option(help="Inputs per second.")] = "200/s",
     records: Annotated[int, typer.Option(min=100, help="Inputs at least; the traffic outlasts the faults.")] = 2_000,
     breaks: Annotated[
-        list[str] | None, typer.Option("--break", metavar="FAULT", help="Only these faults, in order.")
+        list[str] | None, typer.Option("--only", metavar="FAULT", help="Only these faults, in order.")
     ] = None,
     name: Annotated[str, typer.Option(help="Its name in the report; the name of its program if left out.")] = "",
-    save: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
     only_write: Annotated[bool, typer.Option("--plan", help="Write the scenario and run nothing.")] = False,
     kafka: opt.Kafka = None,
     driver: opt.Driver = None,
@@ -186,7 +186,7 @@ def test(
         records=records,
         breaks=breaks or list(FAULTS),
     )
-    path = save or runs_dir / f"test-{asked.app}.yaml"
+    path = out or runs_dir / f"test-{asked.app}.yaml"
     write_scenario(asked, path)
     typer.echo(f"scenario: {path}", err=True)
     if not only_write:

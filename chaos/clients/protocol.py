@@ -282,8 +282,7 @@ class ShareConsumerSpec(ClientSpec):
     program: Literal["share_consumer"] = "share_consumer"
     group: str
     topics: list[str] = Field(min_length=1)
-    acknowledge: Literal["explicit", "implicit"] = "explicit"
-    commit: Literal["sync", "async"] = "sync"
+    commit: Literal["sync", "async", "implicit"] = "sync"
     release_every: int | None = Field(None, ge=1, description="release offsets with offset + 1 divisible by it")
     release_times: int = Field(1, ge=1, description="up to this delivery count")
     reject_every: int | None = Field(None, ge=1, description="reject offsets with offset + 1 divisible by it")

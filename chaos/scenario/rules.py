@@ -164,7 +164,7 @@ def _share_setting_problems(where: str, entry: Share) -> Iterator[str]:
         if name in OF_GROUP:
             instead = f"set {OF_GROUP[name]} in settings" if OF_GROUP[name] else "a share group has nothing like it"
             yield f"{where}.config: KafkaShareConsumer refuses {name}: {instead}"
-    for name, key in (("share.acknowledgement.mode", "acknowledge"), ("max.poll.records", "max_poll_records")):
+    for name, key in (("share.acknowledgement.mode", "commit"), ("max.poll.records", "max_poll_records")):
         if name in entry.config:
             yield f"{where}.config: {name} is given by the key {key}"
 

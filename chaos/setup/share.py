@@ -37,20 +37,19 @@ class Share(Strict):
     group: GroupId
     members: int = Field(1, ge=1, le=50)
     topics: list[TopicName] = Field(min_length=1)
-    acknowledge: Literal["explicit", "implicit"] = Field(
-        "explicit",
-        description="explicit: each record after its processing, then a commit after each batch; implicit: the next "
-        "poll accepts all records of the last one (share.acknowledgement.mode)",
+    commit: Literal["sync", "async", "implicit"] = Field(
+        "sync",
+        description="sync, async: acknowledge each record after its processing, then commitSync or commitAsync after "
+        "the batch; implicit: the next poll accepts all records of the last one (share.acknowledgement.mode)",
     )
-    commit: Literal["sync", "async"] = Field("sync", description="explicit: commitSync or commitAsync after a batch")
     release_every: int | None = Field(
-        None, ge=1, description="explicit: release every n-th offset for another delivery, `release_times` times"
+        None, ge=1, description="release every n-th offset for another delivery, `release_times` times"
     )
     release_times: int = Field(
         1, ge=1, description="deliveries of such a record that are released; at the delivery limit it is archived"
     )
     reject_every: int | None = Field(
-        None, ge=1, description="explicit: reject every n-th offset, which archives it; goes before release_every"
+        None, ge=1, description="reject every n-th offset, which archives it; goes before release_every"
     )
     max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch (max.poll.records)")
     per_record: Duration = Field(0.0, description="processing time of each record")
@@ -62,11 +61,10 @@ class Share(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        outcomes = self.release_every or self.reject_every or self.commit != "sync"
-        if self.acknowledge == "implicit" and outcomes:
+        if self.commit == "implicit" and (self.release_every or self.reject_every):
             raise ValueError(
-                "acknowledge: implicit accepts every record with the next poll; release_every, reject_every and commit "
-                "need explicit"
+                "commit: implicit accepts every record with the next poll; release_every and reject_every need sync or "
+                "async"
             )
         return self
 

@@ -53,7 +53,7 @@ def test_a_share_group_is_no_reader_of_partitions() -> None:
         ({"share": SHARE + ", config: {auto.offset.reset: earliest}"}, "set share.auto.offset.reset in settings"),
         ({"share": SHARE + ", config: {group.instance.id: a}"}, "a share group has nothing like it"),
         ({"share": SHARE + ", config: {max.poll.records: 5}"}, "is given by the key max_poll_records"),
-        ({"share": SHARE + ", acknowledge: implicit, release_every: 5"}, "need explicit"),
+        ({"share": SHARE + ", commit: implicit, release_every: 5"}, "need sync or async"),
         (
             {"more": f"  - {{{SHARE.replace('name: worker', 'name: b')}, settings: {{share.x: 1}}}}"},
             "different settings",

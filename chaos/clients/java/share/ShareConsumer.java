@@ -45,12 +45,12 @@ final class ShareConsumer implements Client {
         speed = new Speed(channel, lifecycle);
         acquisitions = new Acquisitions(spec);
         acknowledgements = new Acknowledgements(spec);
-        explicit = spec.text("acknowledge").equals("explicit");
+        explicit = !spec.text("commit").equals("implicit");
         sync = spec.text("commit").equals("sync");
         Properties settings = Settings.of(spec, spec.map("config"), ConsumerConfig.configNames());
         settings.put("group.id", spec.text("group"));
         settings.put("max.poll.records", String.valueOf(spec.number("max_poll_records")));
-        settings.put("share.acknowledgement.mode", spec.text("acknowledge"));
+        settings.put("share.acknowledgement.mode", explicit ? "explicit" : "implicit");
         consumer = new KafkaShareConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.setAcknowledgementCommitCallback(acknowledgements);
     }
