@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.browser import Browser, find
+
+if TYPE_CHECKING:
+    from chaos.cluster.process.driver import ProcessCluster
 
 settings.register_profile("aftershock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aftershock")
@@ -70,6 +75,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def lanes(request: pytest.FixtureRequest) -> Lanes:
     """Return the marks `nightly` of each test that this session collected, deselected tests included."""
     return request.config.stash[COLLECTED]
+
+
+LANE_S = 4 * 3600
+"""The clusters below serve all files of a session, and the lane runs others between them."""
+QUICK_SESSIONS = {
+    "offsets.topic.num.partitions": 4,
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
+"""Settings of brokers for clients that are to notice a lost member soon."""
+
+
+def _cluster(folder: Path, brokers: int) -> Iterator[ProcessCluster]:
+    from chaos.cluster.process.driver import ProcessCluster
+    from chaos.cluster.settings import ClusterSpec
+    from chaos.processes.process import ProcessId
+    from chaos.run.directory import Run
+
+    run = Run.create(folder, f"shared-{secrets.token_hex(4)}")
+    spec = ClusterSpec(brokers=brokers, config=QUICK_SESSIONS)
+    deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), deadline_s=LANE_S)
+    yield deployed
+    deployed.destroy()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one broker, for tests that do no damage: names of topics and groups are theirs alone."""
+    for cluster in _cluster(tmp_path_factory.mktemp("one"), 1):
+        yield cluster.bootstrap
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Three brokers, for tests that undo each change: names of topics and groups are theirs alone."""
+    yield from _cluster(tmp_path_factory.mktemp("three"), 3)
 
 
 @pytest.fixture(scope="module")

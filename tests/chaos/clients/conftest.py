@@ -1,4 +1,4 @@
-"""One broker for all client tests, and runs that end all their processes."""
+"""Fleets on the shared broker, and runs that end all their processes."""
 
 from __future__ import annotations
 
@@ -11,37 +11,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster.process.driver import ProcessCluster
-from chaos.cluster.settings import ClusterSpec
 from chaos.fleet.fleet import Fleet
-from chaos.processes.process import ProcessId, end_run
+from chaos.processes.process import end_run
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve
 from chaos.wait import wait_until
+from tests.conftest import QUICK_SESSIONS
 from tests.support.ledgers import rows
 
 MakeFleet = Callable[[str], Fleet]
 WAIT_S = 60
-LANE_S = 4 * 3600
-"""The cluster serves all files of this folder, and the lane runs others between them."""
-
-BROKER = {
-    "offsets.topic.num.partitions": 4,
-    "group.min.session.timeout.ms": 500,
-    "group.consumer.min.heartbeat.interval.ms": 300,
-    "group.consumer.heartbeat.interval.ms": 300,
-}
-
-
-@pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the bootstrap servers of a cluster of one broker."""
-    run = Run.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=LANE_S)
-    yield cluster.bootstrap
-    cluster.destroy()
 
 
 @pytest.fixture
@@ -57,7 +38,7 @@ def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
     fleets: list[Fleet] = []
 
     def make(text: str) -> Fleet:
-        head = f"title: A test of clients\ncluster: {{brokers: 1, config: {json.dumps(BROKER)}}}\n"
+        head = f"title: A test of clients\ncluster: {{brokers: 1, config: {json.dumps(QUICK_SESSIONS)}}}\n"
         scenario = parse(head + text, "test")
         resolved = resolve(scenario, run_id=run.run_id, name="test", created_us=now_us(), seed=1, overrides=[])
         topics = [NewTopic(t.name, t.partitions, t.replication_factor) for t in scenario.topics]

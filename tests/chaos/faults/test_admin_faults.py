@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Producer
 
 from chaos.cluster.process.driver import ProcessCluster
-from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
 from chaos.faults.base import World
@@ -19,7 +18,6 @@ from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.observer import Observer
-from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.wait import wait_until
@@ -59,26 +57,22 @@ RECORDS = 10
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(three_brokers: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     scenario = parse(SCENARIO, "admin.yaml")
     run = Run.create(tmp_path_factory.mktemp("runs"), "admin-faults")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(3), ProcessId.current(), 600)
-    try:
-        kafka = Kafka(cluster.bootstrap)
-        admin.create_topic(kafka, "orders", 2, 2, {})
-        producer = Producer({"bootstrap.servers": cluster.bootstrap})
-        for _ in range(RECORDS):
-            producer.produce("orders", b"x", partition=0)
-            producer.produce("orders", b"x", partition=1)
-        assert producer.flush(30) == 0
-        (run.ledger).mkdir(exist_ok=True)
-        with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as observer:
-            wait_until(lambda: observer.metadata, 30, "nothing is observed")
-            fleet: Any = SimpleNamespace()
-            yield World(scenario, cluster, fleet, observer, kafka, random.Random(1), run=run)
-        kafka.close()
-    finally:
-        cluster.destroy()
+    cluster = three_brokers
+    kafka = Kafka(cluster.bootstrap)
+    admin.create_topic(kafka, "orders", 2, 2, {})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(RECORDS):
+        producer.produce("orders", b"x", partition=0)
+        producer.produce("orders", b"x", partition=1)
+    assert producer.flush(30) == 0
+    with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as observer:
+        wait_until(lambda: observer.metadata, 30, "nothing is observed")
+        fleet: Any = SimpleNamespace()
+        yield World(scenario, cluster, fleet, observer, kafka, random.Random(1), run=run)
+    kafka.close()
 
 
 def build(world: World, name: str) -> Any:

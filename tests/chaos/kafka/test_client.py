@@ -13,7 +13,8 @@ from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka
-PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+TOPIC, GROUP = "client-orders", "client-billing"
+PARTITIONS = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
 FIRST, SECOND = PARTITIONS
 
 
@@ -22,18 +23,22 @@ OLDER = pytest.mark.nightly(twin="chaos/kafka/test_client.py")
 
 @pytest.fixture(scope="module", params=["4.3.1", pytest.param("2.8.2", marks=OLDER)])
 def cluster(request, tmp_path_factory):
-    run = Run.create(tmp_path_factory.mktemp("runs"), "client")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
+    if request.param == "4.3.1":
+        cluster = request.getfixturevalue("three_brokers")
+    else:
+        run = Run.create(tmp_path_factory.mktemp("runs"), "client")
+        cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
+    admin.create_topics([NewTopic(TOPIC, 2, 3)])[TOPIC].result(30)
     yield cluster
-    cluster.destroy()
+    if request.param != "4.3.1":
+        cluster.destroy()
 
 
 @pytest.fixture
 def kafka(cluster):
     kafka = Kafka(cluster.bootstrap)
-    wait_until(lambda: not kafka.lacking(["orders"]), 30, lambda: f"lacking: {kafka.lacking(['orders'])}")
+    wait_until(lambda: not kafka.lacking([TOPIC]), 30, lambda: f"lacking: {kafka.lacking(['orders'])}")
     wait_until(lambda: not kafka.unhealthy(PARTITIONS), 30, lambda: f"unhealthy: {kafka.unhealthy(PARTITIONS)}")
     yield kafka
     kafka.close()
@@ -42,7 +47,7 @@ def kafka(cluster):
 def test_metadata_and_end_offsets_are_those_of_the_cluster(cluster, kafka):
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(7):
-        producer.produce("orders", b"x", partition=1)
+        producer.produce(TOPIC, b"x", partition=1)
     assert producer.flush(30) == 0
     metadata = kafka.metadata()
     assert sorted(metadata.brokers) == [1, 2, 3]
@@ -52,25 +57,25 @@ def test_metadata_and_end_offsets_are_those_of_the_cluster(cluster, kafka):
 
 
 def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
-    config = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "billing/1"}
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "client.id": "billing/1"}
     config |= {"group.instance.id": "one", "session.timeout.ms": 6000}  # a static member stays until then (KIP-345)
     consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
-    consumer.subscribe(["orders"])
+    consumer.subscribe([TOPIC])
     message = wait_until(lambda: consumer.poll(0.2), 60, "nothing is delivered")
     consumer.commit(message, asynchronous=False)
-    group = kafka.group("billing")
+    group = kafka.group(GROUP)
     (member,) = group.members
-    assert (member.client_id, member.instance_id, member.topics) == ("billing/1", "one", ("orders",))
+    assert (member.client_id, member.instance_id, member.topics) == ("billing/1", "one", (TOPIC,))
     assert member.partitions == (FIRST, SECOND)
-    assert group.coordinator == kafka.coordinator("billing")
-    assert kafka.committed("billing", PARTITIONS) == {SECOND: message.offset() + 1}
+    assert group.coordinator == kafka.coordinator(GROUP)
+    assert kafka.committed(GROUP, PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()
-    wait_until(lambda: kafka.group("billing").members == (), 30, "the group still has a member")
+    wait_until(lambda: kafka.group(GROUP).members == (), 30, "the group still has a member")
 
 
 def test_each_broker_that_does_not_list_a_topic_is_named(kafka):
-    assert kafka.lacking(["orders"]) == []
-    assert kafka.lacking(["orders", "bills"]) == [f"broker {b} does not list bills" for b in (1, 2, 3)]
+    assert kafka.lacking([TOPIC]) == []
+    assert kafka.lacking([TOPIC, "bills"]) == [f"broker {b} does not list bills" for b in (1, 2, 3)]
 
 
 def test_an_unknown_group_is_dead_and_has_no_commits(kafka):

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster.process.driver import ProcessCluster
-from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse, run_token
 from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LOG, LOG_RANGE
-from chaos.processes.process import ProcessId as Owner
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -48,14 +44,6 @@ RECORDS: list[tuple[bytes | None, bytes | None]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    run = Run.create(tmp_path_factory.mktemp("runs"), RUN_ID)
-    deployed = ProcessCluster.deploy(run, ClusterSpec(1), Owner.current(), 600)
-    yield deployed
-    deployed.destroy()
-
-
 def resolved(*topics: str) -> Resolved:
     scenario = Scenario.model_validate(
         {
@@ -68,8 +56,8 @@ def resolved(*topics: str) -> Resolved:
     return Resolved(run_id=RUN_ID, name="read-back", seed=1, scenario=scenario, versions={}, created_us=0)
 
 
-def make(cluster: ProcessCluster, *topics: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+def make(bootstrap: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(t, 2, 1) for t in topics]).values():
         future.result(30)
 
@@ -97,20 +85,22 @@ def read_back_elsewhere(run: Run, what: Resolved, bootstrap: str) -> None:
 
 
 @pytest.mark.kafka
-def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluster, tmp_path: Path) -> None:
-    make(cluster, "orders", "empty")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+def test_every_record_is_read_back_as_the_ledger_reads_it(bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "log-orders", "log-empty")
+    producer = Producer({"bootstrap.servers": bootstrap})
     for key, value in RECORDS:
-        producer.produce("orders", value, key, partition=1)
+        producer.produce("log-orders", value, key, partition=1)
     producer.flush(30)
     run = Run.create(tmp_path, RUN_ID)
     began = time.time_ns() // 1000
-    read_back_elsewhere(run, resolved("orders", "empty"), cluster.bootstrap)
+    read_back_elsewhere(run, resolved("log-orders", "log-empty"), bootstrap)
 
     log = pq.read_table(run.ledger / "log")
     assert [(f.name, f.type) for f in log.schema] == [(f.name, f.type) for f in LOG]
     rows = sorted(log.to_pylist(), key=lambda r: r["offset"])
-    assert [(r["topic"], r["partition"], r["offset"]) for r in rows] == [("orders", 1, i) for i in range(len(RECORDS))]
+    assert [(r["topic"], r["partition"], r["offset"]) for r in rows] == [
+        ("log-orders", 1, i) for i in range(len(RECORDS))
+    ]
     for (key, value), row in zip(RECORDS, rows, strict=True):
         known = parse(value)
         expected = (known.run, known.producer, known.incarnation, known.seq) if known else (None,) * 4
@@ -121,18 +111,23 @@ def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluste
     ranges = pq.read_table(run.ledger / "log_range.parquet")
     assert ranges.schema.equals(LOG_RANGE)
     bounds = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in ranges.to_pylist()}
-    assert bounds == {("empty", 0): (0, 0), ("empty", 1): (0, 0), ("orders", 0): (0, 0), ("orders", 1): (0, 12)}
+    assert bounds == {
+        ("log-empty", 0): (0, 0),
+        ("log-empty", 1): (0, 0),
+        ("log-orders", 0): (0, 0),
+        ("log-orders", 1): (0, 12),
+    }
     assert not list(run.ledger.glob(".*"))
 
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("small", [True, False], ids=["threads", "spark"])
 def test_each_file_has_one_partition_and_files_sort_by_partition_and_offset(
-    cluster: ProcessCluster, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: bool
+    bootstrap: str, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     topic = f"many-{small}"
-    make(cluster, topic)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    make(bootstrap, topic)
+    producer = Producer({"bootstrap.servers": bootstrap})
     for i in range(250):
         value = encode(Identity(TOKEN, "shop/1", 1, i, 1), None, b"")
         producer.produce(topic, value, partition=int(i >= 200))
@@ -141,7 +136,7 @@ def test_each_file_has_one_partition_and_files_sort_by_partition_and_offset(
         monkeypatch.setattr("checks.readback.stage.SMALL", 0)
     monkeypatch.setattr("checks.readback.stage.ROWS_PER_FILE", 80)  # of a stretch; Spark's workers keep to their own
     run = Run.create(tmp_path, RUN_ID)
-    read_back(spark, run, resolved(topic), cluster.bootstrap)
+    read_back(spark, run, resolved(topic), bootstrap)
     read = [pq.read_table(path) for path in sorted((run.ledger / "log").iterdir())]
     assert [set(zip(*t.select(["topic", "partition"]).to_pydict().values(), strict=True)) for t in read] == [
         {(topic, 0)}, {(topic, 0)}, {(topic, 0)}, {(topic, 1)},
@@ -152,17 +147,15 @@ def test_each_file_has_one_partition_and_files_sort_by_partition_and_offset(
 
 
 @pytest.mark.kafka
-def test_a_file_is_full_before_the_next_begins(
-    cluster: ProcessCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(cluster, "full")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+def test_a_file_is_full_before_the_next_begins(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(bootstrap, "log-full")
+    producer = Producer({"bootstrap.servers": bootstrap})
     for i in range(100):
-        producer.produce("full", b"%d" % i, partition=0)
+        producer.produce("log-full", b"%d" % i, partition=0)
     producer.flush(30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_FILE", 30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_BATCH", 13)
-    assert read(OffsetRange(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)).rows == 90
+    assert read(OffsetRange(bootstrap, "log-full", 0, 5, 95, tmp_path, 2)).rows == 90
     files = sorted(tmp_path.iterdir())
     assert [path.name for path in files] == [f"part-00002-{i:05}.parquet" for i in range(3)]
     assert [pq.read_table(path)["offset"].to_pylist() for path in files] == [
@@ -171,33 +164,33 @@ def test_a_file_is_full_before_the_next_begins(
 
 
 @pytest.mark.kafka
-def test_offsets_without_a_record_are_skipped(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_offsets_without_a_record_are_skipped(bootstrap: str, tmp_path: Path) -> None:
     """With control records and aborted transactions, no client gets the last offset of the log."""
-    make(cluster, "txn")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
+    make(bootstrap, "log-txn")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "readback"})
     producer.init_transactions(30)
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
-        producer.produce("txn", b"value", partition=0)
+        producer.produce("log-txn", b"value", partition=0)
         producer.flush(30)
         end(30)
-    bounds = log_ranges(cluster.bootstrap, ["txn"])["txn", 0]
+    bounds = log_ranges(bootstrap, ["log-txn"])["log-txn", 0]
     assert bounds == (0, 4)
-    assert read(OffsetRange(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)).rows == 2
-    assert read(OffsetRange(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)).rows == 0
+    assert read(OffsetRange(bootstrap, "log-txn", 0, *bounds, tmp_path, 0)).rows == 2
+    assert read(OffsetRange(bootstrap, "log-txn", 0, 1, 2, tmp_path, 1)).rows == 0
 
 
 @pytest.mark.kafka
-def test_a_deleted_range_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
-    make(cluster, "gone")
-    with pytest.raises(ClusterError, match="gone/0, offsets 7 to 9"):
-        read(OffsetRange(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
+def test_a_deleted_range_is_an_error(bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "log-gone")
+    with pytest.raises(ClusterError, match="log-gone/0, offsets 7 to 9"):
+        read(OffsetRange(bootstrap, "log-gone", 0, 7, 9, tmp_path, 0))
 
 
 @pytest.mark.kafka
-def test_a_missing_topic_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_a_missing_topic_is_named(bootstrap: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="nowhere"):
-        log_ranges(cluster.bootstrap, ["nowhere"])
+        log_ranges(bootstrap, ["nowhere"])
     shutil.rmtree(tmp_path)
 
 
@@ -213,37 +206,35 @@ def committed(consumer: Consumer, offset: TopicPartition) -> bool:
 
 
 @pytest.mark.kafka
-def test_offset_commits_are_read_back_with_the_end_of_their_transaction(
-    cluster: ProcessCluster, tmp_path: Path
-) -> None:
-    make(cluster, "inputs")
-    what = resolved("inputs")
-    groups = ("billing", "idle")
-    consumers = [{"mode": "subscribe", "name": group, "group": group, "topics": ["inputs"]} for group in groups]
+def test_offset_commits_are_read_back_with_the_end_of_their_transaction(bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "log-inputs")
+    what = resolved("log-inputs")
+    groups = ("log-billing", "log-idle")
+    consumers = [{"mode": "subscribe", "name": group, "group": group, "topics": ["log-inputs"]} for group in groups]
     document = what.scenario.model_dump(include={"title", "cluster", "topics", "producers"}, exclude_unset=True)
     what = what.model_copy(update={"scenario": Scenario.model_validate(document | {"consumers": consumers})})
-    server = {"bootstrap.servers": cluster.bootstrap}
-    consumer = Consumer({**server, "group.id": "billing", "enable.auto.commit": False})
-    wait_until(lambda: committed(consumer, TopicPartition("inputs", 1, 7)), 30, "the coordinator takes no commit")
-    producer = Producer({**server, "transactional.id": "reader"})
+    server = {"bootstrap.servers": bootstrap}
+    consumer = Consumer({**server, "group.id": "log-billing", "enable.auto.commit": False})
+    wait_until(lambda: committed(consumer, TopicPartition("log-inputs", 1, 7)), 30, "the coordinator takes no commit")
+    producer = Producer({**server, "transactional.id": "log-reader"})
     producer.init_transactions(30)
     for offset, end in ((8, producer.commit_transaction), (9, producer.abort_transaction)):
         producer.begin_transaction()
-        sent = [TopicPartition("inputs", 1, offset)]
+        sent = [TopicPartition("log-inputs", 1, offset)]
         producer.send_offsets_to_transaction(sent, consumer.consumer_group_metadata(), 30)
         end(30)
     consumer.close()
     run = Run.create(tmp_path, RUN_ID)
     run.ledger.mkdir(exist_ok=True)
-    read_commit_log(run, what, cluster.bootstrap, None)
+    read_commit_log(run, what, bootstrap, None)
     rows = pq.read_table(run.ledger / "commit_log.parquet", schema=COMMIT_LOG).to_pylist()
     assert [(r["group"], r["topic"], r["partition"], r["offset"], r["transaction"]) for r in rows] == [
-        ("billing", "inputs", 1, 7, None),
-        ("billing", "inputs", 1, 8, "committed"),
-        ("billing", "inputs", 1, 9, "aborted"),
+        ("log-billing", "log-inputs", 1, 7, None),
+        ("log-billing", "log-inputs", 1, 8, "committed"),
+        ("log-billing", "log-inputs", 1, 9, "aborted"),
     ]
     reads = pq.read_table(run.ledger / "commit_log_range.parquet", schema=COMMIT_LOG_RANGE).to_pylist()
     assert sorted((r["group"], r["start"], r["whole"], r["error"]) for r in reads) == [
-        ("billing", 0, True, None),
-        ("idle", 0, True, None),
+        ("log-billing", 0, True, None),
+        ("log-idle", 0, True, None),
     ]
