@@ -75,7 +75,7 @@ class Instance:
     def write_files(self) -> None:
         """Write its files from their templates; only their owner may read files with a password. Raises `ClientError`.
 
-        `chaos.cluster.reaper.remove_secret_files` finds files with a password by that.
+        `chaos.cluster.teardown.remove_secret_files` finds files with a password by that.
         """
         files = Path(self.values["files"])
         known = {name: value for name, value in self.values.items() if name != "password" or value}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from chaos.apps import readiness
 from chaos.apps.instance import Instance
 from chaos.apps.processes import find_image
-from chaos.cluster.reaper import remove_secret_files
+from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.programs import build
 from chaos.kafka.client import Kafka

@@ -112,7 +112,7 @@ class Cluster(ABC):
 
     def destroy(self) -> None:
         """End everything of the run, including clients and reaper, and remove the brokers' data; keep the logs."""
-        from chaos.cluster.reaper import end_all
+        from chaos.cluster.teardown import end_all
 
         end_all(self.run.path, partial(self.clear, self.run))
         if self.run.cluster.exists():  # the whole run directory may have been removed

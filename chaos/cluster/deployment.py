@@ -20,7 +20,6 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.brokers import startup
 from chaos.cluster.brokers.release import Release, log_of, new_id, prepare_jars
 from chaos.cluster.brokers.startup import AddressTaken, StartingBroker, StartingController, StartingNode
-from chaos.cluster.reaper import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.cluster.secured import credentials, issuer
 from chaos.cluster.secured.credentials import Secured
 from chaos.cluster.settings import (
@@ -31,6 +30,7 @@ from chaos.cluster.settings import (
     controller_settings,
 )
 from chaos.cluster.state import ClusterState, NodeState, ZooKeeperState
+from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.install.cache import Progress, silent
 from chaos.kafka import users

@@ -11,37 +11,29 @@ and drivers are imported only on use.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import shutil
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from chaos.cluster import teardown
 from chaos.errors import AftershockError
-from chaos.processes.process import REAPER, MarkedProcess, ProcessId, end, end_run, find_marked
-
-Clear = Callable[[], None]
-"""Removes what a driver keeps outside of the processes of a run: containers, a network, topics."""
-CHECK_EVERY_S = 0.5
-_TIMEOUT_S = 30.0
+from chaos.processes.process import REAPER, MarkedProcess, ProcessId, end, find_marked
 
 
-def end_all(run_dir: Path, clear: Clear | None = None) -> list[MarkedProcess]:
-    """End everything of a run but the caller, and return the ended processes. clear: of the driver in `cluster.json`.
+def end_all(run_dir: Path) -> list[MarkedProcess]:
+    """End everything of a run but the caller, and return the ended processes.
 
-    Half-written files of a killed platform are ignored. The reaper ends last: if the caller is killed or `clear` fails,
-    the reaper tries again. Raises `WaitTimeout`, and `MachineError`, `UsageError` or `ClusterError` if a Docker engine
-    or an existing cluster does not answer; everything but the reaper is gone by then.
+    Half-written files of a killed platform are ignored. The reaper ends last: if the caller is killed, the reaper takes
+    over. Raises `WaitTimeout`, and `MachineError`, `UsageError` or `ClusterError` if a Docker engine or an existing
+    cluster does not answer; everything but the reaper is gone by then, and the reaper tries again.
     """
-    return end_all_but_reaper(run_dir, clear or partial(clear_outside, run_dir)) + end_run(run_dir)
+    return teardown.end_all(run_dir, partial(clear, run_dir))
 
 
-def clear_outside(run_dir: Path) -> None:
+def clear(run_dir: Path) -> None:
     """Remove the containers, the network or the topics of a run, if `cluster.json` names a driver that has any."""
-    name = driver_of(run_dir)
+    name = teardown.driver_of(run_dir)
     if name in (None, "process"):
         return
     from chaos.cluster.drivers import DRIVERS, driver
@@ -49,46 +41,6 @@ def clear_outside(run_dir: Path) -> None:
 
     if name in DRIVERS:
         driver(str(name)).clear(Run(run_dir))
-
-
-def end_all_but_reaper(run_dir: Path, clear: Clear) -> list[MarkedProcess]:
-    """Do the same as `end_all`, but leave the reaper alive."""
-
-    def clear_if_deployed() -> None:
-        if (run_dir / "cluster.json").exists():  # written before anything is deployed
-            clear()
-
-    if driver_of(run_dir) == "docker":  # a process that is frozen in a container dies only after it is thawed
-        with contextlib.suppress(AftershockError):
-            clear_if_deployed()
-    ended = end(lambda p: p.run_dir == run_dir and p.role != REAPER, _TIMEOUT_S)
-    try:
-        clear_if_deployed()  # again: a process may have created something before it ended
-    finally:
-        remove_data(run_dir)
-    return ended
-
-
-def driver_of(run_dir: Path) -> str | None:
-    """Return the driver of a run; None if nothing was deployed, because `cluster.json` is written first."""
-    try:
-        return str(json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))["driver"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def remove_data(run_dir: Path) -> None:
-    """Remove the data of the brokers of a run, and files with secrets; keep everything else in the run directory."""
-    shutil.rmtree(run_dir / "brokers", ignore_errors=True)
-    remove_secret_files(run_dir)
-
-
-def remove_secret_files(run_dir: Path) -> None:
-    """Remove the files of applications that only their owner may read: these have a password."""
-    for file in (run_dir / "apps").glob("*/files/**/*"):
-        with contextlib.suppress(OSError):
-            if file.is_file() and not file.stat().st_mode & 0o077:
-                file.unlink()
 
 
 def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30) -> list[str]:
@@ -110,16 +62,19 @@ def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30
     labelled = [item for item in engine.find_everywhere() if selected(item.run_id, item.run_dir, item.owner)]
     engine.remove(labelled)
     for run_dir in {item.run_dir for item in labelled}:
-        remove_data(run_dir)
+        teardown.remove_data(run_dir)
     ended = end(lambda p: selected(p.run_id, p.run_dir, p.owner), timeout_s)
     in_use = {p.run_dir for p in find_marked()}
     for run_dir in {p.run_dir for p in ended} - in_use:
-        clear_outside(run_dir)
-        remove_data(run_dir)
+        clear(run_dir)
+        teardown.remove_data(run_dir)
     return [
         *(f"{item.kind} {item.name} of {item.run_id}" for item in labelled),
         *(f"{p.role} of {p.run_id} (pid {p.identity.pid})" for p in ended),
     ]
+
+
+CHECK_EVERY_S = 0.5
 
 
 def wait_for_end(owner: ProcessId | None, deadline_s: float) -> str:

@@ -16,10 +16,10 @@ from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
-from chaos.cluster.reaper import driver_of as driver_name
 from chaos.cluster.reaper import end_all
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive.drive import Drive, placement_problems
 from chaos.effects.sources import database_url
 from chaos.errors import AftershockError, ClusterError, UsageError

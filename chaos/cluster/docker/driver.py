@@ -15,10 +15,10 @@ from chaos.cluster.brokers.startup import STOP_TIMEOUT_S, AddressTaken, home
 from chaos.cluster.deployment import Deployment, StartedCluster
 from chaos.cluster.docker import container
 from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, image_of, remove
-from chaos.cluster.reaper import remove_data
 from chaos.cluster.secured.settings import TOKEN_KEYS_SETTING
 from chaos.cluster.settings import FIRST_CONTROLLER, BrokerEndpoints, ControllerEndpoints
 from chaos.cluster.state import BrokerStatus, ClusterState
+from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
 from chaos.install.cache import Progress
 from chaos.kafka.security import OAUTHBEARER

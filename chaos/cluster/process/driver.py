@@ -17,7 +17,6 @@ from chaos.cluster.brokers.release import Release, copy_storage, errors_in, prep
 from chaos.cluster.deployment import Deployment, StartedCluster
 from chaos.cluster.process import partition_log, preloads, zookeeper
 from chaos.cluster.process.preloads import Preloads
-from chaos.cluster.reaper import remove_data
 from chaos.cluster.settings import (
     FIRST_CONTROLLER,
     BrokerEndpoints,
@@ -27,6 +26,7 @@ from chaos.cluster.settings import (
     properties,
 )
 from chaos.cluster.state import BrokerStatus, ClusterState, ZooKeeperState
+from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress, silent
 from chaos.kafka.partition import TopicPartition
