@@ -23,7 +23,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
 from chaos.report.junit import junit
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.run.events import WAIT, Event, EventLog
+from chaos.run.events import UNSEEN, WAIT, Event, EventLog, read_events
 from chaos.run.result import Expectation, Result
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
@@ -78,7 +78,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
         spark, resolved = _session(run, master, listener), read_resolved(run)
         folder = _decode_wire(run, spark, resolved, listener)
         with reported(spark, "audit", listener):
-            auditing.audit(spark, run, resolved.audited(), folder)
+            auditing.audit(spark, run, _audited(run, resolved), folder)
             if resolved.scenario.effects:
                 from checks.effects.judge import judge_effects
 
@@ -133,9 +133,23 @@ def _decode_wire(run: Run, spark: Any, resolved: Resolved, listener: Listener | 
             if judged:
                 raise
             events.note(f"the tables of the wire are not decoded: {e}")
+            return None
+        known = {event["words"] for event in read_events(run) if event["kind"] == UNSEEN}
+        for words in ledger.bypasses(run, resolved.scenario):
+            if words not in known:
+                events.emit(UNSEEN, words=words)
         if judged:
-            ledger.write_ledger(spark, run, resolved.scenario.compacted)
+            ledger.write_ledger(spark, run, resolved.scenario)
     return ledger.folder_of(run) if judged else None
+
+
+def _audited(run: Run, resolved: Resolved) -> Resolved:
+    """Return what the audit judges; on the wire, with what it shows of applications."""
+    if not resolved.scenario.judged_on_wire:
+        return resolved.audited()
+    from checks.wire import ledger
+
+    return resolved.audited(ledger.seen(run))
 
 
 def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]:
@@ -144,7 +158,7 @@ def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]
         _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(run, read_resolved(run).audited())
+        expectations = validating.validate(run, _audited(run, read_resolved(run)))
         write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 

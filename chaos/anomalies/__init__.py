@@ -45,7 +45,6 @@ from chaos.anomalies.model import ON_WIRE, Anomaly, Metric, Path, Phrases, anoma
 
 EFFECTS = "not visible without effects: a record that was fetched may never have been processed"
 KEYS = "not visible on the wire: the keys of records are in payloads"
-LATER = "not decided by the ledger of the wire"
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
 _group, _share, _quorum = partial(anomaly, "group"), partial(anomaly, "share"), partial(anomaly, "quorum")
@@ -206,7 +205,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records of transactions",
         "{n} {records} {were} on the wrong side of a transaction's end",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
@@ -215,7 +214,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Transactions are left hanging",
         "changes of last stable offsets",
         "{n} {times} a transaction hung: the last stable offset did not move",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     # the read path
     "skipped_delivery": _read(
@@ -313,7 +312,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "delivered records of transactions",
         "{n} {records} of aborted transactions {were} delivered",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
@@ -323,7 +322,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "delivered records of transactions",
         "{n} {records} {were} delivered before their transaction was committed",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "missing_output": _read(
         "an input that processors processed and their group committed past has no output for read_committed readers",
@@ -468,7 +467,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to acquire",
         "{n} {records} {were} never acquired by a share group that is past them",
         prevented_by="advice",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "stalled_share": _share(
         "in the log within the range of a share group, not acquired by a member when the drain ended",
@@ -478,7 +477,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to acquire",
         "{n} {records} {were} not acquired when the drain ended",
         prevented_by="advice",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "redelivered_share": _share(
         "accepted or rejected with an acknowledgement that the broker confirmed, and acquired again afterwards",
@@ -487,7 +486,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "Records come back after their accept or reject",
         "confirmed accepts and rejects",
         "{n} {records} {were} acquired again after a confirmed accept or reject",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "miscounted_share": _share(
         "the delivery count is not one more than the count of the acquisition before, and nothing that resets it "
@@ -498,7 +497,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} had a wrong delivery count",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "lock_overrun": _share(
         "acquired while the lock of another acquisition was still in force",
@@ -508,7 +507,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} {were} acquired while another lock was in force",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "overlimit_share": _share(
         "delivered more often than the delivery limit of the share group allows",
@@ -518,7 +517,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions",
         "{n} {records} {were} delivered beyond the delivery limit",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     "aborted_share": _share(
         "a record of an aborted transaction was acquired by a share group with share.isolation.level=read_committed",
@@ -528,7 +527,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acquisitions by read_committed groups",
         "{n} {records} of aborted transactions {were} acquired",
         prevented_by="nothing",
-        wire=LATER,
+        wire=ON_WIRE,
     ),
     # the quorum of controllers
     "competing_controllers": _quorum(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import psutil
 
 from chaos.errors import ClientError, MachineError
 from chaos.install.cache import Progress
@@ -98,6 +101,26 @@ def start_process(
         what = e.filename if isinstance(e, OSError) and isinstance(e.filename, str) else argv[0]
         raise ClientError(f"{name} cannot be started: {what}: {getattr(e, 'strerror', None) or e}") from None
     return LocalProcess(spawned)
+
+
+def connected(pid: int, addresses: Collection[tuple[str, int]]) -> set[str]:
+    """Return the addresses to which a process and its children are connected; those of others may not be visible."""
+    wanted = {(str(info[4][0]), port): f"{host}:{port}" for host, port in addresses for info in _resolved(host, port)}
+    found = set()
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for one in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                ends = [connection.raddr for connection in one.net_connections("tcp") if connection.raddr]
+                found |= {wanted.get((end.ip.removeprefix("::ffff:"), end.port), "") for end in ends}
+    return found - {""}
+
+
+def _resolved(host: str, port: int) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
 
 
 class Container:

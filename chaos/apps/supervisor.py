@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from chaos.apps import readiness
 from chaos.apps.instance import Instance
-from chaos.apps.processes import find_image
+from chaos.apps.processes import connected, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.programs import build
@@ -41,6 +42,7 @@ STABLE_S = 10.0
 """An incarnation that ran so long ended for a new reason: the next delay is the first one again."""
 LONGEST_DELAY_S = 30.0
 KILL_TIMEOUT_S = 10.0
+LOOK_S = 1.0
 CONNECTED_S = 5.0
 """An instance that ran so long has connected to its address, or never does."""
 
@@ -73,7 +75,8 @@ class Applications:
     addresses: returns the bootstrap servers of an instance, such as `billing/1`. access: how it logs in. kafka: a
     connection that nothing else uses. partitions: returns the partitions of the run's topics. receivers: addresses for
     calls, by the name of the effect. during: called in each wait; it may raise. used: returns the instances with a
-    connection to their addresses so far; None if nothing sees that.
+    connection to their addresses so far; None if nothing sees that. brokers: returns the addresses of the brokers, to
+    which an instance is not to connect.
     Methods that take an instance raise `ClientError` if it does not exist or is gone.
     """
 
@@ -89,8 +92,11 @@ class Applications:
         receivers: Mapping[str, str] | None = None,
         during: Callable[[], None] = lambda: None,
         used: Callable[[], Collection[str]] | None = None,
+        brokers: Callable[[], Collection[tuple[str, int]]] = lambda: (),
     ) -> None:
-        self._used = used
+        self._used, self._brokers = used, brokers
+        self._past: dict[str, set[str]] = defaultdict(set)
+        """Addresses of brokers to which instances connected past the relay."""
         self._run, self._scenario, self._prefix = run, resolved.scenario, resolved.prefix
         self._addresses, self._access, self._events = addresses, access, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
@@ -125,6 +131,10 @@ class Applications:
 
     def start(self) -> None:
         """Start all instances, and wait until each application is ready. Raises `ClientError`."""
+        if self._used is not None and self._apps:
+            looking = threading.Thread(target=self._look, name="connections of apps", daemon=True)
+            self._threads.append(looking)
+            looking.start()
         for app in self._apps.values():
             if app.external:
                 self._events.note(f"start {app.name} now, with the brokers at {self._addresses(f'{app.name}/1')}")
@@ -132,6 +142,13 @@ class Applications:
                 self._launch(app, number)
         for name in self._apps:
             self.wait_ready(name)
+
+    def _look(self) -> None:
+        """Note the connections of instances past their addresses, until the run ends."""
+        while not self._ending.wait(LOOK_S):
+            for instance in list(self._instances.values()):
+                if instance.pid is not None:
+                    self._past[instance.name].update(connected(instance.pid, self._brokers()))
 
     def _launch(self, app: App, number: int) -> Instance:
         """Begin to supervise an instance."""
@@ -248,7 +265,7 @@ class Applications:
             ) from None
 
     def strangers(self) -> list[str]:
-        """Return a sentence for each instance that runs, and has not connected at its address.
+        """Return a sentence for each instance that runs, and has not connected at its address, or also past it.
 
         What such an instance does is not seen by the relay, and no fault of its connections hits it.
         """
@@ -267,6 +284,13 @@ class Applications:
                 f"{name} never connected to its address {self._addresses(name)}{seen}: it ignores the address that it "
                 "was given, so the relay does not see it; give it {bootstrap} where it reads the address"
                 for name in silent
+            ]
+            found += [
+                f"{name} connected to {', '.join(sorted(past))} past its address {self._addresses(name)}: the relay "
+                "does not see what it says there; give {bootstrap} to each of its clients, and let them connect to the "
+                "addresses that the brokers announce"
+                for name in (instance.name for instance in self.of(app.name))
+                if (past := self._past[name]) and name not in silent
             ]
         return found
 

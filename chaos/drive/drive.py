@@ -232,7 +232,7 @@ class Drive:
         used = self._proxy.used if self._proxy else None
         apps = Applications(
             self._run, self._resolved, self._address, access, self._events, kafka, observer.partitions, receivers,
-            used=used,
+            used=used, brokers=lambda: [*map(self._cluster.address, self._cluster.broker_ids)],
         )  # fmt: skip
         return stack.enter_context(apps)
 

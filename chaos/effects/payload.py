@@ -26,14 +26,15 @@ FRAME_BYTES = 5
 
 
 class Unreadable(ValueError):
-    """A record without what an effect needs; the text says what. sample: the begin of the record, or empty.
-
-    brief: the text without the sample, where no payloads are to be kept.
-    """
+    """A record without what an effect needs; the text says what. sample: a part of the record, or empty."""
 
     def __init__(self, brief: str, sample: str = "") -> None:
         super().__init__(f"{brief} ({sample})" if sample else brief)
-        self.brief = brief
+        self._brief = brief
+
+    def reason(self, hidden: bool) -> str:
+        """Return the text. hidden: without the sample, because no payloads are to be kept."""
+        return self._brief if hidden else str(self)
 
 
 @dataclass(frozen=True)
@@ -136,22 +137,22 @@ class Extractor:
         raw = next(iter(record.data.values()), None) if self._id is None else at_place(self._id, record)
         found = canonical(raw)
         if found is None:
-            raise Unreadable(self._missing(record, raw))
+            raise self._missing(record, raw)
         value = canonical(at_place(self._value, record)) if self._value else None
         at_us = moment_us(at_place(self._at, record), self._zone) if self._at else None
         return Found(found, value, at_us)
 
-    def _missing(self, record: Record, raw: Any) -> str:
+    def _missing(self, record: Record, raw: Any) -> Unreadable:
         if self._id is None:
-            return "the first column is empty"
+            return Unreadable("the first column is empty")
         if isinstance(raw, dict | list):
-            return f"{self._named} is no single value"
+            return Unreadable(f"{self._named} is no single value")
         place = self._id
         if place.kind == "name" and isinstance(record.data, Mapping) and place.keys[0] not in record.data:
-            return f"there is no {self._named} (there are {', '.join(map(str, list(record.data)[:8]))})"
+            return Unreadable(f"there is no {self._named}", f"there are {', '.join(map(str, list(record.data)[:8]))}")
         if place.kind in ("path", "name") and not isinstance(record.data, Mapping | list):
-            return "it has no value" if record.data is None else "its value has no fields"
-        return f"nothing is at {self._named}"
+            return Unreadable("it has no value" if record.data is None else "its value has no fields")
+        return Unreadable(f"nothing is at {self._named}")
 
 
 def decoder(form: Format) -> Callable[[bytes | None], Any]:

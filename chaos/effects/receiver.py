@@ -26,13 +26,19 @@ MOST_BYTES = 64 << 20
 class Receiver:
     """The receiver of one effect, inside its context.
 
-    accept: records a call. rng: draws the refusals. reach: where applications reach it.
+    accept: records a call. rng: draws the refusals. reach: where applications reach it. hidden: whether no text of the
+    run may have a part of a call.
     """
 
     def __init__(
-        self, effect: Effect, accept: Callable[[Sight], None], rng: random.Random, reach: External | None = None
+        self,
+        effect: Effect,
+        accept: Callable[[Sight], None],
+        rng: random.Random,
+        reach: External | None = None,
+        hidden: bool = False,
     ) -> None:
-        self._reach = reach or External()
+        self._reach, self._hidden = reach or External(), hidden
         assert effect.http is not None
         self._effect, self._http, self._accept, self._rng = effect, effect.http, accept, rng
         self._extract, self._decode = Extractor(effect), decoder("json")
@@ -104,7 +110,7 @@ class Receiver:
         try:
             found = self._extract(Record(self._decode(body or None), None, call.headers.items()))
         except Unreadable as e:
-            return {"mark": where, "where": where, "at_us": at_us, "after_us": at_us, "problem": str(e)}
+            return {"mark": where, "where": where, "at_us": at_us, "after_us": at_us, "problem": e.reason(self._hidden)}
         at_us = at_us if found.at_us is None else found.at_us
         return {
             **{"mark": where, "where": where, "id": found.id, "value": found.value},

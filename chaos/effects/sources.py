@@ -29,6 +29,7 @@ ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
 """Different ids of a query up to which a repetition is recognized."""
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
+_QUOTED = re.compile(r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)")
 _PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
@@ -51,7 +52,7 @@ class Item:
     record: Record | None
     where: str
     mark: str
-    problem: str = ""
+    problem: Unreadable | None = None
 
 
 # Databases.
@@ -69,11 +70,19 @@ def scrubber(url: str) -> Scrubber:
     return Scrubber([*([url] if passwords else []), *passwords])
 
 
-class Query:
-    """The rows of a query through SQLAlchemy. Each call of `items` is one reading, in one transaction."""
+def without_values(reason: str) -> str:
+    """Return the message of a database without quoted texts: a value that does not fit its type is one."""
+    return _QUOTED.sub("…", reason)
 
-    def __init__(self, effect: Effect) -> None:
-        self._effect, self._url = effect, database_url(effect)
+
+class Query:
+    """The rows of a query through SQLAlchemy. Each call of `items` is one reading, in one transaction.
+
+    hidden: whether no text of the run may have a part of a row.
+    """
+
+    def __init__(self, effect: Effect, hidden: bool) -> None:
+        self._effect, self._hidden, self._url = effect, hidden, database_url(effect)
         self._scrub = scrubber(self._url)
 
     def items(self) -> Iterator[Item]:
@@ -111,7 +120,8 @@ class Query:
 
     def _error(self, reason: object) -> SourceError:
         lines = self._scrub.text(str(reason)).strip().splitlines() or ["no reason given"]
-        message = f"effect {self._effect.name} cannot be read: {lines[0]}"
+        shown_line = without_values(lines[0]) if self._hidden else lines[0]
+        message = f"effect {self._effect.name} cannot be read: {shown_line}"
         return SourceError(message, bool(_NO_TABLE.search(lines[0])))
 
 
@@ -212,7 +222,7 @@ def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple
         try:
             data = parse(line)
         except Unreadable as e:
-            yield Item(None, where, mark, str(e)), at
+            yield Item(None, where, mark, e), at
             continue
         if data is not None:
             yield Item(Record(data), where, mark), at
@@ -222,7 +232,7 @@ def _json_line(line: bytes) -> Any:
     try:
         return json.loads(line, parse_float=Decimal)
     except (ValueError, RecursionError):
-        raise Unreadable(f"the line is no JSON ({shown(line.strip())})") from None
+        raise Unreadable("the line is no JSON", shown(line.strip())) from None
 
 
 def _log_line(effect: Effect) -> Callable[[bytes], Any]:
@@ -241,7 +251,7 @@ def _csv(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
     for number, row in enumerate(rows, 2):
         where, mark = f"{part.name} line {number:,}", f"{part.path} {number}"
         if None in row or any(value is None for value in row.values()):
-            yield Item(None, where, mark, "the line has another number of columns than the first one")
+            yield Item(None, where, mark, Unreadable("the line has another number of columns than the first one"))
         else:
             yield Item(Record(row), where, mark)
 

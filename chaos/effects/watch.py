@@ -60,11 +60,15 @@ class Watch:
         if self._effects:
             folder.mkdir(exist_ok=True)
         self._files = {e.name: _Lines(folder / f"{e.name}.jsonl") for e in self._effects if e.topic is None}
-        self._looks = [_Look(e, run.logs, self._files[e.name]) for e in self._effects if e.polled and not _by_spark(e)]
+        hidden = self._scenario.hides_payloads
+        looked = [effect for effect in self._effects if effect.polled and not _by_spark(effect)]
+        self._looks = [_Look(effect, run.logs, self._files[effect.name], hidden) for effect in looked]
         rng = resolved.rng("effects")
         reach = next((app.external for app in self._scenario.apps if isinstance(app.external, External)), None)
         self._receivers = {
-            e.name: Receiver(e, self._files[e.name].write_one, rng, reach) for e in self._effects if e.http is not None
+            e.name: Receiver(e, self._files[e.name].write_one, rng, reach, hidden)
+            for e in self._effects
+            if e.http is not None
         }
         self.urls = {name: receiver.url for name, receiver in self._receivers.items()}
         self._threads = [
@@ -162,8 +166,8 @@ class Watch:
 class _Look:
     """The looks at one source. looked_s: when the last one that succeeded began; ended: whether there are no more."""
 
-    def __init__(self, effect: Effect, logs: Path, file: _Lines) -> None:
-        self.effect, self.looked_s, self.ended = effect, 0.0, False
+    def __init__(self, effect: Effect, logs: Path, file: _Lines, hidden: bool) -> None:
+        self.effect, self.looked_s, self.ended, self._hidden = effect, 0.0, False, hidden
         self._logs, self._file, self._extract = logs, file, Extractor(effect)
         self._after_us: int | None = None
         self._failed = False
@@ -192,7 +196,7 @@ class _Look:
     def _of_query(self) -> Iterator[tuple[str, str]]:
         """Yield mark and id of each row that was not there before."""
         marks = Repeated()
-        for item in Query(self.effect).items():
+        for item in Query(self.effect, self._hidden).items():
             if (found := self._id(item)) is not None:
                 mark = marks.mark(found)
                 if marks.counts[found] > self._seen.get(found, 0):

@@ -9,6 +9,7 @@ import shlex
 import shutil
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,6 +27,14 @@ from chaos.setup.names import new_prefix, prefixed
 
 _OF_APP = {"partition.assignment.strategy": "stream"}
 """How the members of an application share partitions is not known: nothing is promised, as for Kafka Streams."""
+
+
+class Seen(NamedTuple):
+    """What passed on the wire shows of applications: the entries that read uncommitted records, too, and the topics
+    that are written in transactions."""
+
+    uncommitted: frozenset[str] = frozenset()
+    in_transactions: frozenset[str] = frozenset()
 
 
 class Resolved(BaseModel):
@@ -65,21 +74,22 @@ class Resolved(BaseModel):
         topics = [topic for topic in self.scenario.topics if topic.name not in self.scenario.app_topics]
         return self.model_copy(update={"scenario": self.scenario.model_copy(update={"topics": topics})})
 
-    def audited(self) -> Resolved:
+    def audited(self, seen: Seen | None = None) -> Resolved:
         """Return what the audit judges: on the wire applications are clients as others, else it is `of_clients`."""
-        scenario = self.scenario
+        scenario, seen = self.scenario, seen or Seen()
         if not scenario.judged_on_wire:
             return self.of_clients()
         readers = [
             Subscribe(
-                mode="subscribe", name=app.name, group=group, topics=app.reads, members=app.instances, config=_OF_APP
+                **{"mode": "subscribe", "name": app.name, "group": group, "topics": app.reads},
+                **{"members": app.instances, "config": _OF_APP | _isolation(app.name in seen.uncommitted)},
             )
             for app in scenario.apps
             for group in app.groups
             if app.reads
         ]
-        consumers = {"consumers": [*scenario.consumers, *readers]}
-        return self.model_copy(update={"scenario": scenario.model_copy(update=consumers)})
+        found = scenario.model_copy(update={"consumers": [*scenario.consumers, *readers]})
+        return self.model_copy(update={"scenario": found.seen_in_transactions(seen.in_transactions)})
 
     def command(self) -> str:
         """Return the command that repeats the run."""
@@ -97,6 +107,10 @@ class Resolved(BaseModel):
             return f"python -m chaos run {self.name} --seed {self.seed} --bootstrap {cluster.bootstrap}{sets}{owned}"
         driver = f" --driver {cluster.driver}" if cluster.driver != "process" else ""
         return f"python -m chaos run {self.name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
+
+
+def _isolation(uncommitted: bool) -> dict[str, str]:
+    return {"isolation.level": "read_uncommitted" if uncommitted else "read_committed"}
 
 
 def new_seed() -> int:

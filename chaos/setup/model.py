@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
 from chaos.clients.choice import DEFAULT, Client
 from chaos.cluster.drivers import DriverName
@@ -215,6 +215,7 @@ class Setup(Strict):
     processors: list[Processor] = []
     apps: list[App] = Field([], description="applications of the user, which know nothing of Aftershock")
     effects: list[Effect] = Field([], description="what these applications have to do for each input")
+    _in_transactions: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property
     def attached(self) -> bool:
@@ -285,7 +286,14 @@ class Setup(Strict):
     def written_in_transactions(self, wanted: Callable[[Client], bool] = lambda client: True) -> set[str]:
         """Return the topics that clients of the wanted libraries write to in transactions."""
         of_producers = {topic for p in self.producers if p.transactions and wanted(p.client) for topic in p.written}
-        return of_producers | {p.to for p in self.processors if p.transactions and wanted(p.client)}
+        of_processors = {p.to for p in self.processors if p.transactions and wanted(p.client)}
+        return of_producers | of_processors | self._in_transactions
+
+    def seen_in_transactions(self, topics: frozenset[str]) -> Self:
+        """Return a copy that knows of topics that applications write to in transactions, as the wire shows."""
+        copied = self.model_copy()
+        copied._in_transactions = topics & self.app_topics
+        return copied
 
     @property
     def transactional_ids(self) -> set[str]:

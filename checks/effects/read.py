@@ -32,6 +32,7 @@ from chaos.effects.sources import (
     files_of,
     read_whole,
     scrubber,
+    without_values,
 )
 from chaos.effects.watch import SIGHTS, read_sights
 from chaos.errors import AftershockError, ClusterError
@@ -81,10 +82,11 @@ class TopicPart:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """A file, or the whole of a database or of the calls of a receiver."""
+    """A file, or the whole of a database. hidden: as in `TopicPart`."""
 
     effect: Effect
     items: Callable[[], Iterator[Item]]
+    hidden: bool
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each item."""
@@ -92,11 +94,11 @@ class SourcePart:
         for number, item in enumerate(self.items()):
             row = {"effect": self.effect.name, "where": item.where, "number": number, "mark": item.mark}
             try:
-                if item.record is None:
-                    raise Unreadable(item.problem)
+                if item.problem or item.record is None:
+                    raise item.problem or Unreadable("it is empty")
                 found = extract(item.record)
             except Unreadable as e:
-                yield row | {"problem": str(e)}
+                yield row | {"problem": e.reason(self.hidden)}
                 continue
             mark = item.mark or marks.mark(found.id)
             times = {} if found.at_us is None else {"at_us": found.at_us, "after_us": found.at_us}
@@ -165,13 +167,14 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
     ranges = _ranges(run, bootstrap, {e.topic for e in resolved.scenario.effects if e.topic is not None}, security)
     topics = sorted({e.topic for e in resolved.scenario.effects if e.topic in ranges})
     stable = stable_offsets(bootstrap, topics, security) if topics else {}
+    hidden = resolved.scenario.hides_payloads
     for effect in resolved.scenario.effects:
         try:
-            parts, weight = _parts_of(spark, run, effect)
+            parts, weight = _parts_of(spark, run, effect, hidden)
             if effect.topic is not None:
                 ends = {p: min(end, stable.get((effect.topic, p), end)) for p, _, end in _at(ranges, effect.topic)}
                 found = _topic_parts(effect, effect.topic, ranges, ends, bootstrap, security)
-                parts = [replace(part, hidden=resolved.scenario.hides_payloads) for part in found]
+                parts = [replace(part, hidden=hidden) for part in found]
             plan.parts += parts
             plan.weight += weight
             if effect.compares:
@@ -186,21 +189,22 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
     return plan
 
 
-def _parts_of(spark: SparkSession, run: Run, effect: Effect) -> tuple[list[Part], int]:
+def _parts_of(spark: SparkSession, run: Run, effect: Effect, hidden: bool) -> tuple[list[Part], int]:
     """Return the parts of an effect that is no topic, and their weight."""
     if effect.sql is not None:
         jdbc = database_url(effect).startswith("jdbc:")
-        return [SourcePart(effect, (lambda: _jdbc(spark, effect)) if jdbc else Query(effect).items)], 0
+        items = (lambda: _jdbc(spark, effect, hidden)) if jdbc else Query(effect, hidden).items
+        return [SourcePart(effect, items, hidden)], 0
     if effect.http is not None:
         return [CallPart(effect, run.ledger / SIGHTS / f"{effect.name}.jsonl")], 0
     if effect.topic is not None:
         return [], 0
     files = files_of(effect, run.logs)
-    return [_file_part(effect, part) for part in files], sum(f.size for f in files) * SMALL // SMALL_BYTES
+    return [_file_part(effect, part, hidden) for part in files], sum(f.size for f in files) * SMALL // SMALL_BYTES
 
 
-def _file_part(effect: Effect, part: FilePart) -> SourcePart:
-    return SourcePart(effect, lambda: read_whole(part))
+def _file_part(effect: Effect, part: FilePart, hidden: bool) -> SourcePart:
+    return SourcePart(effect, lambda: read_whole(part), hidden)
 
 
 def _ranges(run: Run, bootstrap: str, topics: set[str], security: Security | None) -> Ranges:
@@ -320,7 +324,7 @@ def _topic_rows(effect: Effect, hidden: bool) -> Callable[[Any, str], Row]:
         try:
             found = extract(Record(decode(message.value()), message.key(), message.headers()))
         except Unreadable as e:
-            return made | {"problem": e.brief if hidden else str(e)}
+            return made | {"problem": e.reason(hidden)}
         # a timestamp is in whole ms, so the record was made within 1 ms from it on
         at_us = message.timestamp()[1] * 1000
         times = (at_us + 999, at_us) if found.at_us is None else (found.at_us, found.at_us)
@@ -350,7 +354,7 @@ def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
     return row
 
 
-def _jdbc(spark: SparkSession, effect: Effect) -> Iterator[Item]:
+def _jdbc(spark: SparkSession, effect: Effect, hidden: bool) -> Iterator[Item]:
     """Yield the rows of a query through Spark's JDBC source."""
     url = database_url(effect)
     try:
@@ -364,4 +368,5 @@ def _jdbc(spark: SparkSession, effect: Effect) -> Iterator[Item]:
         reason = scrubber(url).text(reason_of(e))
         if "No suitable driver" in reason or "ClassNotFound" in reason:
             reason += "; name the jar of the driver as spark.jars in AFTERSHOCK_SPARK_CONF"
+        reason = without_values(reason) if hidden else reason
         raise SourceError(f"effect {effect.name} cannot be read: {reason}") from None

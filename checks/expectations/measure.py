@@ -75,7 +75,8 @@ class Measure:
             expect = self._scenario.expect  # a bound that is not the usual one is a question of the scenario
             field = type(expect).model_fields[term.check]
             demanded = getattr(expect, term.check) != field.get_default(call_default_factory=True)
-            return Observation(None, "not decided", hidden, unknown=hidden if demanded else "", applies=demanded)
+            unknown = f"`expect` bounds {term.check}, which is {hidden}" if demanded else ""
+            return Observation(None, "not decided", hidden, unknown=unknown, applies=demanded)
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"

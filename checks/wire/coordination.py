@@ -8,9 +8,10 @@
 | both     |                                                    | LeaveGroup, or an answer by which the member is none |
 | none     | the first Fetch of an instance that is in no group | the end of the process                               |
 
-A member that dies says nothing: its holds end with its process. A transaction ends with the first EndTxn that is
-answered without an error; what is sent after it belongs to the next one. An end that is not answered, or is refused, is
-unknown.
+A member that dies says nothing: its holds end with its process. A transaction begins with its first request: with
+transactions of version 2 (KIP-890), that is the first Produce of its epoch. It ends with the first EndTxn that is
+answered without an error; what is sent after it belongs to the next one. An InitProducerId of its transactional id
+aborts it (KIP-98). An end that is not answered, or is refused, is unknown.
 """
 
 from __future__ import annotations
@@ -149,22 +150,34 @@ Sessions = Mapping[tuple[str, int, int], tuple[list[int], list[int], list[str]]]
 """By instance, incarnation and producer id: when its transactions had ended, ascending, their numbers and outcomes."""
 
 
-def transactions(rows: Iterable[Row], lived: Callable[[str, int], int]) -> tuple[list[dict[str, Any]], Sessions]:
+def transactions(
+    rows: Iterable[Row], lived: Callable[[str, int], int], sent: Mapping[tuple[str, int, int], int]
+) -> tuple[list[dict[str, Any]], Sessions]:
     """Return the rows of table `transactions` of the ledger, and the ends of transactions.
 
-    rows: of table `transactions` of the wire; lived: the incarnation of an instance at a time.
+    rows: of table `transactions` of the wire; lived: the incarnation of an instance at a time; sent: when the first
+    Produce in a transaction was sent, by instance, producer id and epoch.
     """
     by_producer: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    begins: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    epochs: dict[tuple[str, int, int], dict[int, int]] = defaultdict(dict)
+    for (instance, producer, epoch), at_us in sent.items():
+        key = instance, lived(instance, at_us), producer
+        epochs[key][epoch], by_producer[key] = at_us, []
     for row in sorted(rows, key=lambda row: (row["asked_us"], row["connection"], row["number"])):
-        if row["producer_id"] is not None and row["producer_id"] >= 0 and row["call"] != "InitProducerId":
-            life = lived(row["instance"], row["asked_us"])
+        life = lived(row["instance"], row["asked_us"])
+        if row["call"] == "InitProducerId":
+            begins[row["instance"], life, row["transactional_id"]].append(row)
+        elif row["producer_id"] is not None and row["producer_id"] >= 0:
             by_producer[row["instance"], life, row["producer_id"]].append(row)
     found: list[dict[str, Any]] = []
     numbers: dict[tuple[str, int], int] = defaultdict(int)
     sessions: dict[tuple[str, int, int], tuple[list[int], list[int], list[str]]] = {}
     for (instance, life, producer), calls in sorted(by_producer.items()):
         times, own, outcomes = sessions.setdefault((instance, life, producer), ([], [], []))
-        for ended in _ended(calls):
+        inits = begins[instance, life, calls[0]["transactional_id"]] if calls else []
+        in_order = sorted([*calls, *inits], key=lambda row: row["asked_us"])
+        for ended in _ended(in_order, epochs[instance, life, producer]):
             number = numbers[instance, life] = numbers[instance, life] + 1
             found.append({"producer": instance, "incarnation": life, "txn": number} | ended)
             times.append(ended["ended_us"])
@@ -177,11 +190,24 @@ def transactions(rows: Iterable[Row], lived: Callable[[str, int], int]) -> tuple
     return found, sessions
 
 
-def _ended(calls: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Yield the ends of transactions of one producer, from its calls in their order."""
+def _ended(calls: Iterable[Row], sent: dict[int, int]) -> Iterator[dict[str, Any]]:
+    """Yield the ends of transactions of one producer, from its calls in their order.
+
+    sent: when its first Produce was sent, by epoch; an epoch is removed when its transaction has ended.
+    """
     began_us = requested_us = last_us = None
     for row in calls:
-        began_us = row["asked_us"] if began_us is None else began_us
+        if row["call"] == "InitProducerId":
+            begun = [at_us for at_us in (began_us, *sent.values()) if at_us is not None and at_us < row["asked_us"]]
+            if row["error"] == 0 and begun:
+                outcome, ended_us = "unknown" if requested_us is not None else "aborted", row["answered_us"]
+                requested_us = row["asked_us"] if requested_us is None else requested_us
+                yield {"outcome": outcome, "began_us": min(begun), "ended_us": ended_us, "requested_us": requested_us}
+                began_us = requested_us = last_us = None
+                sent = {epoch: at_us for epoch, at_us in sent.items() if at_us > ended_us}
+            continue
+        if began_us is None:
+            began_us = min(row["asked_us"], sent.get(row["producer_epoch"], row["asked_us"]))
         if row["call"] != "EndTxn":
             continue
         requested_us = row["asked_us"] if requested_us is None else requested_us
@@ -190,5 +216,6 @@ def _ended(calls: Iterable[Row]) -> Iterator[dict[str, Any]]:
             outcome = "committed" if row["committed"] else "aborted"
             yield {"outcome": outcome, "began_us": began_us, "ended_us": last_us, "requested_us": requested_us}
             began_us = requested_us = last_us = None
+            sent.pop(row["producer_epoch"], None)
     if requested_us is not None:
         yield {"outcome": "unknown", "began_us": began_us, "ended_us": last_us, "requested_us": requested_us}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
@@ -33,14 +33,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from kafka.protocol.api_key import ApiKey
+from pyarrow.dataset import dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from chaos.faults import SPECS
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG as LOG_SCHEMA
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import ROWS_PER_PART, SEAL, Seal, SealedTable, parquet_options, part_name
 from chaos.run.directory import Run, read_json, write_atomically
+from chaos.run.events import UNSEEN, read_events
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Seen
 from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
@@ -63,11 +68,8 @@ def folder_of(run: Run) -> Path:
     return run.path / FOLDER / "ledger"
 
 
-def write_ledger(spark: SparkSession, run: Run, compacted: frozenset[str] = frozenset()) -> None:
-    """Write the ledger of the wire of a run from the tables that `tables.write_tables` has written.
-
-    compacted: topics of which nothing is decided.
-    """
+def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
+    """Write the ledger of the wire of a run from the tables that `tables.write_tables` has written."""
     folder = folder_of(run)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -78,13 +80,14 @@ def write_ledger(spark: SparkSession, run: Run, compacted: frozenset[str] = froz
     ends = _ends(run)
     lived = partial(life_of, ends)
     held = holds(_small(run, "membership"), lived)
-    ended, sessions = transactions(_small(run, "transactions"), lived)
-    task = _Task(str(folder), ends, run_token(run.run_id), compacted, held, sessions)
+    ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
+    task = _Task(str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions)
     parts = [table(part).withColumn("part", F.lit(part)) for part in PARTS]
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     with sized(spark, run):
         found = rows.groupBy("topic", "partition").applyInArrow(lambda of: task.write(of), _SPARK_UNDECIDED).toArrow()
-    gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in [*incomplete(run), *_unread(held)]]
+    whys = [*incomplete(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
+    gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in whys]
     whole = pa.concat_tables([found.cast(UNDECIDED), pa.Table.from_pylist(gaps, UNDECIDED)])
     pq.write_table(whole, folder / "undecided.parquet")
     for name in READ_BACK:
@@ -100,9 +103,51 @@ def write_ledger(spark: SparkSession, run: Run, compacted: frozenset[str] = froz
     _seal(folder)
 
 
+def bypasses(run: Run, scenario: Scenario) -> list[str]:
+    """Return sentences about what the brokers have of applications, and no front has seen: commits, and batches.
+
+    A broker gives producer ids to clients that ask for one, so a batch with an id that no front has seen is of a client
+    that connected past its front; only a cluster that others use has such batches of others.
+    """
+    found, commits = [], run.ledger / "commit_log.parquet"
+    moved = any("resets" in SPECS[fault.kind].effects for fault in scenario.faults)
+    if commits.exists() and not moved:
+        key = ["group", "topic", "partition", "offset"]
+        asked = {
+            tuple(row.values()) for row in _scanned(run, "commits", key, pc.field("offset").is_valid()).to_pylist()
+        }
+        rows = pq.read_table(commits, columns=[*key, "transaction"]).to_pylist()
+        for group in scenario.app_groups:
+            own = [row for row in rows if row["group"] == group and row["offset"] is not None]
+            past = [row for row in own if tuple(row[name] for name in key) not in asked]
+            if past:
+                at = f"{past[0]['topic']}/{past[0]['partition']} offset {past[0]['offset']:,}"
+                found.append(f"group {group} committed {at}, and no front has seen that{_PAST}")
+    if scenario.apps and not scenario.attached and table_path(run, "log").is_dir():
+        known = set[int](
+            _scanned(run, "produced", ["producer_id"], pc.field("producer_id") >= 0)[0].unique().to_pylist()
+        )
+        known |= {row["given_producer_id"] for row in _small(run, "transactions")}
+        strange = pc.field("topic").isin(sorted(scenario.app_topics)) & (pc.field("producer_id") >= 0)
+        batches = _scanned(run, "log", ["topic", "producer_id"], strange & pc.field("control").is_null())
+        for row in batches.group_by(["topic", "producer_id"]).aggregate([]).to_pylist():
+            if row["producer_id"] not in known:
+                found.append(
+                    f"{row['topic']} has records of producer id {row['producer_id']}, which no front has seen{_PAST}"
+                )
+    return found
+
+
+_PAST = (
+    ": a client of an application connects past its address, so the relay does not see it; give {bootstrap} to each of "
+    "its clients, and let them connect to the addresses that the brokers announce"
+)
+
+
 def incomplete(run: Run) -> list[str]:
     """Return why the wire does not show all that passed, so that nothing is decided on it."""
     whys = [why] if (why := capture_failure(run)) else []
+    whys += dict.fromkeys(event["words"] for event in read_events(run) if event["kind"] == UNSEEN)
     unread = pq.read_table(table_path(run, "unread"), partitioning=None).to_pylist()
     if frames := sum(row["frames"] for row in unread):
         row = max(unread, key=lambda row: row["frames"])
@@ -120,6 +165,45 @@ _SPARK_UNDECIDED = "`check` string, scope string, why string, count bigint"
 
 def _unread(held: Holds) -> list[str]:
     return [f"the assignments of group {group} are not those of consumers" for group in sorted(held.unread)]
+
+
+def _first_sent(run: Run) -> dict[tuple[str, int, int], int]:
+    """Return when the first Produce in a transaction was sent, by instance, producer id and epoch."""
+    key = ["instance", "producer_id", "producer_epoch"]
+    rows = _scanned(run, "produced", [*key, "asked_us"], pc.field("transactional"))
+    first = rows.group_by(key).aggregate([("asked_us", "min")])
+    return {tuple(row[name] for name in key): row["asked_us_min"] for row in first.to_pylist()}
+
+
+def seen(run: Run) -> Seen:
+    """Return what the tables of the wire show of how applications read and write; nothing without the tables."""
+    if not table_path(run, "fetched").is_dir():
+        return Seen()
+    written = _scanned(run, "produced", ["topic"], pc.field("transactional") & pc.field("topic").is_valid())
+    readers = _isolations(run).items()
+    uncommitted = frozenset(group for group, levels in readers if 0 in levels)
+    return Seen(uncommitted, frozenset(written["topic"].unique().to_pylist()))
+
+
+def _isolations(run: Run) -> dict[str, set[int]]:
+    """Return the isolation levels with which the processes of each entry asked for records."""
+    key = ["instance", "isolation"]
+    found: dict[str, set[int]] = defaultdict(set)
+    rows = _scanned(run, "fetched", key, pc.field("isolation").is_valid()).group_by(key).aggregate([])
+    for row in rows.to_pylist():
+        found[row["instance"].rpartition("/")[0]].add(row["isolation"])
+    return found
+
+
+def _mixed(run: Run, apps: Container[str]) -> list[str]:
+    why = "reads committed records only in some requests, and uncommitted ones too in others"
+    found = sorted(_isolations(run).items())
+    return [f"{app} {why}" for app, levels in found if app in apps and len(levels) > 1]
+
+
+def _scanned(run: Run, name: str, columns: list[str], where: pc.Expression) -> pa.Table:
+    """Return columns of a table of the wire that may be large."""
+    return dataset(table_path(run, name), format="parquet", partitioning=None).to_table(columns=columns, filter=where)
 
 
 def _small(run: Run, name: str) -> list[dict[str, Any]]:

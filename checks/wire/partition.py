@@ -346,7 +346,7 @@ class Partition:
 
     def acquisitions(self) -> dict[str, Any]:
         """Return the columns of table `acquisitions`: a row for each record of a range."""
-        rows = self._acquired
+        rows = self._acquired[self._acquired.instance.isin(self._shares.keys())]
         counts = (rows.last_offset - rows.first_offset + 1).to_numpy()
         row, index = _records(np.arange(len(rows)), counts)
         offset = rows.first_offset.to_numpy()[row] + index
@@ -358,7 +358,9 @@ class Partition:
         known = log["offset"][at] == offset if len(log["offset"]) else np.zeros(len(offset), np.bool_)
         names = np.full(len(offset), None, object)
         names[known] = log["producer"][at[known]]
-        numbers = {n: np.where(known, log[n][at] if known.any() else NONE, NONE) for n in ("incarnation", "seq")}
+        numbers = {
+            n: np.where(known, log[n][at] if known.any() else NONE, NONE) for n in ("incarnation", "seq", "first_us")
+        }
         life = self._lived(rows.instance, rows.answered_us)
         return self.place | {
             "consumer": rows.instance.to_numpy(object)[row],
@@ -370,6 +372,7 @@ class Partition:
             "producer": names,
             "producer_incarnation": numbers["incarnation"],
             "seq": numbers["seq"],
+            "sent_us": numbers["first_us"],
             "acquired_us": rows.answered_us.to_numpy()[row],
         }
 

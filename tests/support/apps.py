@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,9 @@ def scenario_of(faults: Sequence[dict[str, Any]] = (), **app: Any) -> dict[str, 
 class Started:
     """Applications with their run, which leave no process behind."""
 
-    def __init__(self, folder: Path, access: Access | None = None, **app: Any) -> None:
+    def __init__(
+        self, folder: Path, access: Access | None = None, more: Mapping[str, Any] | None = None, **app: Any
+    ) -> None:
         folder.mkdir(exist_ok=True)
         file = folder / "mine.yaml"
         file.write_text(json.dumps(scenario_of(**app)))
@@ -53,7 +55,9 @@ class Started:
         self.run = Run.create(folder, "r1")
         resolved = resolve(self.scenario, run_id="r1", name="mine", created_us=1, seed=1, overrides=[])
         self.events = EventLog(self.run)
-        self.apps = Applications(self.run, resolved, lambda name: f"front-of-{name}:1", access, self.events, None, list)  # type: ignore[arg-type]
+        self.apps = Applications(
+            self.run, resolved, lambda name: f"front-of-{name}:1", access, self.events, None, list, **(more or {})
+        )  # type: ignore[arg-type]
 
     def __enter__(self) -> Started:
         self.apps.__enter__()

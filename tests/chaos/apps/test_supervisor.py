@@ -1,6 +1,7 @@
 """Instances of applications: real processes, without a broker."""
 
 import json
+import socket
 import sys
 
 import pytest
@@ -232,3 +233,43 @@ def test_an_instance_that_ignores_its_address_is_named(started, monkeypatch):
         assert stranger.startswith("billing/2 never connected to its address front-of-billing/2:1: it ignores")
         one.apps.kill("billing/2", hold=True)
         assert one.apps.strangers() == [], "an instance that is gone may have had no time"
+
+
+CONNECTS = """
+import socket, sys, time
+kept = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("up", flush=True)
+kept.recv(1)
+kept.close()
+print("gone", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_instance_that_also_connects_past_its_address_is_named(started, monkeypatch):
+    """For a short time, in a child."""
+    monkeypatch.setattr("chaos.apps.supervisor.LOOK_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        at = broker.getsockname()[1]
+        more = {"used": lambda: {"billing/1"}, "brokers": lambda: [("localhost", at)]}
+        with started(command=["sh", "-c", f"{sys.executable} -c '{CONNECTS}' {at}; true"], more=more) as one:
+            one.apps.start()
+            eventually(one.apps.strangers)
+            broker.accept()[0].close()
+            eventually(lambda: "gone" in one.log())
+            (stranger,) = one.apps.strangers()
+            assert stranger.startswith(f"billing/1 connected to localhost:{at} past its address front-of-billing/1:1")
+
+
+def test_an_instance_that_connects_to_something_else_is_none_of_the_runs_business(started, monkeypatch):
+    monkeypatch.setattr("chaos.apps.supervisor.LOOK_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as broker, socket.create_server(("127.0.0.1", 0)) as other:
+        at, elsewhere = broker.getsockname()[1], other.getsockname()[1]
+        looks = []
+        more = {"used": lambda: {"billing/1"}, "brokers": lambda: looks.append(1) or [("localhost", at)]}
+        with started(command=[sys.executable, "-c", CONNECTS, str(elsewhere)], more=more) as one:
+            one.apps.start()
+            kept, seen = other.accept()[0], len(looks)
+            eventually(lambda: len(looks) > seen + 1)
+            assert one.apps.strangers() == []
+            kept.close()

@@ -18,7 +18,7 @@ def of_files(tmp_path, pattern, **more):
 
 
 def ids(items):
-    return [str(item.record.data["id"]) if item.record else item.problem for item in items]
+    return [str(item.record.data["id"]) if item.record else str(item.problem) for item in items]
 
 
 def test_files_of_each_kind(tmp_path):
@@ -71,19 +71,19 @@ def sql(url, query="select id from invoice"):
 
 def test_a_query_of_sqlite(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match="effect db cannot be read: there is no file") as e:
-        list(Query(sql(f"sqlite:///{tmp_path}/b.db")).items())
+        list(Query(sql(f"sqlite:///{tmp_path}/b.db"), hidden=False).items())
     assert e.value.absent and not (tmp_path / "b.db").exists()
     with sqlite3.connect(tmp_path / "b.db") as db:
         db.execute("create table other (id)")
     with pytest.raises(SourceError, match="effect db cannot be read: no such table: invoice") as e:
-        list(Query(sql(f"sqlite:///{tmp_path}/b.db")).items())
+        list(Query(sql(f"sqlite:///{tmp_path}/b.db"), hidden=False).items())
     assert e.value.absent
     with sqlite3.connect(tmp_path / "b.db") as db:
         db.execute("create table invoice (id)")
         db.execute("insert into invoice values ('a7'), (8), (null)")
     monkeypatch.setenv("BILLING_DB", f"sqlite:///{tmp_path}/b.db")
     made = sql("env:BILLING_DB", "select id from invoice where id like '%7%' or id <> ':x'")
-    assert ids(Query(made).items()) == ["a7", "8"]
+    assert ids(Query(made, hidden=False).items()) == ["a7", "8"]
 
 
 def test_a_real_postgres_that_goes_away(monkeypatch):
@@ -94,7 +94,7 @@ def test_a_real_postgres_that_goes_away(monkeypatch):
         with create_engine(server.url("postgres")).begin() as db:
             db.execute(text("create table invoice (id char(8), amount numeric(10, 2), at timestamptz)"))
             db.execute(text("insert into invoice values ('a7', 12.50, now()), ('a8', 7, now())"))
-        query = Query(sql("env:DB", "select id, amount::text, at from invoice where id like 'a%' order by id"))
+        query = Query(sql("env:DB", "select id, amount::text, at from invoice where id like 'a%' order by id"), False)
         assert [item.record.data["id"].strip() for item in query.items()] == ["a7", "a8"]
         server.stop()
         with pytest.raises(SourceError, match=r"^effect db cannot be read: ") as e:
@@ -105,9 +105,9 @@ def test_a_real_postgres_that_goes_away(monkeypatch):
 def test_no_message_has_a_password(monkeypatch):
     monkeypatch.setenv("DB", "postgresql+psycopg2://me:hunter22@127.0.0.1:1/x?password=other99")
     with pytest.raises(SourceError) as e:
-        list(Query(sql("env:DB")).items())
+        list(Query(sql("env:DB"), hidden=False).items())
     assert "hunter22" not in str(e.value) and "other99" not in str(e.value)
     monkeypatch.setenv("DB", "no url hunter22")
     with pytest.raises(SourceError, match="it is no URL of a database") as e:
-        list(Query(sql("env:DB")).items())
+        list(Query(sql("env:DB"), hidden=False).items())
     assert "hunter22" not in str(e.value)

@@ -341,7 +341,8 @@ def test_acquired_ranges_are_records_and_each_acknowledgement_is_of_the_last_acq
 
 def ended(at, committed=True, error=0, call="EndTxn"):
     row = {"instance": "app/1", "connection": 1, "number": at, "asked_us": at, "answered_us": at + 5}
-    return row | {"producer_id": 7, "call": call, "committed": committed, "error": error}
+    row |= {"transactional_id": "t", "producer_id": 7, "producer_epoch": 0}
+    return row | {"call": call, "committed": committed, "error": error}
 
 
 def test_a_transaction_ends_with_the_first_answer_without_an_error():
@@ -352,7 +353,7 @@ def test_a_transaction_ends_with_the_first_answer_without_an_error():
         ended(50, False),
         ended(70, error=90),
     ]
-    rows, sessions = transactions(calls, lambda name, at: 1)
+    rows, sessions = transactions(calls, lambda name, at: 1, {})
     assert [(r["txn"], r["outcome"], r["began_us"], r["requested_us"], r["ended_us"]) for r in rows] == [
         *[(1, "committed", 10, 20, 35), (2, "aborted", 50, 50, 55), (3, "unknown", 70, 70, 75)]
     ]
@@ -361,6 +362,50 @@ def test_a_transaction_ends_with_the_first_answer_without_an_error():
     of = [row | _times(row, 0) for row in requests]
     log = [logged(n, v, (7, 0, n), transactional=True) for n, v in enumerate("abcd")]
     assert partition(of, log, sessions=sessions).sends()["txn"].tolist() == [1, 2, 3, 4], "the last one is open"
+
+
+def ends_of(calls, sent=(), lived=lambda name, at: 1):
+    first = {("app/1", 7, epoch): at for epoch, at in sent}
+    rows, _ = transactions(calls, lived, first)
+    return [(row["incarnation"], row["outcome"], row["began_us"], row["ended_us"]) for row in rows]
+
+
+def started(at, error=0):
+    return ended(at, call="InitProducerId", error=error) | {"producer_id": -1}
+
+
+def test_a_transaction_of_version_2_begins_with_the_first_produce_of_its_epoch():
+    """The broker adds its partitions, and each end gives the producer another epoch (KIP-890)."""
+    calls = [ended(at) | {"producer_epoch": epoch} for at, epoch in ((30, 4), (90, 5))]
+    assert ends_of(calls, [(4, 12), (5, 44)]) == [(1, "committed", 12, 35), (1, "committed", 44, 95)]
+    assert ends_of(calls, [(4, 12)])[1] == (1, "committed", 90, 95), "it only has offsets"
+    first = [ended(10, call="AddPartitionsToTxn"), ended(30), ended(60, call="AddPartitionsToTxn"), ended(90)]
+    assert ends_of(first, [(0, 12)]) == [(1, "committed", 10, 35), (1, "committed", 60, 95)], "one epoch of version 1"
+
+
+def test_a_producer_that_begins_again_has_aborted_what_was_open():
+    """KIP-98. What is sent afterwards belongs to another transaction (trap)."""
+    added = ended(10, call="AddPartitionsToTxn")
+    again = [ended(60, call="AddPartitionsToTxn"), ended(90)]
+    assert ends_of([started(5), added, started(40), *again]) == [
+        (1, "aborted", 10, 45), (1, "committed", 60, 95)
+    ]  # fmt: skip
+    assert ends_of([started(5), ended(30) | {"producer_epoch": 1}, started(50)], [(1, 12), (2, 44)]) == [
+        (1, "committed", 12, 35), (1, "aborted", 44, 55)
+    ]  # fmt: skip
+    asked = [added, ended(30, error=14), started(40)]
+    assert ends_of(asked) == [(1, "unknown", 10, 45)], "the coordinator may have begun to commit it"
+    assert ends_of([added, started(20, error=51), ended(30)]) == [(1, "committed", 10, 35)], "it is refused"
+
+
+def test_a_producer_that_was_killed_leaves_its_transaction_open_and_the_next_process_ends_it():
+    calls = [started(5), started(100), ended(130) | {"producer_epoch": 2}]
+    assert ends_of(calls, [(1, 12), (2, 110)], lambda name, at: 1 + (at > 60)) == [(2, "committed", 110, 135)]
+    sent_in = [sent("a", (7, 1, 0), at=12, transactional=True) | {"answered_us": 17, "number": 12}]
+    _, sessions = transactions([], lambda name, at: 1, {("app/1", 7, 1): 12})
+    assert partition(sent_in, sessions=sessions).sends()["txn"].tolist() == [1], (
+        "of unknown end, and not outside of one"
+    )
 
 
 def asked(at, offset, **more):
@@ -391,7 +436,7 @@ def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answ
 def test_a_commit_in_a_transaction_is_one_if_the_transaction_was_committed():
     own = {"instance": "app/1", "transactional_id": "t", "producer_id": 7, "generation": -1}
     commits = [asked(at, at, **own) for at in (12, 40, 60, 90)]
-    _, sessions = transactions([ended(30), ended(50, False), ended(70, error=90)], lambda name, at: 1)
+    _, sessions = transactions([ended(30), ended(50, False), ended(70, error=90)], lambda name, at: 1, {})
     found = partition(commits=commits, sessions=sessions).commits()
     assert found["outcome"].tolist() == ["ok", "fail", "unknown", "unknown"]
 
