@@ -93,6 +93,56 @@ _MOVED = {
     "sarama": "leave ConsumeClaim when session.Context() is done, within Group.Rebalance.Timeout",
     "kafkajs": "heartbeat() during long work, and sessionTimeout above the work between two of them",
 }
+_HANDOVER = {
+    "": "close the consumer at SIGTERM so that the group does not wait for the session; session.timeout.ms below the "
+    "time that an effect may take",
+    "java": "consumer.close() in a shutdown hook (wakeup first), session.timeout.ms below the time that an effect may "
+    "take, and group.instance.id for instances that come back",
+    "librdkafka": "consumer.close() at SIGTERM, session.timeout.ms below the time that an effect may take, and "
+    "group.instance.id for instances that come back",
+    "sarama": "ConsumerGroup.Close() at SIGTERM, and Consumer.Group.Session.Timeout below the time that an effect may "
+    "take",
+    "franz-go": "client.Close() at SIGTERM, and kgo.SessionTimeout below the time that an effect may take",
+    "aiokafka": "await consumer.stop() at SIGTERM, and session_timeout_ms below the time that an effect may take",
+    "kafkajs": "consumer.disconnect() at SIGTERM, and sessionTimeout below the time that an effect may take",
+}
+_STILL = {
+    "": "an assignor that moves only what it must (cooperative-sticky), or group.protocol=consumer (KIP-848)",
+    "java": "CooperativeStickyAssignor, or group.protocol=consumer (KIP-848)",
+    "librdkafka": "partition.assignment.strategy=cooperative-sticky, or group.protocol=consumer (KIP-848)",
+    "franz-go": "kgo.Balancers(kgo.CooperativeStickyBalancer()), its default",
+}
+_PACE = {
+    "": "more instances (up to the number of partitions), more partitions, or work in parallel by key",
+    "java": "more instances (up to the number of partitions), or work in parallel by key; in Spring, concurrency",
+    "kafkajs": "partitionsConsumedConcurrently, or more instances (up to the number of partitions)",
+}
+_POLLS = {
+    "": "fewer records in a poll, and each effect when its work is done, not at the end of the poll",
+    "java": "max.poll.records below what the work does in the allowed time, and each effect when its work is done",
+    "librdkafka": "fewer messages in consume(), and poll() or flush() of the producer after each, with a small "
+    "linger.ms",
+    "aiokafka": "max_records of getmany below what the work does in the allowed time",
+    "kafkajs": "eachMessage in place of eachBatch, or resolveOffset and heartbeat after each message",
+}
+_READERS = {
+    "": "isolation.level=read_committed",
+    "sarama": "Consumer.IsolationLevel = sarama.ReadCommitted",
+    "franz-go": "kgo.FetchIsolationLevel(kgo.ReadCommitted())",
+    "kafka-go": "IsolationLevel: kafka.ReadCommitted",
+    "aiokafka": 'isolation_level="read_committed"',
+    "kafka-python": 'isolation_level="read_committed"',
+    "kafkajs": "readUncommitted: false, its default",
+    "platformatic": "isolationLevel: READ_COMMITTED",
+}
+_CHECKS = {
+    "": "a checksum of the library's consumer, if it has one; what changes the bytes is a fault of the run, not of the "
+    "application",
+    "librdkafka": "check.crcs=true: the default takes records whose checksum does not fit; what changes the bytes is a "
+    "fault of the run, not of the application",
+    "java": "check.crcs=true (the default), and an application that ends or seeks after the error; what changes the "
+    "bytes is a fault of the run, not of the application",
+}
 _POSITION = {
     "": "begin at the committed offset; auto.offset.reset=earliest for a group that has none",
     "java": "no seek past records that were not worked on; auto.offset.reset=earliest",
@@ -130,6 +180,22 @@ CAUSES: dict[str, Cause] = {
         _POSITION | {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
     ),
     "repeated": Cause("its instance fetched it again (a retry or a seek), and the work is not idempotent", _ONCE),
+    "given_twice": Cause("the library gave both to the application, and the work is not idempotent", _ONCE),
+    "altered": Cause("the application worked with what it got, or could not", _CHECKS),
+    "late_behind": Cause("the application came to it late, because its work is slower than its inputs", _PACE),
+    "late_down": Cause("an instance ended, and its partition had no owner until the group noticed", _HANDOVER),
+    "late_moved": Cause("its partition moved to another instance, and the group stood still meanwhile", _STILL),
+    "late_work": Cause("the work took the time, or work on what was fetched before it", _POLLS),
+    "miscalculated": Cause(
+        "the work makes another value of it",
+        {"": "run the work on this input alone: types of numbers (decimal, not float), rounding, default values"},
+    ),
+    "read_uncommitted": Cause("the application read an input whose transaction was aborted", _READERS),
+    "no_input": Cause(
+        "the application wrote an effect with an id that no input has",
+        {"": "take the id of the effect from its input, unchanged, and write nothing of the application's own there"},
+    ),
+    "stranger": Cause("something else writes there", {"": "a target that only the applications of the run write to"}),
     "sent_twice": Cause("the application wrote it twice after one fetch", _PRODUCER),
 }
 """By the key that findings have."""

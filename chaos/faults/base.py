@@ -68,6 +68,7 @@ Effect = Literal[
     "late",  # a broker may write a request after its client has given it up
     "wire",  # requests or answers of single clients are lost, late, or replaced
     "connections",  # may end connections of clients, or lose answers
+    "repeats",  # a record may reach a client twice in one answer
     "recreates",  # a topic is another one afterwards
     "deletes",  # records are deleted
     "adds",  # there are partitions that were not there before

@@ -268,7 +268,7 @@ class FrameFault(RuleFault[F]):
 
     def _inject(self, world: World) -> str:
         frames = _frames(self.spec, tuple(self.brokers))
-        rule = self._rule_for(frames)
+        rule = self._rule_for(frames, world)
         if self.spec.share < 1:
             rule = replace(rule, share=self.spec.share, seed=world.rng.randrange(2**31))
         self._add_rule(rule, world)
@@ -276,7 +276,7 @@ class FrameFault(RuleFault[F]):
         first += f"{self.spec.share:.3g} of the " if self.spec.share < 1 else ""
         return f"from now on {first}{self._describe()} are {self._result()}"
 
-    def _rule_for(self, frames: Frames) -> Rule:
+    def _rule_for(self, frames: Frames, world: World) -> Rule:
         from chaos.relay.rules import Rule
 
         return Rule(self.act, frames, self.spec.count)
@@ -314,7 +314,7 @@ class WireDelay(FrameFault[WireDelaySpec], spec=WireDelaySpec):
 
     act, result = "delay", "delayed"
 
-    def _rule_for(self, frames: Frames) -> Rule:
+    def _rule_for(self, frames: Frames, world: World) -> Rule:
         from chaos.relay.rules import Rule
 
         return Rule(self.act, frames, self.spec.count, delay_s=self.spec.delay)
@@ -368,7 +368,7 @@ class WireHold(FrameFault[WireHoldSpec], spec=WireHoldSpec):
 
     act = "hold"
 
-    def _rule_for(self, frames: Frames) -> Rule:
+    def _rule_for(self, frames: Frames, world: World) -> Rule:
         from chaos.relay.rules import Rule
 
         return Rule(self.act, frames, self.spec.count, delay_s=self.spec.at_most, until=_frames(self.spec.until, None))
@@ -425,7 +425,7 @@ class WireError(FrameFault[WireErrorSpec], spec=WireErrorSpec):
 
     act = "error"
 
-    def _rule_for(self, frames: Frames) -> Rule:
+    def _rule_for(self, frames: Frames, world: World) -> Rule:
         from chaos.relay.rules import Rule
 
         return Rule(self.act, frames, self.spec.count, error=CODES[self.spec.error])

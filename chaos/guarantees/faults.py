@@ -114,14 +114,15 @@ def replicas_after(scenario: Scenario, topic: str, replicas: int) -> int:
     return min([replicas, *map(len, reassigned)])
 
 
-def cuts(scenario: Scenario, names: Iterable[str], writes: bool, reads: bool, transactions: bool) -> list[FaultSpec]:
-    """Return the faults of connections that concern a client: by its client ids, and by the requests that it sends."""
+def on_wire(scenario: Scenario, names: Iterable[str], writes: bool, reads: bool, transactions: bool) -> list[FaultSpec]:
+    """Return the faults of the wire that concern a client: by its client ids, and by the requests that it sends."""
     ids = list(names)
     apis = (_WRITES if writes else set()) | (_READS if reads else set()) | (_TRANSACTIONS if transactions else set())
     return [
         f
         for f in scenario.faults
         if isinstance(f, WireFaultSpec)
+        and f.breaks  # frames of an application are none of a client's
         and (
             not isinstance(f, FrameFaultSpec)
             or (f.api in apis and any(fnmatchcase(client, f.client) for client in ids))

@@ -99,7 +99,8 @@ def _writer_facts(scenario: Scenario, entry: Writer) -> Facts:
     crashes = faults.having(own, "crashes")
     count = entry.count if isinstance(entry, Producer) else entry.members
     ids = [f"{entry.name}/{n}" for n in range(1, count + 1)]
-    cut = faults.cuts(scenario, ids, writes=True, reads=False, transactions=entry.transactions is not None)
+    wire = faults.on_wire(scenario, ids, writes=True, reads=False, transactions=entry.transactions is not None)
+    cut = faults.having(wire, "connections")
     late = [f for f in faults.having(faults.of_data(scenario), "late") if f in cut or not faults.having([f], "wire")]
     producer = entry if isinstance(entry, Producer) else None
     flink = producer is not None and client.runtime in FLINK
@@ -287,8 +288,9 @@ def _client_facts(scenario: Scenario, mates: Sequence[Entry], own: Sequence[Entr
     of_group = faults.client_faults(scenario, mates, group)
     of_own = faults.client_faults(scenario, own, group)
     ids = [f"{e.name}/{n}" for e in mates for n in range(1, getattr(e, "members", 1) + 1)]
-    cut = faults.cuts(scenario, ids, writes=False, reads=True, transactions=False)
-    facts: Facts = {}
+    wire = faults.on_wire(scenario, ids, writes=False, reads=True, transactions=False)
+    cut = faults.having(wire, "connections")
+    facts: Facts = faults.fact("repeats", faults.having(wire, "repeats"))
     for name in _OF_GROUP:
         facts |= faults.fact(name, faults.having(of_group, name))
     for name in _OF_CLIENT:

@@ -55,7 +55,7 @@ FAULT_FACTS = frozenset(
         *("recreates", "deletes", "adds", "ages", "backdates", "misdates", "isolates"),
         # clients and groups: see `faults.client_faults` and `faults.group_facts`
         *("cut", "crashes", "restarts", "ends", "hands_over", "seeks", "disturbs", "deserts"),
-        *("resets", "sets_back", "sets_forward", "forgets"),
+        *("resets", "sets_back", "sets_forward", "forgets", "repeats"),
     }
 )
 """The facts about faults, without their prefix. A rule that names another one is refused."""

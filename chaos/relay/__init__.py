@@ -35,16 +35,20 @@ listed above until they are complete. An answer to Fetch is as large as the clie
 A rule names frames (brokers, API, client id, requests or answers, a topic or partition that the request names) and an
 act:
 
-| act     | effect                                                                                                  |
-|---------|---------------------------------------------------------------------------------------------------------|
-| `drop`  | The frame disappears; the connection stays open.                                                        |
-| `delay` | The frame waits, with everything behind it on the same connection and direction (TCP keeps the order).  |
-| `hold`  | As `delay`, until a frame of another set has passed, at any broker, and at most for a time.            |
-| `cut`   | The connection closes instead of passing the frame on.                                                  |
-| `error` | A request gets an answer with an error code from the proxy, in its turn, and does not reach the broker; |
-|         | or an answer of the broker gets the code, for the partitions of the rule.                               |
-| `slow`  | Every byte on the link to the broker takes longer: half of `latency_s` in each direction, and a         |
-|         | bandwidth that all connections to the broker share.                                                     |
+| act         | effect                                                                                              |
+|-------------|-----------------------------------------------------------------------------------------------------|
+| `drop`      | The frame disappears; the connection stays open.                                                    |
+| `delay`     | The frame waits, with everything behind it on the same connection and direction (TCP keeps order).  |
+| `hold`      | As `delay`, until a frame of another set has passed, at any broker, and at most for a time.         |
+| `cut`       | The connection closes instead of passing the frame on.                                              |
+| `error`     | A request gets an answer with an error code from the proxy, in its turn, and does not reach the     |
+|             | broker; or an answer of the broker gets the code, for the partitions of the rule.                   |
+| `repeat`    | An answer is sent twice, with the same correlation id.                                              |
+| `duplicate` | An answer to Fetch has each batch of records twice, and markers of transactions once.               |
+| `corrupt`   | One bit of a value changes, in an answer to Fetch or a Produce request; the checksum stays, or      |
+|             | becomes the checksum of the changed bytes.                                                          |
+| `slow`      | Every byte on the link to the broker takes longer: half of `latency_s` in each direction, and a     |
+|             | bandwidth that all connections to the broker share.                                                 |
 
 The first rule that matches decides. Each rule counts the frames that it hits; after `count` hits it matches no more.
 When a rule is removed, the frames that it holds pass at once and in order.
@@ -53,8 +57,8 @@ For a rule with a topic or an error the proxy reads whole requests of the kind t
 topics of topic ids from answers to Metadata that it passes on. If rules select Fetch requests by topic, it reads all
 of them from the start of the run (`sessions`), because a request of a fetch session (KIP-227) names only what changes.
 The topics of a request that it cannot decode, or that it passed before the rule was there, are unknown: no rule with a
-topic matches it or its answer. An answer to which an error makes no difference is no hit; a Produce request with acks=0
-gets no answer, and passes.
+topic matches it or its answer. A frame to which an error or a change of records makes no difference is no hit; a
+Produce request with acks=0 gets no answer, and passes.
 
 A frame that a rule holds waits for one that the proxy sends on later. It counts as `released` only if that one let it
 pass, before its time was over.

@@ -9,7 +9,8 @@ A segment begins with `MAGIC`. Entries follow, each with the length of the rest 
 |-----------------------|-------|------------------------------------------------------------------------------------|
 | length                | 4     | bytes of the rest of the entry                                                     |
 | kind                  | 1     | 1 connection accepted, 2 closed, 3 request, 4 answer                               |
-| flags                 | 1     | 1: the proxy made or changed the answer; 2: the body was not kept                  |
+| flags                 | 1     | 1: the proxy made or changed the frame; 2: the body was not kept; 4: the answer    |
+|                       |       | before it, sent once more by a fault                                                |
 | holes                 | 2     | number of holes                                                                    |
 | connection            | 4     | number of the connection, from 1                                                   |
 | number                | 4     | number of the request in its connection, from 1; an answer has its request's number |
@@ -56,7 +57,7 @@ from chaos.run.events import now_us
 
 MAGIC = b"ASWIRE1\n"
 ACCEPTED, CLOSED, REQUEST, ANSWER = 1, 2, 3, 4
-MADE, UNKEPT = 1, 2
+MADE, UNKEPT, AGAIN = 1, 2, 4
 SEGMENT_BYTES = 16 * 2**20
 BUFFER_BYTES = 2**18
 FLUSH_S = 0.05

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from chaos.relay.capture import ANSWER, MADE, REQUEST, UNKEPT, Entry, Recorder, Tape
+from chaos.relay.capture import AGAIN, ANSWER, MADE, REQUEST, UNKEPT, Entry, Recorder, Tape
 from chaos.relay.contents import TOPIC_APIS, Contents, Names, decoded
 from chaos.relay.frames import Head, NotKafka, Piece, Splitter, request_head, response_head
 from chaos.relay.pipe import Connection, Pipe, Port
+from chaos.relay.records import with_changed_byte, with_copies
 from chaos.relay.refusals import REQUESTS, changed, refusal
 from chaos.relay.rewrite import Addresses, holds_addresses, rewritten
 from chaos.relay.roles import Active
@@ -21,6 +22,8 @@ from chaos.run.events import now_us
 FETCH, PRODUCE = 1, 0
 MOST_UNANSWERED = 10_000
 """Requests that a connection remembers. One with acks=0 gets no answer; the next answer or this limit drops it."""
+CHANGES = ("error", "duplicate", "corrupt")
+"""Acts that put another frame in place of a complete one."""
 LAST_ANSWER_S = 10.0
 """Time for which a connection to a broker waits for answers after its client has gone."""
 
@@ -164,12 +167,39 @@ class _Filter:
         if self._asked is None or self._connection.tape is None:
             return
         if self._other is not None:
-            data, flags = self._other, flags | MADE
+            data, flags, size = self._other, flags | MADE, len(self._other)
         else:
             data = self._frame or b"".join(self._arrived)
         head = replace(self._asked.head, bytes=size)
         lost = self._act in ("drop", "cut") or (self._act == "error" and self._side == "request")
         self._entries.append(Entry(self._kind, self._asked.number, head, self._seen_us, data, flags, lost))
+        if self._act == "repeat":
+            self._entries.append(replace(self._entries[-1], flags=flags | MADE | AGAIN))
+
+    def _changed(self, frame: bytes) -> bytes:
+        """Return the frame that the rule puts in place of a complete one; the same one if it makes no difference.
+
+        Then it is no hit.
+        """
+        assert self._hit and self._asked
+        rule, head, ids = self._hit.item, self._asked.head, self._connection.addresses.topic_ids
+        matches = lambda topic, number: rule.frames.named(frozenset({(topic, number)}))  # noqa: E731
+        if rule.act == "error":
+            self._other = changed(frame, head.api, head.version, rule.error, matches, ids)
+        elif rule.act == "duplicate":
+            self._other = with_copies(frame, head.version, matches, ids)
+        else:
+            draws = self._book.draws(self._hit)
+            self._other = with_changed_byte(frame, head.api, head.version, matches, ids, draws, rule.valid)
+        if self._other is None:
+            self._spare()
+        return self._other or frame
+
+    def _spare(self) -> None:
+        """Let the current frame pass as if no rule matched it."""
+        if self._hit:
+            self._hit.hits -= 1
+            self._hit = None
 
     def release(self, rule: int) -> bool:
         """Let everything pass that a rule holds. Returns whether there was anything."""
@@ -300,6 +330,8 @@ class _RequestFilter(_Filter):
         if self._act == "cut":
             self._close(head.bytes)
             return False
+        if self._act == "corrupt":
+            frame = self._changed(frame)
         if self._act != "drop":
             self._delay()
             self._send(frame)
@@ -316,8 +348,7 @@ class _RequestFilter(_Filter):
             answer = refusal(head, request, self._hit.item.error)
         except ValueError as e:
             sys.stderr.write(f"not answered with an error: {e}\n")
-            self._hit.hits -= 1
-            self._hit = None
+            self._spare()
             return False
         self._connection.refuse(replace(self._asked, answer=answer))
         return True
@@ -344,7 +375,10 @@ class _ResponseFilter(_Filter):
         asked = self._asked = self._request_of(head.correlation)
         api, client, names = (asked.head.api, asked.head.client, asked.names) if asked else (-1, "", None)
         self._hit = self._book.hit(self._broker, "response", api, client, names, self._front)
-        if asked and (self._act == "error" or holds_addresses(api, asked.head.version)):
+        other = self._act == "repeat" or self._act in CHANGES
+        if other and not asked:
+            self._spare()
+        if asked and (other or holds_addresses(api, asked.head.version)):
             self._whole = True
 
     def _request_of(self, correlation: int) -> Asked | None:
@@ -363,15 +397,11 @@ class _ResponseFilter(_Filter):
         head = self._asked.head
         if holds_addresses(head.api, head.version):
             frame = rewritten(frame, head.api, head.version, self._connection.addresses)
-        if self._hit and self._act == "error":
-            rule, ids = self._hit.item, self._connection.addresses.topic_ids
-            matches = lambda topic, number: rule.frames.named(frozenset({(topic, number)}))  # noqa: E731
-            other = changed(frame, head.api, head.version, rule.error, matches, ids)
-            if other is None:
-                self._hit.hits -= 1
-            self._other = other
-            frame = other or frame
+        if self._act in CHANGES:
+            frame = self._changed(frame)
         self._send(frame)
+        if self._act == "repeat":
+            self._send(frame)
         return True
 
     def _then(self) -> Callable[[], None] | None:

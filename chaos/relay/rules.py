@@ -14,8 +14,13 @@ from chaos.relay.contents import TOPIC_APIS, Names
 from chaos.relay.refusals import ERROR_APIS
 from chaos.relay.roles import Active, Book
 
-Act = Literal["drop", "delay", "cut", "slow", "hold", "error"]
+Act = Literal["drop", "delay", "cut", "slow", "hold", "error", "repeat", "duplicate", "corrupt"]
 Side = Literal["request", "response"]
+_SIDES: dict[Act, tuple[tuple[str | None, Side], ...]] = {
+    "duplicate": (("Fetch", "response"),),
+    "corrupt": (("Fetch", "response"), ("Produce", "request")),
+}
+"""The frames with records: what an act on records is done to."""
 APIS: dict[str, int] = {key.name: int(key) for key in ApiKey}
 """The API keys by the names in Kafka's protocol guide."""
 
@@ -85,9 +90,12 @@ class Rule:
     """The frames for which the frames of a `hold` wait."""
     error: int = 0
     """The error code in answers."""
+    valid: bool = False
+    """Whether changed records get a checksum that fits them."""
     share: float = 1.0
-    """Share of the frames that match to which the act is done, drawn by `seed`."""
+    """Share of the frames that match to which the act is done."""
     seed: int = 0
+    """Fixes which frames are in the share, and which bytes change."""
 
     def __post_init__(self) -> None:
         if min(self.delay_s, self.latency_s) < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
@@ -100,6 +108,10 @@ class Rule:
             raise ValueError("an error needs a code, and no other act takes one")
         if self.act == "error" and (self.frames.api is None or APIS[self.frames.api] not in ERROR_APIS):
             raise ValueError(f"{self.frames.api or 'a request of any kind'} cannot be answered with an error")
+        if self.act == "repeat" and self.frames.side != "response":
+            raise ValueError("only a response can be repeated")
+        if self.act in _SIDES and (self.frames.api, self.frames.side) not in _SIDES[self.act]:
+            raise ValueError(f"a {self.frames.side} {self.frames.api or 'of any kind'} has no records for {self.act}")
 
     @classmethod
     def parse(cls, item: dict[str, Any]) -> Self:
@@ -109,7 +121,8 @@ class Rule:
 
     def reads(self, broker: int, api: int, client: str, front: str = "") -> bool:
         """Return whether the rule needs the contents of such a request."""
-        if self.act == "error" and self.frames.side == "request" and self.frames.may_match(broker, api, client, front):
+        changes = self.act in ("error", "corrupt") and self.frames.side == "request"
+        if changes and self.frames.may_match(broker, api, client, front):
             return True
         sets = (self.frames, self.until) if self.until else (self.frames,)
         return any(frames.topic is not None and frames.may_match(broker, api, client, front) for frames in sets)
@@ -137,7 +150,7 @@ class RuleBook(Book[Rule]):
     sessions: bool = False
     """Whether to read all Fetch requests, so that the partitions of each session are known from its begin on."""
     _draws: dict[int, random.Random] = field(default_factory=dict)
-    """The random choices of the rules for a share of their frames, by id."""
+    """The random choices of the rules, by id."""
     _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
     """Time at which the last byte leaves a link with limited bandwidth, by rule and direction."""
     _waiting: dict[int, list[Waiting]] = field(default_factory=dict)
@@ -166,8 +179,11 @@ class RuleBook(Book[Rule]):
         """Return whether a frame that matches is one of the share of the rule."""
         if active.item.share == 1:
             return True
-        draws = self._draws.setdefault(active.id, random.Random(active.item.seed))
-        return draws.random() < active.item.share
+        return self.draws(active).random() < active.item.share
+
+    def draws(self, active: Active[Rule]) -> random.Random:
+        """Return what makes the random choices of a rule."""
+        return self._draws.setdefault(active.id, random.Random(active.item.seed))
 
     def remove(self, number: int) -> bool:
         """Take a rule out of force. Returns whether it was in force."""

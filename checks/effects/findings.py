@@ -90,7 +90,8 @@ def sentence(finding: Row, began_us: int, *, story: bool = True, because: bool =
     """Return a finding as a sentence without its end, with its story from the wire, and the cause that this shows."""
     kind, effect, places = finding["kind"], finding["effect"], _places(finding, began_us)
     subject = f"{finding['id']}{_where(finding, began_us)}"
-    why = finding["why"] or (_story(finding, began_us, because) if story else "")
+    told = _story(finding, began_us, because) if story else ""
+    why = "; ".join(part for part in (finding["why"], told) if part)
     reason = f": {why}" if why else ""
     if kind == "missing":
         has = f"has only {len(finding['places'])} of {effect} ({places})" if places else f"has no {effect}"
@@ -101,7 +102,7 @@ def sentence(finding: Row, began_us: int, *, story: bool = True, because: bool =
         return f"{effect} {finding['id']} ({places}) has no input{reason}"
     if kind == "wrong":
         return f"{subject} has {finding['found']} in {effect} and not {finding['expected']} ({places}){reason}"
-    return f"{subject} has its {effect} late ({places})"
+    return f"{subject} has its {effect} late ({places}){reason}"
 
 
 def _story(finding: Row, began_us: int, because: bool) -> str:

@@ -22,7 +22,7 @@ from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.time_buckets import BUCKET_US
-from checks.effects.story import Life, lives_of
+from checks.effects.seen import Life, lives_of
 from checks.effects.tables import write_table
 from checks.evidence import ledger_rows
 from checks.wire.tables import table_path

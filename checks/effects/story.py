@@ -8,6 +8,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 
 | kind      | cause                       | what was seen                                                             |
 |-----------|-----------------------------|---------------------------------------------------------------------------|
+| any       | altered                     | a fault of the run had changed the answer with it                         |
 | missing   | commit_first                | fetched, committed past, and its instance ended before another commit     |
 |           | commit_first_or_passed_over | the same, but the instance committed further before it ended              |
 |           | send_failed                 | fetched, committed past, and a send to the topic of the effect failed     |
@@ -20,107 +21,33 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | repeated                    | fetched again by the same process before a commit past it                 |
 |           | went_back                   | fetched again after a commit past it                                      |
 |           | sent_twice                  | two writes after one fetch                                                |
+|           | given_twice                 | twice in one answer, by a fault of the run                                |
+| late      | late_behind                 | most of the time before its first fetch, and its partition did not move   |
+|           | late_down, late_moved       | the same, or before its last fetch, and an instance ended, or gave it up  |
+|           | late_work                   | most of the time behind its last fetch                                    |
+| wrong     | miscalculated               | fetched as it is in the log                                               |
+| unexpected | read_uncommitted           | fetched as read_uncommitted, and its transaction was aborted              |
+|           | no_input, stranger          | written by an instance, or by none                                        |
 
 Fetched is not processed: a Fetch answer is the most that an application can have seen, a commit is what it claims.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 from kafka.errors import for_code
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from chaos.ledger.schemas import TABLES
-from chaos.run.directory import Run, json_object
-from chaos.run.events import read_events
+from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
-from checks.evidence import ledger_rows
-from checks.wire.tables import capture_failure, table_path
+from checks.effects.seen import Facts, Life, Row, Seen, Wire
+from checks.wire.tables import table_path
 
-Row = dict[str, Any]
-KINDS = ("missing", "duplicate")
-"""The kinds of findings that have a story."""
-MANY = 40
-"""Most fetches, commits and writes of one finding and instance that are looked at."""
 UNSEEN = "what its application did with it is not seen on the wire"
-FETCH = 1
-"""The number of Fetch in Kafka's protocol."""
-_WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
-
-
-@dataclass(frozen=True)
-class Life:
-    """An incarnation of an instance. how: what ended it, as words; the end of the run ends none."""
-
-    instance: str
-    begin_us: int
-    end_us: int | None = None
-    how: str = ""
-
-
-def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
-    """Return the incarnations of each instance from the table `apps`. stop_us: when the run began to stop them."""
-    found: dict[str, list[Life]] = defaultdict(list)
-    for row in sorted(rows, key=lambda r: r["at_us"]):
-        name, lives = f"{row['app']}/{row['instance']}", found[f"{row['app']}/{row['instance']}"]
-        if row["event"] == "started":
-            lives.append(Life(name, row["at_us"]))
-        elif lives and lives[-1].end_us is None and (stop_us is None or row["at_us"] < stop_us):
-            detail = json_object(row["detail"])
-            asked, code = detail.get("asked", ""), detail.get("exit_code")
-            how = {"kill": "was killed", "stop": "was stopped"}.get(asked, f"ended by itself (exit code {code})")
-            lives[-1] = Life(name, lives[-1].begin_us, row["at_us"], how)
-    return found
-
-
-@dataclass
-class Seen:
-    """What the wire saw of one input.
-
-    fetches, commits: in the order of time. writes: the writes of its effects, one for each that was found. beyond: the
-    first fetch of its partition from behind it.
-    """
-
-    fetches: list[Row] = field(default_factory=list)
-    commits: list[Row] = field(default_factory=list)
-    writes: list[Row] = field(default_factory=list)
-    beyond: Row | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the stories of a run share.
-
-    lives: by instance. failed: sends that failed for good, by topic and instance. writers: the instances that wrote to
-    a topic. left: when instances left their groups, by instance. libraries: as announced, by instance. certain: whether
-    all Fetch answers were captured and read, so that a fetch that is not there was not made.
-    """
-
-    lives: Mapping[str, Sequence[Life]]
-    failed: Mapping[tuple[str, str], Sequence[Row]]
-    writers: Mapping[str, frozenset[str]]
-    left: Mapping[str, Sequence[Row]]
-    libraries: Mapping[str, str]
-    certain: bool
-
-    def life(self, instance: str, at_us: int) -> Life | None:
-        """Return the incarnation of an instance at a time; None if it is not known."""
-        return next((e for e in reversed(self.lives.get(instance, ())) if e.begin_us <= at_us), None)
-
-    def same(self, row: Row, life: Life | None, instance: str) -> bool:
-        """Return whether a fetch is one of an instance, in a certain incarnation."""
-        return row["instance"] == instance and self.life(instance, row["answered_us"]) == life
-
-    def end(self, instance: str, at_us: int) -> Life | None:
-        """Return the incarnation at a time, if it ended before the run did."""
-        life = self.life(instance, at_us)
-        return life if life and life.end_us is not None and life.end_us >= at_us else None
+UNFETCHED = "its fetch is not seen on the wire"
+CHANGED = "a fault of the run had changed the answer with it"
 
 
 def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Sequence[Row], most: int) -> None:
@@ -131,7 +58,7 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
     chosen, counts = [], defaultdict[tuple[str, str], int](int)
     for row in findings:
         counts[row["effect"], row["kind"]] += 1
-        if row["kind"] in KINDS and not row["why"] and row["offset"] is not None:
+        if row["kind"] == "unexpected" or (not row["why"] and row["offset"] is not None):
             chosen += [row] if counts[row["effect"], row["kind"]] <= most else []
     if not chosen or not resolved.scenario.apps:
         return
@@ -141,183 +68,10 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
         return
     effects = {e.name: e.topic for e in resolved.scenario.effects}
     apps = [app.name for app in resolved.scenario.apps]
-    wire = _Wire(spark, run, chosen, [topic for topic in effects.values() if topic], apps)
+    wire = Wire(spark, run, chosen, [topic for topic in effects.values() if topic], apps)
     facts, seen = wire.facts(), wire.seen()
     for row, of_row in zip(chosen, seen, strict=True):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
-
-
-class _Wire:
-    """The wire ledger, joined with findings."""
-
-    def __init__(
-        self, spark: SparkSession, run: Run, findings: Sequence[Row], outputs: Sequence[str], apps: list[str]
-    ) -> None:
-        self._spark, self._run, self._findings, self._outputs = spark, run, findings, outputs
-        self._apps = apps
-        places = [(i, row["topic"], row["partition"], row["offset"]) for i, row in enumerate(findings)]
-        self._asked = spark.createDataFrame(places, "nth int, topic string, partition int, at bigint")
-
-    def table(self, name: str) -> DataFrame:
-        """Return a table of the wire ledger; of those with instances the rows of applications."""
-        rows = self._spark.read.parquet(f"file:{table_path(self._run, name)}")
-        return rows.where(F.split("instance", "/")[0].isin(self._apps)) if "instance" in rows.columns else rows
-
-    def facts(self) -> Facts:
-        stages = [e for e in read_events(self._run) if e.get("stage") == "stop" and e.get("state") == "begin"]
-        apps = ledger_rows(self._run, "apps", TABLES["apps"].names)
-        said = (
-            self.table("connections")
-            .groupBy("instance")
-            .agg(*(F.max(name).alias(name) for name in ("library", "library_version", "client_id")))
-        )
-        unread = self.table("unread").where(F.col("api") == FETCH).limit(1).collect()
-        produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
-        writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
-        left = self.table("membership").where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
-        return Facts(
-            lives_of(apps, min((e["at_us"] for e in stages), default=None)),
-            _grouped(_failed(produced).collect(), "topic", "instance"),
-            {row.topic: frozenset(row.who) for row in writers},
-            {name: rows for (name,), rows in _grouped(left.orderBy("asked_us").collect(), "instance").items()},
-            {row.instance: _announced(row) for row in said.collect()},
-            not unread and not capture_failure(self._run),
-        )
-
-    def seen(self) -> list[Seen]:
-        found = [Seen() for _ in self._findings]
-        for row in self._fetches().collect():
-            found[row.nth].fetches += [one.asDict() for one in row.rows]
-        for row in self._commits().collect():
-            found[row.nth].commits += [one.asDict() for one in row.rows]
-        for row in self._beyond().collect():
-            found[row.nth].beyond = row.first.asDict()
-        writes = self._writes()
-        for row in writes.collect() if writes is not None else ():
-            found[row.nth].writes.append(row.last.asDict())
-        for one in found:
-            for rows in (one.fetches, one.commits, one.writes):
-                rows.sort(key=lambda r: r["answered_us"] or r["asked_us"])
-        return found
-
-    def _fetches(self) -> DataFrame:
-        """Return the answers with an input: batches that the client did not skip, and ranges of share groups."""
-        whole = F.col("complete") & F.col("control").isNull() & (F.coalesce("asked_offset", F.lit(0)) <= F.col("at"))
-        columns = ("answered_us", "asked_us", "instance", "broker", "asked_offset")
-        inside = F.col("at").between(F.col("base_offset"), F.col("last_offset"))
-        fetched = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"]).where(whole & inside)
-        within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
-        acquired = self.table("acquired").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
-        shared = acquired.select(
-            "nth",
-            "answered_us",
-            F.col("answered_us").alias("asked_us"),
-            "instance",
-            "broker",
-            F.col("first_offset").alias("asked_offset"),
-        )
-        return _first(fetched.select("nth", *columns).unionByName(shared), columns)
-
-    def _beyond(self) -> DataFrame:
-        asked = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
-        behind = asked.where("asked_offset > at and answered_us is not null")
-        return behind.groupBy("nth").agg(
-            F.min(F.struct("answered_us", "asked_us", "instance", "broker", "asked_offset")).alias("first")
-        )
-
-    def _commits(self) -> DataFrame:
-        """Return the commits past an input with their state: ok, open (no answer), refused or aborted."""
-        past = self.table("commits").join(F.broadcast(self._asked), ["topic", "partition"])
-        past = past.where("offset > at and sent_us is not null")
-        done = (
-            self.table("transactions")
-            .where("call = 'EndTxn'")
-            .select(
-                F.col("transactional_id").alias("ended_id"),
-                F.col("asked_us").alias("end_us"),
-                (F.col("committed") & (F.col("error") == 0)).alias("kept"),
-            )
-        )
-        ended = (F.col("transactional_id") == F.col("ended_id")) & (F.col("end_us") >= F.col("asked_us"))
-        columns = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
-        of_commit = past.join(done, ended, "left").groupBy("nth", "connection", "number", *columns)
-        state = (
-            F.when(F.col("error").isNull(), "open")
-            .when(F.col("error") != 0, "refused")
-            .when(F.col("transactional_id").isNull() | F.col("end.kept"), "ok")
-            .otherwise(F.when(F.col("end").isNull() | F.col("end.kept").isNull(), "open").otherwise("aborted"))
-        )
-        decided = of_commit.agg(F.min(F.struct("end_us", "kept")).alias("end")).withColumn("state", state)
-        return _first(decided.unionByName(self._accepted(decided)), (*columns, "state"))
-
-    def _accepted(self, like: DataFrame) -> DataFrame:
-        """Return the acceptances of share groups as commits."""
-        within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
-        given = self.table("acknowledged").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
-        place = F.when(F.size("types") == 1, 0).otherwise((F.col("at") - F.col("first_offset")).cast("int"))
-        accepted = given.where(F.get("types", place) == 1)
-        state = F.when(F.col("error").isNull(), "open").when(F.col("error") == 0, "ok").otherwise("refused")
-        named = {"offset": F.col("at") + 1, "state": state}
-        others = [name for name in like.columns if name not in accepted.columns and name not in named]
-        empty = {name: F.lit(None).cast(like.schema[name].dataType) for name in others}
-        return accepted.withColumns(named | empty).select(*like.columns)
-
-    def _writes(self) -> DataFrame | None:
-        """Return the last attempt of the write of each effect in a topic; None if there is no such effect."""
-        places = []
-        for i, row in enumerate(self._findings):
-            for number, where in enumerate(row["places"] or ()):
-                if match := _WRITTEN.fullmatch(where):
-                    places.append((i, number, match[1], int(match[2]), int(match[3].replace(",", ""))))
-        if not places:
-            return None
-        asked = self._spark.createDataFrame(places, "nth int, place int, topic string, partition int, written bigint")
-        produced = self.table("produced")
-        same = ["topic", "partition", "producer_id", "producer_epoch", "base_sequence"]
-        acked = F.when(F.col("outcome") == "ok", F.col("base_offset"))
-        if table_path(self._run, "log").exists():
-            log = self.table("log").where("control is null and producer_id is not null")
-            log = log.groupBy(*same).agg(F.max("base_offset").alias("in_log"))
-            produced = produced.join(log, same, "left")
-            acked = F.coalesce(acked, "in_log")
-        found = produced.withColumn("begin", acked).join(F.broadcast(asked), ["topic", "partition"])
-        found = found.where("written >= begin and written < begin + records")
-        names = ("asked_us", "answered_us", "instance", "broker", "outcome", "topic", "partition", "written")
-        return found.groupBy("nth", "place").agg(F.max(F.struct(*names)).alias("last"))
-
-
-def _first(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the first rows of each finding and instance, in the order of the columns."""
-    listed = F.sort_array(F.collect_list(F.struct(*columns)))
-    return rows.groupBy("nth", "instance").agg(F.slice(listed, 1, MANY).alias("rows"))
-
-
-def _failed(produced: DataFrame) -> DataFrame:
-    """Return sends that failed for good. Only a sequence shows that no later attempt is the same send (KIP-98)."""
-    identity = ("topic", "partition", "producer_id", "producer_epoch", "base_sequence", "instance")
-    attempts = (
-        produced.where("producer_id is not null")
-        .groupBy(*identity)
-        .agg(
-            F.max(F.struct("asked_us", "answered_us", "broker", "error")).alias("last"),
-            F.count_if(F.col("outcome") != "fail").alias("others"),
-        )
-    )
-    return attempts.where("others = 0").select("topic", "partition", "instance", "last.*").orderBy("asked_us")
-
-
-def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
-    found: dict[Any, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[tuple(row[name] for name in names)].append(row.asDict())
-    return found
-
-
-def _announced(row: Any) -> str:
-    """Return library and release as announced, else the client id, which many libraries set by themselves."""
-    if row.library:
-        return f"{row.library} {row.library_version or ''}".strip()
-    return f"client id {row.client_id}" if row.client_id else ""
 
 
 def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
@@ -330,8 +84,14 @@ def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     fetches, commits = ([r for r in rows if _app(r) in readers] for rows in (seen.fetches, seen.commits))
     if finding["kind"] == "missing":
         ending, cause = _missing(story, fetches, commits, seen.beyond)
-    else:
+    elif finding["kind"] == "duplicate":
         ending, cause = _duplicate(story, fetches, commits, seen.writes)
+    elif finding["kind"] == "late":
+        ending, cause = _late(story, finding, fetches, seen)
+    elif finding["kind"] == "wrong":
+        ending, cause = _wrong(story, finding, fetches, seen.writes)
+    else:
+        ending, cause = _unexpected(story, finding, fetches, seen.writes)
     if len(readers) > 1:
         ending, cause = f"{ending}; {' and '.join(sorted(readers))} read it, and which has the effect is not seen", ""
     story.frames.sort(key=lambda frame: frame["at_us"])
@@ -348,7 +108,7 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     past = _past(commits)
     if not fetches:
         if not story.facts.certain:
-            return "its fetch is not seen on the wire", ""
+            return UNFETCHED, ""
         if past:
             story.commit(past)
         if beyond:
@@ -357,6 +117,8 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     if past is None:
         last = fetches[-1]
         story.all_fetches(fetches)
+        if last.get("made"):
+            return f"{CHANGED}, and no commit passed it", "altered"
         end = story.end(last["instance"], last["answered_us"])
         return ("no member fetched it again" if end else "no commit passed it"), "unfinished"
     instance, at_us = past["instance"], past["asked_us"]
@@ -367,6 +129,8 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     story.commit(past)
     if not own:
         return f"{instance} is not seen to have fetched it", "not_owner"
+    if own[-1].get("made"):
+        return CHANGED, "altered"
     if again:
         return "its effect is missing after that too", "passed_over"
     end = story.facts.end(instance, at_us)
@@ -401,7 +165,7 @@ def _past(commits: Sequence[Row]) -> Row | None:
 def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     if not fetches:
-        return "its fetch is not seen on the wire", ""
+        return UNFETCHED, ""
     first, second = _pair(story.facts, fetches, writes)
     story.fetch(first, f"fetched by {first['instance']}")
     for n, write in enumerate(writes[:2]):
@@ -413,6 +177,8 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
             return f"no other fetch of it is seen{unseen}", ""
         return f"no member fetched it again{unseen}", "sent_twice"
     instance, from_us, to_us = first["instance"], first["answered_us"], second["answered_us"]
+    if second.get("made") and (second["instance"], to_us) == (instance, from_us):
+        return f"a fault of the run gave it twice in this answer{unseen}", "given_twice"
     between = [r for r in commits if from_us <= r["asked_us"] < to_us]
     again = f"fetched again by {second['instance']}"
     again += f" from {second['asked_offset']:,}" if second["asked_offset"] is not None else ""
@@ -434,6 +200,78 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     if second["instance"] == instance:
         return f"no commit had passed it{unseen}", "repeated"
     return f"no commit had passed it{unseen}", "moved"
+
+
+def _late(story: _Story, finding: Row, fetches: Sequence[Row], seen: Seen) -> tuple[str, str]:
+    """Return how the sentence ends, and the cause: the longest of the waits before the effect."""
+    done_us, acked_us, holder = finding["at_us"], finding["acked_us"], seen.holder
+    before = [r for r in fetches if r["answered_us"] <= done_us]
+    if not before:
+        return UNFETCHED, ""
+    first, last = before[0], before[-1]
+    waits = {"fetch": first["answered_us"] - acked_us, "again": last["answered_us"] - first["answered_us"]}
+    waits["work"] = done_us - last["answered_us"]
+    longest = max(waits, key=lambda name: waits[name])
+    owner, since_us = (
+        (holder, holder["answered_us"]) if holder and longest == "fetch" else (first, first["answered_us"])
+    )
+    end = story.facts.end(owner["instance"], since_us)
+    until_us = last["answered_us"] if longest == "again" else first["answered_us"]
+    ended = end is not None and end.end_us is not None and end.end_us <= until_us
+    if ended and longest == "fetch":
+        story.end(owner["instance"], since_us, ", the owner of its partition,")
+    story.fetch(first, f"fetched by {first['instance']}")
+    if last is not first:
+        if ended and longest == "again":
+            story.end(owner["instance"], since_us)
+        story.fetch(last, f"fetched again by {last['instance']}")
+    for write in seen.writes[:1]:
+        story.write(write, "its effect was acknowledged" if write["outcome"] == "ok" else "its effect was sent")
+    if longest == "work":
+        return f"{waits['work'] / 1e6:,.1f} s passed between its fetch and its effect", "late_work"
+    wait = f"{waits[longest] / 1e6:,.1f} s passed before its {'last fetch' if longest == 'again' else 'fetch'}"
+    if ended:
+        return wait, "late_down"
+    moved = owner["instance"] != (last if longest == "again" else first)["instance"]
+    return wait, "late_moved" if moved else "repeated" if longest == "again" else "late_behind"
+
+
+def _wrong(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
+    """Return how the sentence ends, and the cause."""
+    write = writes[-1] if writes else None
+    until_us = write["asked_us"] if write else max((at for at in finding["times_us"] or () if at), default=None)
+    own = [r for r in fetches if until_us is None or r["answered_us"] <= until_us]
+    own = [r for r in own if write is None or r["instance"] == write["instance"]] or own
+    if not own:
+        return UNFETCHED, ""
+    story.fetch(own[-1], f"fetched by {own[-1]['instance']}")
+    if write:
+        story.write(write, "its effect was acknowledged" if write["outcome"] == "ok" else "its effect was sent")
+    if any(r.get("made") for r in own):
+        return CHANGED, "altered"
+    return "the fetched record is the one in the log", "miscalculated"
+
+
+def _unexpected(story: _Story, finding: Row, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
+    """Return how the sentence ends, and the cause."""
+    for write in writes[:1]:
+        own = [r for r in fetches if r["instance"] == write["instance"] and r["answered_us"] <= write["asked_us"]]
+        fetches = own or fetches
+    if fetches:
+        story.fetch(fetches[-1], f"fetched by {fetches[-1]['instance']}")
+    for write in writes[:1]:
+        story.write(write, f"its effect was written by {write['instance']}")
+        changed_us = story.facts.changed.get(write["instance"])
+        if changed_us is not None and changed_us <= write["asked_us"]:
+            return f"a fault of the run had changed records that {write['instance']} fetched", "altered"
+    if fetches:
+        aborted = fetches[-1].get("isolation") == 0 and "in the log" not in finding["why"]
+        return ("it was fetched as read_uncommitted", "read_uncommitted") if aborted else ("", "")
+    if writes:
+        return "", "no_input"
+    if not story.output or not story.facts.certain:
+        return "its write is not seen on the wire", ""
+    return f"no application of the run wrote it to {story.output}", "stranger"
 
 
 def _pair(facts: Facts, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[Row, Row | None]:

@@ -29,7 +29,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class Decode {
   static final int ACCEPTED = 1, CLOSED = 2, REQUEST = 3, ANSWER = 4;
-  static final int MADE = 1, UNKEPT = 2;
+  static final int MADE = 1, UNKEPT = 2, AGAIN = 4;
   private static final byte[] MAGIC = "ASWIRE1\n".getBytes();
   private static final int ENTRY = 44, HOLE = 8;
 
@@ -180,6 +180,7 @@ public final class Decode {
       next = 0;
       while (rows.isEmpty() && entry.at(at)) {
         at = entry.end;
+        if ((entry.flags & AGAIN) != 0) continue; // a request has one answer, however often a fault sends it
         read(false, null);
         if (entry.kind >= REQUEST && Tables.READ.contains((int) entry.api)) readMessage();
       }

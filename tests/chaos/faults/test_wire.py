@@ -1,5 +1,6 @@
 """Faults of the wire: their rules in the proxy, their proofs, and their heals."""
 
+import random
 import re
 from importlib.resources import files
 from types import SimpleNamespace
@@ -189,6 +190,10 @@ def test_an_injection_needs_a_proxy():
         ("kind: wire.error, api: Metadata, error: LEADER_NOT_AVAILABLE", "api: give a kind of request"),
         ("kind: wire.error, api: Produce, error: NOT_LEADER", r"did you mean NOT_LEADER_OR_FOLLOWER\?"),
         ("kind: wire.error, api: Produce, error: NOT_COORDINATOR", "a request Produce takes one of"),
+        ("kind: wire.repeat, side: request", "side"),
+        ("kind: wire.duplicate, api: Produce", "api"),
+        ("kind: wire.corrupt, side: request", "side: the request of Fetch has no records; give response"),
+        ("kind: wire.corrupt, checksum: good", "checksum"),
         ("kind: wire.error, api: Produce, side: response, error: NOT_ENOUGH_REPLICAS", "the response to Produce takes"),
     ],
 )
@@ -197,6 +202,43 @@ def test_invalid_parameters_are_refused_at_load_in_one_line(text, message):
     with pytest.raises(ScenarioError, match=message) as refused:
         parse(template.format(text), "t.yaml")
     assert str(refused.value).strip().count("\n") == 1, "a heading, and one line for the problem"
+
+
+def test_answers_and_records_twice_are_rules_of_the_proxy():
+    proxy = Proxy()
+    repeat = fault("kind: wire.repeat, api: OffsetCommit, client: billing/*")
+    assert repeat.inject(world(proxy)).endswith("OffsetCommit responses of billing/* at broker 2 are sent twice")
+    twice = fault("kind: wire.duplicate, api: Fetch, side: response, count: 2")
+    twice.inject(world(proxy))
+    assert proxy.rules == [
+        Rule("repeat", Frames((2,), "OffsetCommit", "billing/*", "response")),
+        Rule("duplicate", Frames((2,), "Fetch", "*", "response"), 2),
+    ]
+    proxy.matched = 3
+    assert twice.proof(world(proxy)) == ("3 Fetch responses at broker 2 were passed on with their records twice so far")
+    assert twice.heal(world(proxy)) == "the wire of broker 2 is whole again; 3 frames were hit in all"
+
+
+@pytest.mark.parametrize(
+    ("text", "api", "side", "valid", "words"),
+    [
+        ("", "Fetch", "response", False, "a checksum that does not fit it"),
+        (", api: Produce, checksum: right", "Produce", "request", True, "a checksum that fits the changed record"),
+    ],
+)
+def test_records_are_changed_where_they_are(text, api, side, valid, words):
+    proxy = Proxy()
+    bad = fault(f"kind: wire.corrupt{text}")
+    at = SimpleNamespace(**vars(world(proxy)), rng=random.Random(4))
+    assert words in bad.inject(at)
+    (rule,) = proxy.rules
+    assert (rule.act, rule.frames.api, rule.frames.side, rule.valid) == ("corrupt", api, side, valid)
+    assert rule.seed == random.Random(4).randrange(2**31) and bad.proof(at) is None
+
+
+def test_nobody_promises_anything_about_changed_records_but_about_those_of_an_application():
+    with pytest.raises(ScenarioError, match=r"faults\[0\]: wire.corrupt changes records on their way"):
+        parse(SCENARIO.format("kind: wire.corrupt").replace("expect: {}", ""), "t.yaml")
 
 
 def test_records_without_an_answer_cannot_be_refused():

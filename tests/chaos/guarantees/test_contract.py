@@ -179,6 +179,21 @@ def test_a_fault_of_a_connection_concerns_only_the_clients_that_it_names() -> No
     }
 
 
+def test_records_that_a_fault_gives_twice_break_only_the_promises_of_readers_that_get_them():
+    twice = fault("wire.duplicate", api="Fetch", side="response", target={"all_brokers": True})
+    again = {"duplicate_delivery.illegal", "nonmonotonic_poll", "commit_rewind"}
+    assert states(scenario(twice)) == again
+    assert states(scenario(twice | {"client": "shop/*"})) == set()
+
+
+def test_faults_of_the_frames_of_an_application_change_no_promise_to_our_clients():
+    till = {"name": "till", "command": ["till", "{bootstrap}"], "group": "till", "reads": ["orders"]}
+    effects = [{"name": "bills", "files": "bills.jsonl", "id": "$.id"}]
+    apps = {"apps": [till], "effects": effects, "producer": {"value": {"template": "order {id}"}}}
+    faults = [fault(f"wire.{kind}", name=kind, app="till") for kind in ("cut", "repeat", "duplicate", "corrupt")]
+    assert states(scenario(*faults, **apps), "allowed") == states(scenario(**apps), "allowed") == set()
+
+
 def test_a_change_of_topic_settings_counts_from_both_sides() -> None:
     unclean = fault("topic.config", target={"topic": "orders"}, settings=UNCLEAN)
     kills = [fault("broker.kill", name=f"kill-{n}", target={"broker": n}) for n in (1, 2, 3)]

@@ -82,12 +82,13 @@ class Client:
 
 
 @asynccontextmanager
-async def proxy(broker, clients=1):
+async def proxy(broker, clients=1, recorder=None, front=""):
     listening = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-    server = Server("proxy", {1: {"clients": listening.sockets[0].getsockname()}})
+    server = Server("proxy", {1: {"clients": listening.sockets[0].getsockname()}}, recorder=recorder)
     await server.listen()
+    address = server.front(front)[1] if front else server.addresses[1]["clients"]
     async with asyncio.timeout(20):
-        made = [Client(*await asyncio.open_connection(*server.addresses[1]["clients"])) for _ in range(clients)]
+        made = [Client(*await asyncio.open_connection(*address)) for _ in range(clients)]
         yield server, made
 
 

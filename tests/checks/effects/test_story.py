@@ -11,7 +11,8 @@ from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
-from checks.effects.story import Facts, Life, Seen, add_stories, lives_of, tell
+from checks.effects.seen import Facts, Life, Seen, lives_of
+from checks.effects.story import add_stories, tell
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
 from checks.wire.tables import FOLDER, table_path

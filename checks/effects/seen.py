@@ -1,0 +1,287 @@
+"""What the wire saw of findings: fetches, commits and writes of an input, and what the stories of a run share."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from chaos.ledger.schemas import TABLES
+from chaos.run.directory import Run, json_object
+from chaos.run.events import read_events
+from checks.evidence import ledger_rows
+from checks.wire.tables import capture_failure, table_path
+
+Row = dict[str, Any]
+MANY = 40
+"""Most fetches, commits and writes of one finding and instance that are looked at."""
+READ = (0, 1)
+"""The numbers of Produce and Fetch in Kafka's protocol."""
+_WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
+
+
+@dataclass(frozen=True)
+class Life:
+    """An incarnation of an instance. how: what ended it, as words; the end of the run ends none."""
+
+    instance: str
+    begin_us: int
+    end_us: int | None = None
+    how: str = ""
+
+
+def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
+    """Return the incarnations of each instance from the table `apps`. stop_us: when the run began to stop them."""
+    found: dict[str, list[Life]] = defaultdict(list)
+    for row in sorted(rows, key=lambda r: r["at_us"]):
+        name, lives = f"{row['app']}/{row['instance']}", found[f"{row['app']}/{row['instance']}"]
+        if row["event"] == "started":
+            lives.append(Life(name, row["at_us"]))
+        elif lives and lives[-1].end_us is None and (stop_us is None or row["at_us"] < stop_us):
+            detail = json_object(row["detail"])
+            asked, code = detail.get("asked", ""), detail.get("exit_code")
+            how = {"kill": "was killed", "stop": "was stopped"}.get(asked, f"ended by itself (exit code {code})")
+            lives[-1] = Life(name, lives[-1].begin_us, row["at_us"], how)
+    return found
+
+
+@dataclass
+class Seen:
+    """What the wire saw of one input.
+
+    fetches, commits: in the order of time. writes: the writes of its effects, one for each that was found. beyond: the
+    first fetch of its partition from behind it. holder: the last fetch from its partition before it was acknowledged.
+    """
+
+    fetches: list[Row] = field(default_factory=list)
+    commits: list[Row] = field(default_factory=list)
+    writes: list[Row] = field(default_factory=list)
+    beyond: Row | None = None
+    holder: Row | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the stories of a run share.
+
+    lives: by instance. failed: sends that failed for good, by topic and instance. writers: the instances that wrote to
+    a topic. left: when instances left their groups, by instance. libraries: as announced, by instance. certain: whether
+    all Produce requests and Fetch answers were captured and read, so that a fetch that is not there was not made.
+    changed: when an instance first got records that a fault of the run changed or doubled.
+    """
+
+    lives: Mapping[str, Sequence[Life]]
+    failed: Mapping[tuple[str, str], Sequence[Row]]
+    writers: Mapping[str, frozenset[str]]
+    left: Mapping[str, Sequence[Row]]
+    libraries: Mapping[str, str]
+    certain: bool
+    changed: Mapping[str, int] = field(default_factory=dict)
+
+    def life(self, instance: str, at_us: int) -> Life | None:
+        """Return the incarnation of an instance at a time; None if it is not known."""
+        return next((e for e in reversed(self.lives.get(instance, ())) if e.begin_us <= at_us), None)
+
+    def same(self, row: Row, life: Life | None, instance: str) -> bool:
+        """Return whether a fetch is one of an instance, in a certain incarnation."""
+        return row["instance"] == instance and self.life(instance, row["answered_us"]) == life
+
+    def end(self, instance: str, at_us: int) -> Life | None:
+        """Return the incarnation at a time, if it ended before the run did."""
+        life = self.life(instance, at_us)
+        return life if life and life.end_us is not None and life.end_us >= at_us else None
+
+
+class Wire:
+    """The wire ledger, joined with findings."""
+
+    def __init__(
+        self, spark: SparkSession, run: Run, findings: Sequence[Row], outputs: Sequence[str], apps: list[str]
+    ) -> None:
+        self._spark, self._run, self._findings, self._outputs = spark, run, findings, outputs
+        self._apps = apps
+        names = ("topic", "partition", "offset", "acked_us")
+        places = [(i, *map(row.get, names)) for i, row in enumerate(findings) if row["offset"] is not None]
+        self._asked = spark.createDataFrame(places, "nth int, topic string, partition int, at bigint, acked_us bigint")
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table of the wire ledger; of those with instances the rows of applications."""
+        rows = self._spark.read.parquet(f"file:{table_path(self._run, name)}")
+        return rows.where(F.split("instance", "/")[0].isin(self._apps)) if "instance" in rows.columns else rows
+
+    def facts(self) -> Facts:
+        """Return what the stories of the run share."""
+        stages = [e for e in read_events(self._run) if e.get("stage") == "stop" and e.get("state") == "begin"]
+        apps = ledger_rows(self._run, "apps", TABLES["apps"].names)
+        said = (
+            self.table("connections")
+            .groupBy("instance")
+            .agg(*(F.max(name).alias(name) for name in ("library", "library_version", "client_id")))
+        )
+        unread = self.table("unread").where(F.col("api").isin(*READ)).limit(1).collect()
+        changed = self.table("fetched").where("made and base_offset is not null and answered_us is not null")
+        changed = changed.groupBy("instance").agg(F.min("answered_us").alias("at_us"))
+        produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
+        writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
+        left = self.table("membership").where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
+        return Facts(
+            lives_of(apps, min((e["at_us"] for e in stages), default=None)),
+            _grouped(_failed(produced).collect(), "topic", "instance"),
+            {row.topic: frozenset(row.who) for row in writers},
+            {name: rows for (name,), rows in _grouped(left.orderBy("asked_us").collect(), "instance").items()},
+            {row.instance: _announced(row) for row in said.collect()},
+            not unread and not capture_failure(self._run),
+            {row.instance: row.at_us for row in changed.collect()},
+        )
+
+    def seen(self) -> list[Seen]:
+        """Return what was seen of each finding."""
+        found = [Seen() for _ in self._findings]
+        for row in self._fetches().collect():
+            found[row.nth].fetches += [one.asDict() for one in row.rows]
+        for row in self._commits().collect():
+            found[row.nth].commits += [one.asDict() for one in row.rows]
+        for row in self._beyond().collect():
+            found[row.nth].beyond = row.first.asDict()
+        if any(row["kind"] == "late" for row in self._findings):
+            for row in self._holders().collect():
+                found[row.nth].holder = row.last.asDict()
+        writes = self._writes()
+        for row in writes.collect() if writes is not None else ():
+            found[row.nth].writes.append(row.last.asDict())
+        for one in found:
+            for rows in (one.fetches, one.commits, one.writes):
+                rows.sort(key=lambda r: r["answered_us"] or r["asked_us"])
+        return found
+
+    def _fetches(self) -> DataFrame:
+        """Return the answers with an input: batches that the client did not skip, and ranges of share groups."""
+        whole = F.col("complete") & F.col("control").isNull() & (F.coalesce("asked_offset", F.lit(0)) <= F.col("at"))
+        columns = ("answered_us", "asked_us", "instance", "broker", "asked_offset", "made", "isolation")
+        inside = F.col("at").between(F.col("base_offset"), F.col("last_offset"))
+        fetched = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"]).where(whole & inside)
+        within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
+        acquired = self.table("acquired").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
+        shared = acquired.select(
+            "nth",
+            "answered_us",
+            F.col("answered_us").alias("asked_us"),
+            "instance",
+            "broker",
+            F.col("first_offset").alias("asked_offset"),
+            F.lit(False).alias("made"),
+            F.lit(None).cast("int").alias("isolation"),
+        )
+        return _first(fetched.select("nth", *columns).unionByName(shared), columns)
+
+    def _beyond(self) -> DataFrame:
+        asked = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
+        behind = asked.where("asked_offset > at and answered_us is not null")
+        return behind.groupBy("nth").agg(
+            F.min(F.struct("answered_us", "asked_us", "instance", "broker", "asked_offset")).alias("first")
+        )
+
+    def _holders(self) -> DataFrame:
+        """Return the last fetch from the partition of an input before it was acknowledged."""
+        asked = self.table("fetched").join(F.broadcast(self._asked), ["topic", "partition"])
+        before = asked.where("answered_us <= acked_us")
+        return before.groupBy("nth").agg(F.max(F.struct("answered_us", "instance", "broker")).alias("last"))
+
+    def _commits(self) -> DataFrame:
+        """Return the commits past an input with their state: ok, open (no answer), refused or aborted."""
+        past = self.table("commits").join(F.broadcast(self._asked), ["topic", "partition"])
+        past = past.where("offset > at and sent_us is not null")
+        done = (
+            self.table("transactions")
+            .where("call = 'EndTxn'")
+            .select(
+                F.col("transactional_id").alias("ended_id"),
+                F.col("asked_us").alias("end_us"),
+                (F.col("committed") & (F.col("error") == 0)).alias("kept"),
+            )
+        )
+        ended = (F.col("transactional_id") == F.col("ended_id")) & (F.col("end_us") >= F.col("asked_us"))
+        columns = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
+        of_commit = past.join(done, ended, "left").groupBy("nth", "connection", "number", *columns)
+        state = (
+            F.when(F.col("error").isNull(), "open")
+            .when(F.col("error") != 0, "refused")
+            .when(F.col("transactional_id").isNull() | F.col("end.kept"), "ok")
+            .otherwise(F.when(F.col("end").isNull() | F.col("end.kept").isNull(), "open").otherwise("aborted"))
+        )
+        decided = of_commit.agg(F.min(F.struct("end_us", "kept")).alias("end")).withColumn("state", state)
+        return _first(decided.unionByName(self._accepted(decided)), (*columns, "state"))
+
+    def _accepted(self, like: DataFrame) -> DataFrame:
+        """Return the acceptances of share groups as commits."""
+        within = F.col("at").between(F.col("first_offset"), F.col("last_offset"))
+        given = self.table("acknowledged").join(F.broadcast(self._asked), ["topic", "partition"]).where(within)
+        place = F.when(F.size("types") == 1, 0).otherwise((F.col("at") - F.col("first_offset")).cast("int"))
+        accepted = given.where(F.get("types", place) == 1)
+        state = F.when(F.col("error").isNull(), "open").when(F.col("error") == 0, "ok").otherwise("refused")
+        named = {"offset": F.col("at") + 1, "state": state}
+        others = [name for name in like.columns if name not in accepted.columns and name not in named]
+        empty = {name: F.lit(None).cast(like.schema[name].dataType) for name in others}
+        return accepted.withColumns(named | empty).select(*like.columns)
+
+    def _writes(self) -> DataFrame | None:
+        """Return the last attempt of the write of each effect in a topic; None if there is no such effect."""
+        places = []
+        for i, row in enumerate(self._findings):
+            for number, where in enumerate(row["places"] or ()):
+                if match := _WRITTEN.fullmatch(where):
+                    places.append((i, number, match[1], int(match[2]), int(match[3].replace(",", ""))))
+        if not places:
+            return None
+        asked = self._spark.createDataFrame(places, "nth int, place int, topic string, partition int, written bigint")
+        produced = self.table("produced")
+        same = ["topic", "partition", "producer_id", "producer_epoch", "base_sequence"]
+        acked = F.when(F.col("outcome") == "ok", F.col("base_offset"))
+        if table_path(self._run, "log").exists():
+            log = self.table("log").where("control is null and producer_id is not null")
+            log = log.groupBy(*same).agg(F.max("base_offset").alias("in_log"))
+            produced = produced.join(log, same, "left")
+            acked = F.coalesce(acked, "in_log")
+        found = produced.withColumn("begin", acked).join(F.broadcast(asked), ["topic", "partition"])
+        found = found.where("written >= begin and written < begin + records")
+        names = ("asked_us", "answered_us", "instance", "broker", "outcome", "topic", "partition", "written")
+        return found.groupBy("nth", "place").agg(F.max(F.struct(*names)).alias("last"))
+
+
+def _first(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the first rows of each finding and instance, in the order of the columns."""
+    listed = F.sort_array(F.collect_list(F.struct(*columns)))
+    return rows.groupBy("nth", "instance").agg(F.slice(listed, 1, MANY).alias("rows"))
+
+
+def _failed(produced: DataFrame) -> DataFrame:
+    """Return sends that failed for good. Only a sequence shows that no later attempt is the same send (KIP-98)."""
+    identity = ("topic", "partition", "producer_id", "producer_epoch", "base_sequence", "instance")
+    attempts = (
+        produced.where("producer_id is not null")
+        .groupBy(*identity)
+        .agg(
+            F.max(F.struct("asked_us", "answered_us", "broker", "error")).alias("last"),
+            F.count_if(F.col("outcome") != "fail").alias("others"),
+        )
+    )
+    return attempts.where("others = 0").select("topic", "partition", "instance", "last.*").orderBy("asked_us")
+
+
+def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
+    found: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[name] for name in names)].append(row.asDict())
+    return found
+
+
+def _announced(row: Any) -> str:
+    """Return library and release as announced, else the client id, which many libraries set by themselves."""
+    if row.library:
+        return f"{row.library} {row.library_version or ''}".strip()
+    return f"client id {row.client_id}" if row.client_id else ""
