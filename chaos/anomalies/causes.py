@@ -184,7 +184,7 @@ CAUSES: dict[str, Cause] = {
     "altered": Cause("the application worked with what it got, or could not", _CHECKS),
     "late_behind": Cause("the application came to it late, because its work is slower than its inputs", _PACE),
     "late_down": Cause("an instance ended, and its partition had no owner until the group noticed", _HANDOVER),
-    "late_moved": Cause("its partition moved to another instance, and the group stood still meanwhile", _STILL),
+    "late_moved": Cause("its partition moved to another instance meanwhile", _STILL),
     "late_work": Cause("the work took the time, or work on what was fetched before it", _POLLS),
     "miscalculated": Cause(
         "the work makes another value of it",

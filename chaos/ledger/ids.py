@@ -1,7 +1,15 @@
 """Ids of inputs: what marks a record of a producer with `value`, in the field that the user names.
 
-An application knows nothing of Aftershock, so the id has the form of the user's own: a text, or a number. It is a
-function of the run, the client and the record's number, so no table of ids is kept: the audit makes them again.
+An application knows nothing of Aftershock, so the id has the form of the user's own:
+
+| type   | such as                                | what is in it                                                     |
+|--------|----------------------------------------|-------------------------------------------------------------------|
+| text   | `7f3a91c0-shop-1-40`                   | the token of the run, client and seq                              |
+| number | `5028613586944040`                     | the second of the run, and the number among all records of the run |
+| digits | `"5028613586944040"`                   | the same, as a text                                               |
+| uuid   | `7f3a91c0-af7e-4a57-8011-dd5e5c000028` | the token, and the number (a UUID of version 4 by its form)       |
+
+It is a function of the run, the client and the record's number, so no table of ids is kept: the audit makes them again.
 """
 
 from __future__ import annotations
@@ -17,8 +25,13 @@ NUMBER_BITS = 26
 _RUN_BITS = 27
 """Bits for the second in which the run was made, so that ids of other runs in the same database are others."""
 
-IdType = Literal["text", "number"]
+IdType = Literal["text", "digits", "uuid", "number"]
 Id = str | int
+UUID_FIXED = "-af7e-4a57-8"
+"""What UUIDs have behind the token of the run: version 4, and the first digit of the variant (RFC 9562)."""
+_UUID_LOW = 48
+"""Bits of a number in the last group of a UUID; the rest is in the group before it."""
+_UUID = re.compile(rf"([0-9a-f]{{8}}){UUID_FIXED}([0-9a-f]{{3}})-([0-9a-f]{{12}})")
 
 
 def text_id(run_token: str, client: str, seq: int) -> str:
@@ -32,6 +45,15 @@ def number_id(created_us: int, first: int, seq: int) -> int:
     return (run << NUMBER_BITS) + first + seq
 
 
+def id_of(kind: IdType, run_token: str, client: str, seq: int, number: int) -> Id:
+    """Return the id of a record. number: see `number_id`."""
+    if kind == "text":
+        return text_id(run_token, client, seq)
+    if kind == "uuid":
+        return f"{run_token}{UUID_FIXED}{number >> _UUID_LOW:03x}-{number & ((1 << _UUID_LOW) - 1):012x}"
+    return number if kind == "number" else str(number)
+
+
 @dataclass(frozen=True)
 class Ids:
     """The ids of a run. first: by client, how many records the clients before it may send; most: of all clients."""
@@ -43,12 +65,15 @@ class Ids:
 
     def of(self, client: str, seq: int, kind: IdType) -> Id:
         """Return the id of a record."""
-        if kind == "text":
-            return text_id(self.run_token, client, seq)
-        return number_id(self.created_us, self.first[client], seq)
+        number = number_id(self.created_us, self.first.get(client, 0), seq)
+        return id_of(kind, self.run_token, client, seq, number)
 
     def parse(self, found: object) -> tuple[str, int] | None:
-        """Return the client and the seq of an id of either type; None for what is no id of this run."""
+        """Return the client and the seq of an id of any type; None for what is no id of this run."""
+        if isinstance(found, str) and (match := _UUID.fullmatch(found)):
+            found = int(match[2] + match[3], 16) if match[1] == self.run_token else None
+        elif isinstance(found, str) and re.fullmatch(r"[1-9][0-9]{0,16}", found):
+            found = int(found)
         if isinstance(found, str):
             match = re.fullmatch(r"([0-9a-f]{8})-(.+)-(0|[1-9][0-9]{0,11})", found)
             if match is None or match[1] != self.run_token:

@@ -188,9 +188,9 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
             found.append((("producers", i, "value", *e.key.split(".")), e.text))
     scenario = scenario.model_copy(update={"producers": producers})
     most = sum(p.count * p.most_records(scenario.limits.drive) for p in producers if p.value and p.value.has_id)
-    numbered = [i for i, p in enumerate(producers) if p.value and p.value.id_type == "number"]
+    numbered = [i for i, p in enumerate(producers) if p.value and p.value.id_type not in (None, "text")]
     if not found and numbered and most > 2**NUMBER_BITS:
-        text = f"{most:,} records have ids, and at most {2**NUMBER_BITS:,} do if some are numbers; send fewer"
+        text = f"{most:,} records have ids, and at most {2**NUMBER_BITS:,} do if some are numbers or UUIDs; send fewer"
         found.append((("producers", numbered[0], "records"), text))
     if found:
         lines = [f"{source.origin(path)}: {as_key(path)}: {text}" for path, text in found]

@@ -18,8 +18,10 @@ from chaos.values.places import parse_path
 OWN_HEADERS = frozenset({IDENTITY_HEADER, INPUT_HEADER, COUNT_HEADER})
 FILES = ("samples", "json_schema", "avro", "protobuf")
 """The fields that name files."""
-_TOUCHED = re.compile(r"[\w.}-]\{id(:number)?\}|\{id(:number)?\}[\w.{-]")
+_TOUCHED = re.compile(r"[\w.}-]\{id(:number|:uuid)?\}|\{id(:number|:uuid)?\}[\w.{-]")
 """An id without a visible begin or end."""
+ID_SLOTS = {"id": "text", "id:number": "number", "id:uuid": "uuid"}
+"""The placeholders of an id in a template, and the types of the ids."""
 FORMS = ("samples", "template", "json_schema", "avro", "protobuf")
 
 
@@ -95,8 +97,8 @@ class Value(Part):
     )
     template: Text | None = Field(
         None,
-        description="or a text with placeholders: {id}, {id:number}, {seq}, {now} (ms since the epoch), {now:iso}, "
-        "{random: 1..100}, {random: red|green}, {uuid}, {filler}; {{id}} is the text {id} itself",
+        description="or a text with placeholders: {id}, {id:number}, {id:uuid}, {seq}, {now} (ms since the epoch), "
+        "{now:iso}, {random: 1..100}, {random: red|green}, {uuid}, {filler}; {{id}} is the text {id} itself",
     )
     json_schema: str | None = Field(None, description="or a file with a JSON Schema that payloads fit")
     avro: str | None = Field(
@@ -107,11 +109,12 @@ class Value(Part):
     registry: Registry | None = Field(None, description="put the wire format of a schema registry before the payload")
     id: Place | None = Field(
         None,
-        description="the place that gets the id of the record, such as $.order_id: text or a number, as it is there. "
-        "No two records of a run have the same one. A text such as 7f3a91c0-shop-1-40, or a number below 2^53",
+        description="the place that gets the id of the record, such as $.order_id, in the form of the values there: a "
+        "number below 2^53, a text of digits, a UUID, or else a text such as 7f3a91c0-shop-1-40. No two records of a "
+        "run have the same one",
     )
     id_type: IdType | None = Field(
-        None, description="the type of the id, found in the payloads when the scenario is loaded; not to be given"
+        None, description="the form of the id, found in the payloads when the scenario is loaded; not to be given"
     )
     key: PlaceOrText | None = Field(
         None, description="the key: a place such as $.customer_id, or a text with placeholders; no key if left out"
@@ -146,7 +149,11 @@ class Value(Part):
                 "mark: none needs an id, by which the audit knows the records; give id, such as $.order_id"
             )
         for where, text in (("key", self.key), *((f"headers.{name}", text) for name, text in self.headers.items())):
-            if text is not None and not text.startswith("$") and (bad := names_in(text) & {"filler", "id:number"}):
+            if (
+                text is not None
+                and not text.startswith("$")
+                and (bad := names_in(text) & {"filler", "id:number", "id:uuid"})
+            ):
                 raise ValueError(f"{where}: {{{min(bad)}}} belongs to a template")
         if self.key is not None and names_in(self.key) & {"now", "now:iso"}:
             raise ValueError("key: {now} would give a record that is sent again another key")
@@ -161,8 +168,9 @@ class Value(Part):
             raise ValueError("id: in a template, the id is where {id} is; leave id out")
         if self.key is not None and self.key.startswith("$"):
             raise ValueError("key: a template has no places; give a text, such as customer-{random: 1..100}")
-        if {"id", "id:number"} <= names:
-            raise ValueError("template: {id} and {id:number} are two ids of one record; give one")
+        if len(several := [f"{{{name}}}" for name in ID_SLOTS if name in names]) > 1:
+            number = "two" if len(several) == 2 else "three"
+            raise ValueError(f"template: {' and '.join(several)} are {number} ids of one record; give one")
         if self.sizes and self.sizes.field is not None:
             raise ValueError("sizes.field: in a template, the filler is where {filler} is; leave field out")
         if bool(self.sizes) != ("filler" in names):
@@ -173,9 +181,7 @@ class Value(Part):
     @property
     def has_id(self) -> bool:
         """Whether each payload has an id."""
-        return self.id is not None or (
-            self.template is not None and bool(names_in(self.template) & {"id", "id:number"})
-        )
+        return self.id is not None or (self.template is not None and bool(names_in(self.template) & ID_SLOTS.keys()))
 
     def missing(self) -> Iterator[tuple[str, str]]:
         """Yield the keys of files that are not there, with their paths."""

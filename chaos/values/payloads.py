@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from chaos.errors import ClientError
 from chaos.ledger import record
-from chaos.ledger.ids import Id, Ids, IdType
-from chaos.values.model import FILES, Sizes, Value
+from chaos.ledger.ids import UUID_FIXED, Id, Ids, IdType, id_of
+from chaos.values.model import FILES, ID_SLOTS, Sizes, Value
 from chaos.values.pieces import SLOTS, Fill, Pieces, filled, names_in, parse_text
 from chaos.values.places import Steps, parse_path, span
 from chaos.values.schemas import Avro, Codec, Json, Protobuf, registry_header
@@ -23,10 +24,18 @@ MOST_BYTES = 64 << 20
 MADE = 200
 """Different documents that are made from a schema; records take them in turn, and differ in the id."""
 _FILLER = b"abcdefghijklmnopqrstuvwxyz0123456789" * 32
-_IDS = {"text": re.compile(rb"[0-9a-f]{8}-[A-Za-z0-9._-]+-[0-9]{1,12}"), "number": re.compile(rb"[0-9]{1,16}")}
+_IDS = {
+    "text": re.compile(rb"[0-9a-f]{8}-[A-Za-z0-9._-]+-[0-9]{1,12}"),
+    "uuid": re.compile(rb"[0-9a-f]{8}" + UUID_FIXED.encode() + rb"[0-9a-f]{3}-[0-9a-f]{12}"),
+    "number": re.compile(rb"[0-9]{1,16}"),
+}
 """What an id may look like in the payload of a template."""
-_TRIED: dict[IdType, Id] = {"text": "0" * 8 + "-" + "x" * record.PRODUCER_WIDTH + "-" + "9" * 12, "number": 2**53 - 1}
+_TRIED: dict[IdType, Id] = {
+    kind: id_of(kind, "0" * 8, "x" * record.PRODUCER_WIDTH, 10**12 - 1, 2**53 - 1)
+    for kind in ("text", "digits", "uuid", "number")
+}
 """Ids of the largest size, with which payloads are tried."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class ValueProblem(ClientError):
@@ -126,7 +135,7 @@ class Payloads:
             if value.template.startswith(record.VERSION.decode()):
                 raise ValueProblem("template", f"begins with {record.VERSION.decode()}, as Aftershock's own values do")
             names = names_in(value.template)
-            self.id_type = "number" if "id:number" in names else "text" if "id" in names else None
+            self.id_type = next((kind for name, kind in ID_SLOTS.items() if name in names), None)
             yield _Document("template", parse_text(value.template), None)
         elif value.samples is not None:
             yield from self._samples(Path(value.samples))
@@ -183,7 +192,9 @@ class Payloads:
     def _check_id(self, where: str, found: Any) -> None:
         kind: IdType
         if isinstance(found, str):
-            kind = "text"
+            kind = "uuid" if _UUID.fullmatch(found) else "digits" if re.fullmatch(r"[0-9]+", found) else "text"
+            if self.id_type not in (None, "number", kind):
+                self.id_type = kind = "text"  # any text is one
         elif isinstance(found, int | float) and not isinstance(found, bool) and found == int(found):
             kind = "number"
         else:
@@ -191,7 +202,8 @@ class Payloads:
                 "id", f"{self._value.id} in {where} is {json.dumps(found, default=repr)[:60]}, and no text or number"
             )
         if self.id_type not in (None, kind):
-            raise ValueProblem("id", f"{self._value.id} in {where} is a {kind}, and a {self.id_type} in other payloads")
+            one, other = (kind, "text") if kind == "number" else ("text", "number")
+            raise ValueProblem("id", f"{self._value.id} in {where} is a {one}, and a {other} in other payloads")
         self.id_type = kind
 
     def _key_of(self, where: str, document: Any) -> bytes | None:
@@ -207,7 +219,7 @@ class Payloads:
 
     def _pieces(self, text: str) -> Pieces:
         """Return a JSON text, byte for byte, with slots for the id and the filler."""
-        quotes = '"' if self.id_type == "text" else ""
+        quotes = "" if self.id_type == "number" else '"'
         slots = [(*span(text, self._id), "id", quotes)] if self._id is not None else []
         slots += [(*span(text, self._filler), "filler", '"')] if self._filler is not None else []
         pieces: list[Any] = []
@@ -242,7 +254,8 @@ class Payloads:
         if self._id is None:
             return []
         try:
-            return [self._codec.get(self._codec.decode(payload), self._id)]
+            found = self._codec.get(self._codec.decode(payload), self._id)
+            return [str(found) if isinstance(found, UUID) else found]
         except (ValueError, LookupError):
             return []
 

@@ -43,6 +43,7 @@ def _filler(fill: Fill) -> bytes:
 SLOTS: dict[str, Slot] = {
     "id": _id,
     "id:number": _id,
+    "id:uuid": _id,
     "seq": lambda fill: b"%d" % fill.seq,
     "now": lambda fill: b"%d" % (fill.now_us // 1000),
     "now:iso": lambda fill: datetime.fromtimestamp(fill.now_us / 1e6, UTC).isoformat(timespec="milliseconds").encode(),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from chaos.ledger.ids import NUMBER_BITS, Ids, number_id
+from chaos.ledger.ids import NUMBER_BITS, UUID_FIXED, Ids, IdType, number_id
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.model import Scenario
 
@@ -16,9 +16,9 @@ OWN, OTHER, FOREIGN = "own", "other", "foreign"
 KEY = ["producer", "seq"]
 
 
-def kind_of(scenario: Scenario) -> dict[str, str]:
-    """Return the type of the ids of each producer by its name: text or number."""
-    found: dict[str, str] = {}
+def kind_of(scenario: Scenario) -> dict[str, IdType]:
+    """Return the type of the ids of each producer by its name."""
+    found: dict[str, IdType] = {}
     for producer in producers_with_ids(scenario):
         found[producer.name] = (producer.value and producer.value.id_type) or "text"
     return found
@@ -27,7 +27,7 @@ def kind_of(scenario: Scenario) -> dict[str, str]:
 def identified(effects: DataFrame, ids: Ids) -> DataFrame:
     """Add `origin` (own, other, foreign), and for ids of this run `producer` and `seq`.
 
-    Both forms of ids are read, because a database may have a number as text.
+    All forms of ids are read, because a database may have a number as text.
     """
     token = F.regexp_extract("id", r"^([0-9a-f]{8})-(.+)-(0|[1-9][0-9]{0,11})$", 1)
     client = F.regexp_extract("id", r"^([0-9a-f]{8})-(.+)-([^-]+)-(0|[1-9][0-9]{0,11})$", 2)
@@ -35,9 +35,13 @@ def identified(effects: DataFrame, ids: Ids) -> DataFrame:
     text_client = F.concat(client, F.lit("/"), number)
     is_text = (token == ids.run_token) & text_client.isin(list(ids.first))
     text_seq = F.regexp_extract("id", r"-([0-9]{1,12})$", 1).cast("long")
-    plain = F.when(F.col("id").rlike("^[0-9]{1,17}$"), F.col("id")).cast("long")
+    form = rf"^([0-9a-f]{{8}}){UUID_FIXED}([0-9a-f]{{3}})-([0-9a-f]{{12}})$"
+    of_uuid, high, low = (F.regexp_extract(F.lower("id"), form, group) for group in (1, 2, 3))
+    is_uuid = of_uuid != ""
+    digits = F.when(F.col("id").rlike("^[0-9]{1,17}$"), F.col("id"))
+    plain = F.when(is_uuid, F.conv(F.concat(high, low), 16, 10)).otherwise(digits).cast("long")
     at = plain - F.lit(number_id(ids.created_us, 0, 0))
-    is_number = at.isNotNull() & (at >= 0) & (at < ids.most)
+    is_number = at.isNotNull() & (at >= 0) & (at < ids.most) & (~is_uuid | (of_uuid == ids.run_token))
     others = ((token != "") & (token != ids.run_token)) | (plain.isNotNull() & (plain >= 2**NUMBER_BITS) & ~is_number)
     owner, begin = _owner(at, ids)
     return effects.select(
@@ -110,13 +114,17 @@ def inputs_of(
     )
 
 
-def id_column(ids: Ids, kinds: Mapping[str, str]) -> Column:
+def id_column(ids: Ids, kinds: Mapping[str, IdType]) -> Column:
     """Return the id of an input by its producer and seq. kinds: see `kind_of`."""
     begin = F.lit(number_id(ids.created_us, 0, 0))
     for client, start in ids.first.items():
         begin = F.when(F.col("producer") == client, F.lit(number_id(ids.created_us, start, 0))).otherwise(begin)
-    numbers = [name for name, kind in kinds.items() if kind == "number"]
+    of_kind = {kind: [name for name, one in kinds.items() if one == kind] for kind in ("number", "digits", "uuid")}
     client = F.translate("producer", "/", "-")
     text = F.concat(F.lit(f"{ids.run_token}-"), client, F.lit("-"), F.col("seq").cast("string"))
-    is_number = F.split("producer", "/").getItem(0).isin(numbers)
-    return F.when(is_number, (begin + F.col("seq")).cast("string")).otherwise(text)
+    entry, number = F.split("producer", "/").getItem(0), begin + F.col("seq")
+    high, low = F.shiftright(number, 48), number.bitwiseAND(F.lit((1 << 48) - 1))
+    hex_of = lambda part, width: F.lpad(F.lower(F.hex(part)), width, "0")  # noqa: E731
+    uuid = F.concat(F.lit(f"{ids.run_token}{UUID_FIXED}"), hex_of(high, 3), F.lit("-"), hex_of(low, 12))
+    plain = F.when(entry.isin(of_kind["number"] + of_kind["digits"]), number.cast("string"))
+    return plain.when(entry.isin(of_kind["uuid"]), uuid).otherwise(text)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from chaos.clients.protocol import IdentitiesSpec, ProducerSpec
 from chaos.ledger import record
-from chaos.ledger.ids import Id, Ids, text_id
+from chaos.ledger.ids import Id, Ids, id_of
 from chaos.ledger.record_columns import Ints
 from chaos.values.payloads import Payloads, Unmarked
 
@@ -58,9 +58,8 @@ class UserValues:
         return pa.array(list(map(self.key, seqs.tolist())), pa.string())
 
     def _id(self, seq: int) -> Id:
-        if self._payloads.id_type == "number":
-            return self._spec.number_from + seq
-        return text_id(self._spec.run_token, self._spec.client, seq)
+        spec = self._spec
+        return id_of(self._payloads.id_type or "text", spec.run_token, spec.client, seq, spec.number_from + seq)
 
 
 class Origins:

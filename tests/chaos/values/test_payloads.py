@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from uuid import RFC_4122, UUID
 
 import fastavro
 import pytest
@@ -98,6 +99,8 @@ FORMS = {
     "avro": {"avro": "order.avsc", "id": "$.order_id"},
     "numbers in avro": {"avro": "order.avsc", "id": "$.number", "registry": {"id": 7}},
     "protobuf": {"protobuf": "order.proto", "message": "Order", "id": "$.order_id", "registry": {"id": 7}},
+    "uuids in avro": {"avro": "order.avsc", "id": "$.uuid"},
+    "uuids in a template": {"template": '{"id": "{id:uuid}"}'},
     "numbers in protobuf": {"protobuf": "order.proto", "message": "shop.Order", "id": "$.number"},
     "sizes": {
         "samples": "orders.jsonl",
@@ -130,6 +133,39 @@ def test_of_a_sample_only_the_id_changes(folder):
     assert made(source, 3).decode() == lines[1].replace("B", "7f3a91c0-shop-1-3")
     sent = source.make(3, "the-id", NOW_US)
     assert (sent.key, sent.headers) == (b"8", [("trace", b"t-the-id-3")])
+
+
+UUIDS = ["0b5a6f0e-9c1d-4f7a-8a53-3f2b1c0d9e8f", "0B5A6F0E-9C1D-1F7A-8A53-3F2B1C0D9E80"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind", "last"),
+    [
+        (UUIDS, "uuid", "7f3a91c0-af7e-4a57-8"),
+        (["100045", "007"], "digits", ""),
+        ([UUIDS[0], "100045", "A-17"], "text", "7f3a91c0-shop-1-"),
+        (["100045", "A-17"], "text", "7f3a91c0-shop-1-"),
+        ([17, 18], "number", 5),
+    ],
+)
+def test_the_id_keeps_the_form_of_the_samples(folder, ids, kind, last):
+    lines = "".join(json.dumps({"order_id": given, "n": 1}) + "\n" for given in ids)
+    (folder / "forms.jsonl").write_text(lines)
+    source = payloads(folder, samples="forms.jsonl", id="$.order_id")
+    assert source.id_type == kind
+    found = [json.loads(made(source, seq))["order_id"] for seq in range(20)]
+    assert len(set(found)) == 20 and {type(one) for one in found} == {type(ids[0])}
+    assert str(found[3]).startswith(str(last)) if kind != "number" else found[3] > 2**26
+    assert [IDS.parse(one) for one in found] == [("shop/1", seq) for seq in range(20)]
+    if kind == "uuid":
+        assert {UUID(one).version for one in found} == {4} and {UUID(one).variant for one in found} == {RFC_4122}
+
+
+def test_a_uuid_of_another_run_or_of_the_user_is_no_id():
+    own = IDS.of("shop/2", 4, "uuid")
+    assert IDS.parse(own) == ("shop/2", 4)
+    for other in (own.replace("7f3a91c0", "7f3a91c1"), own[:-1] + "z", UUIDS[0], own[:-12] + "f" * 12):
+        assert IDS.parse(other) is None
 
 
 def test_without_an_id_samples_are_sent_byte_for_byte(folder):

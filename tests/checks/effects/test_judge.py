@@ -167,8 +167,11 @@ def test_a_database_that_could_not_be_looked_at_before_the_run_leaves_strangers_
     assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}
 
 
-def test_numbers_and_texts_are_ids_alike(spark, story):
+def test_ids_of_all_forms_are_read(spark, story):
     s = story()
+    s.input(3, client="shop/2")
+    s.effect(s.id(3, client="shop/2", kind="uuid").upper(), at=4)
+    s.effect(s.id(3, client="shop/2", kind="uuid").replace(s.ids.run_token, "0" * 8), at=4)  # of another run
     s.effect(str(s.id(0, kind="number")), at=0.5)
     s.effect(s.id(1), at=1.5)
     s.effect(str(s.id(2, kind="number")), at=2.5)

@@ -56,10 +56,10 @@ def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, 
     return Facts(lives or {}, sends, {"invoices": frozenset(writers)}, left or {}, libraries, certain)
 
 
-def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=()):
+def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, **more):
     """Return the story and its sentence."""
-    row = finding(kind)
-    row |= tell(row, Seen(list(fetches), list(commits), list(writes), beyond), known, "invoices")
+    row = finding(kind, **more)
+    row |= tell(row, Seen(list(fetches), list(commits), list(writes), beyond, holder), known, "invoices")
     return row, sentence(row, 0)
 
 
@@ -190,6 +190,94 @@ def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
     assert row["cause"] == cause and words in told, told
 
 
+MADE = {"made": True}
+BEFORE = fetch("billing/2", 12.0) | {"asked_us": None}
+ENDED = {"billing/2": [Life("billing/2", 0, at(12.05), "was killed")]}
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "seen", "words"),
+    [
+        ("late_behind", facts(), {"fetches": [fetch("billing/1", 40)]}, "27.9 s passed before its fetch"),
+        (
+            "late_down",
+            facts(ENDED),
+            {"fetches": [fetch("billing/1", 40)], "holder": BEFORE},
+            "billing/2 was killed, the owner of its partition, at 12.1 s, fetched by billing/1 at 40.0 s, "
+            "its effect was acknowledged at 41.0 s, and 27.9 s passed before its fetch",
+        ),
+        ("late_moved", facts(), {"fetches": [fetch("billing/1", 40)], "holder": BEFORE}, "27.9 s passed"),
+        ("late_down", facts(KILLED), {"fetches": [*FETCHED, fetch("billing/1", 40)]}, "passed before its last fetch"),
+        ("late_moved", facts(), {"fetches": [*FETCHED, fetch("billing/1", 40)]}, "fetched again by billing/1"),
+        ("repeated", facts(), {"fetches": [*FETCHED, fetch("billing/2", 40)]}, "fetched again by billing/2"),
+        ("late_work", facts(KILLED), {"fetches": FETCHED}, "28.7 s passed between its fetch and its effect"),
+        ("", facts(), {"fetches": [fetch("billing/1", 45)]}, "its fetch is not seen"),
+    ],
+)
+def test_the_cause_of_a_late_effect(cause, known, seen, words):
+    row, told = story("late", known, writes=[write("billing/1", 41)], at_us=at(41), **seen)
+    assert row["cause"] == cause and words in told, told
+    assert not cause or told.endswith(CAUSES[cause].text)
+
+
+@pytest.mark.parametrize(
+    ("cause", "seen", "words"),
+    [
+        (
+            "miscalculated",
+            {"fetches": FETCHED},
+            "the fetched record is the one in the log: the work makes another value",
+        ),
+        ("altered", {"fetches": [FETCHED[0] | MADE]}, "a fault of the run had changed the answer with it"),
+        ("miscalculated", {"fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}, "in the log"),  # after the write
+        ("miscalculated", {"fetches": [fetch("billing/1", 12) | MADE, *FETCHED]}, "in the log"),  # by another one
+        ("", {}, "its fetch is not seen"),
+    ],
+)
+def test_the_cause_of_a_wrong_value(cause, seen, words):
+    own = {"writes": [write("billing/2", 12.4)], "expected": "9", "found": "8", "times_us": [at(12.4)]}
+    row, told = story("wrong", facts(), **own, **seen)
+    assert row["cause"] == cause and words in told, told
+    assert "has 8 in invoices and not 9" in told
+
+
+def test_the_time_of_a_wrong_effect_that_is_no_record_says_what_was_fetched_before():
+    own = {"times_us": [at(12.4)], "fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}
+    assert story("wrong", facts(), **own)[0]["cause"] == "miscalculated"
+
+
+ABORTED = "its producer got an error, or its transaction was aborted"
+
+
+@pytest.mark.parametrize(
+    ("cause", "seen", "why", "words"),
+    [
+        ("read_uncommitted", {"fetches": [FETCHED[0] | {"isolation": 0}]}, ABORTED, "fetched as read_uncommitted"),
+        ("", {"fetches": [FETCHED[0] | {"isolation": 1}]}, ABORTED, ABORTED),
+        ("", {"fetches": [FETCHED[0] | {"isolation": 0}]}, f"{ABORTED}, and yet it is in the log", "in the log"),
+        ("no_input", {"writes": [write("billing/2", 12.4)]}, "", "its effect was written by billing/2 at 12.4 s"),
+        ("stranger", {}, "", "no application of the run wrote it to invoices"),
+    ],
+)
+def test_the_cause_of_an_effect_without_an_input(cause, seen, why, words):
+    row, told = story("unexpected", facts(), why=why, places=["invoices/1 offset 20"], times_us=[at(12.4)], **seen)
+    assert row["cause"] == cause and words in told and why in told, told
+
+
+def test_an_application_is_not_blamed_for_what_a_fault_changed():
+    known = Facts({}, {}, {"invoices": frozenset({"billing/2"})}, {}, {}, True, {"billing/2": at(12.3)})
+    writes = {"writes": [write("billing/2", 12.4)]}
+    assert story("unexpected", known, **writes)[0]["cause"] == "altered"
+    assert story("unexpected", known, writes=[write("billing/2", 12.2)])[0]["cause"] == "no_input"
+    assert story("unexpected", facts(certain=False))[0]["cause"] == ""
+    twins = [FETCHED[0] | MADE, FETCHED[0] | MADE]
+    assert story("duplicate", facts(), fetches=twins, writes=[write("billing/2", 12.4), write("billing/2", 12.5)])[0][
+        "cause"
+    ] == ("given_twice")
+    assert story("missing", facts(), fetches=[FETCHED[0] | MADE], commits=FURTHER)[0]["cause"] == "altered"
+    assert story("missing", facts(KILLED), fetches=[FETCHED[0] | MADE])[0]["cause"] == "altered"
+
+
 def test_the_number_of_a_kind_has_the_cause_that_all_findings_share():
     row, _ = story("missing", facts(KILLED), fetches=FETCHED, commits=PAST)
     text = describe("missing", 2, 9, "invoices", [row, row | {"id": "7f32"}], 0)
@@ -243,7 +331,7 @@ def test_the_library_decides_what_prevents_a_cause(announced, library):
 WIRE = {
     "fetched": "instance string, broker int, connection int, number int, topic string, partition int, asked_us bigint, "
     "answered_us bigint, asked_offset bigint, base_offset bigint, last_offset bigint, control string, "
-    "complete boolean",
+    "complete boolean, made boolean, isolation int",
     "acquired": "instance string, broker int, topic string, partition int, answered_us bigint, first_offset bigint, "
     "last_offset bigint",
     "acknowledged": "instance string, broker int, connection int, number int, group string, topic string, "
@@ -326,14 +414,16 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
     seal.write_text('{"failure": ""}')
     missing = finding()
     twice = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
-    late, explained = finding("late"), finding(why="it is not in the log")
-    add_stories(spark, run.run, run.resolved, [missing, twice, late, explained], 20)
+    late, explained = finding("late", at_us=at(14)), finding(why="it is not in the log")
+    stray = finding("unexpected", offset=None, places=["invoices/0 offset 19"])
+    add_stories(spark, run.run, run.resolved, [missing, twice, late, explained, stray], 20)
     assert missing["cause"] == "passed_over" and missing["library"] == "librdkafka 2.5.0"
     assert [frame["label"] for frame in missing["frames"]][2:4] == ["TxnOffsetCommit 1,060", "ok"]
     assert sentence(missing, 0).count("fetched by billing/2 at 12.3 s, committed past at 12.4 s") == 1
     assert [f["label"] for f in twice["frames"] if f["label"].startswith(("ok, ", "no answer"))] == ["ok, offset 20"]
     assert twice["cause"] == "sent_twice"
-    assert not late["frames"] and not explained["frames"]
+    assert late["cause"] == "late_work" and not explained["frames"]
+    assert stray["cause"] == "no_input" and stray["frames"][0]["source"] == "billing/2"
     seal.unlink()  # the proxy was killed, so it may have lacked a fetch
     unsealed = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
     add_stories(spark, run.run, run.resolved, [unsealed], 20)
