@@ -20,7 +20,7 @@ FILES = ("samples", "json_schema", "avro", "protobuf")
 """The fields that name files."""
 _TOUCHED = re.compile(r"[\w.}-]\{id(:number|:uuid)?\}|\{id(:number|:uuid)?\}[\w.{-]")
 """An id without a visible begin or end."""
-ID_SLOTS = {"id": "text", "id:number": "number", "id:uuid": "uuid"}
+ID_SLOTS: dict[str, IdType] = {"id": "text", "id:number": "number", "id:uuid": "uuid"}
 """The placeholders of an id in a template, and the types of the ids."""
 FORMS = ("samples", "template", "json_schema", "avro", "protobuf")
 

@@ -124,7 +124,7 @@ def id_column(ids: Ids, kinds: Mapping[str, IdType]) -> Column:
     text = F.concat(F.lit(f"{ids.run_token}-"), client, F.lit("-"), F.col("seq").cast("string"))
     entry, number = F.split("producer", "/").getItem(0), begin + F.col("seq")
     high, low = F.shiftright(number, 48), number.bitwiseAND(F.lit((1 << 48) - 1))
-    hex_of = lambda part, width: F.lpad(F.lower(F.hex(part)), width, "0")  # noqa: E731
-    uuid = F.concat(F.lit(f"{ids.run_token}{UUID_FIXED}"), hex_of(high, 3), F.lit("-"), hex_of(low, 12))
+    groups = [F.lpad(F.lower(F.hex(part)), width, "0") for part, width in ((high, 3), (low, 12))]
+    uuid = F.concat(F.lit(f"{ids.run_token}{UUID_FIXED}"), groups[0], F.lit("-"), groups[1])
     plain = F.when(entry.isin(of_kind["number"] + of_kind["digits"]), number.cast("string"))
     return plain.when(entry.isin(of_kind["uuid"]), uuid).otherwise(text)
