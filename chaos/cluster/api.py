@@ -91,7 +91,7 @@ class Cluster(ABC):
         """Return whether the broker exists; a paused broker does."""
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Return the host and port at which the broker answers clients, or the controller the platform."""
+        """Return host and port: of a broker for clients, or of a controller for the platform."""
         broker_state = self.state.node(broker)
         return broker_state.host, broker_state.port
 

@@ -187,9 +187,10 @@ class ClusterUpgrade(ReleaseChange[ClusterUpgradeSpec], spec=ClusterUpgradeSpec)
 
 
 class ClusterDowngradeSpec(ReleaseChangeSpec):
-    """Restart brokers one by one with an older release, before its features are raised; they keep the release.
+    """Restart brokers one by one with an older release, which they keep. No feature may have been raised before.
 
-    Healed as an upgrade. With `refused: true`, one broker tries the release, and has to fail; healed by its former one.
+    Healed as an upgrade. With `refused: true`, one broker is started with the older release and must fail; a start with
+    its former release heals it.
     """
 
     effects = frozenset({"outage", "crash", "one_by_one", "connections"})
@@ -257,7 +258,7 @@ class ClusterFinalizeSpec(FaultSpec):
 
 
 class ClusterFinalize(OneByOne[ClusterFinalizeSpec], spec=ClusterFinalizeSpec):
-    """The features of the brokers' release.
+    """Features raised to the levels of the brokers' release.
 
     Proof: ApiVersions of every broker returns the new levels as final. With ZooKeeper: every broker describes the
     inter.broker.protocol.version of its release, and all replicas are in sync.

@@ -385,11 +385,11 @@ class TopicPart:
 
 @dataclass
 class ClusterPart:
-    """A cluster: its settings. brokers: their number if known.
+    """The settings of a cluster. brokers: the number of brokers, if known.
 
     given: whether anything is known about the settings; if not, defaults say little about a real cluster.
-    controllers: number of dedicated ones. No promise depends on it, nor on features, which are levels by their names.
-    internal: settings of the internal topics as they are, such as `offsets.topic.replication.factor`; they win.
+    controllers: the number of dedicated controllers. features: levels by name. No promise depends on these two.
+    internal: settings of existing internal topics, such as `offsets.topic.replication.factor`; they precede `settings`.
     asked: how many brokers were asked for their settings; empty if none was.
     """
 

@@ -29,7 +29,7 @@ class Usage:
 
 
 def read_usages(leaders: Collection[int]) -> dict[int, Usage]:
-    """Return the usage of the processes in each session that one of these processes leads, also of zombies.
+    """Return CPU time and memory by session leader: sums over the processes of its session, zombies included.
 
     A session without processes is left out. CPU time has a resolution of 10 ms. A child that ended counts if its parent
     waited for it.

@@ -179,9 +179,9 @@ def _show_corpus(corpus: CorpusResult, folder: Path) -> None:
 
 
 def answers(side: Part | None, showing: Verdict = "pass") -> str:
-    """Return how many runs of a variant show the bug: `9 of 10`, with the inconclusive ones.
+    """Return how many runs of a variant show the bug, such as `9 of 10`, and how many are inconclusive.
 
-    showing: the verdict of a run that shows it: `pass` of the affected variant, `fail` of the fixed one.
+    showing: the verdict of a run that shows the bug: `pass` of the affected variant, `fail` of the fixed one.
     """
     if side is None:
         return "none known"

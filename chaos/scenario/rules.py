@@ -440,7 +440,7 @@ def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
             yield f"expect.groups.{group}.rebalances: members of a share group share partitions, so none is counted"
     for (kind, _), count in expect.counts().items():
         if kind.endswith("_output") and count.min and not setup.processors:
-            yield f"expect.{kind}: never appears: there are no processors, whose outputs are traced"
+            yield f"expect.{kind}: never appears: only outputs of processors are traced, and there are none"
     names = {entry.name for entry in setup.entries}
     for name in expect.client_errors:
         if name not in names:

@@ -329,7 +329,7 @@ class App(Strict):
         return Path(self.directory or ".") / word
 
     def program_files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the program, or the words of the command, that name files on this machine, with the files."""
+        """Yield each word of the command, or the program, that names a file on this machine, with this file."""
         for word in self.command or (self.program or "",):
             if word and not list(placeholders(word)) and self.file(word).is_file():
                 yield word, self.file(word)

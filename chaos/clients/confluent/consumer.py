@@ -360,7 +360,7 @@ Getter = Callable[[Message], int | None]
 
 
 def mostly_same(getter: Getter, messages: Sequence[Message]) -> Ints:
-    """Return numbers that are usually all the same: to detect that costs less than to convert each."""
+    """Return a number of each message. They are usually equal, and then one conversion serves for all."""
     distinct = set(map(getter, messages))
     if len(distinct) > 1:
         return numbers(getter, messages)

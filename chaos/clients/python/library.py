@@ -138,7 +138,7 @@ class ConsumerAdapter(ABC):
         """Read partitions from an offset, without a group; held partitions keep their positions."""
 
     def assign_again(self, offsets: Mapping[Partition, int], after_s: float) -> None:
-        """Assign partitions without offsets, and after a time again at these offsets."""
+        """Assign partitions without offsets, and assign them again at these offsets after a delay."""
         raise NotImplementedError
 
     @abstractmethod

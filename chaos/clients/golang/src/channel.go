@@ -24,7 +24,7 @@ type Channel struct {
 	lastProgress    string
 }
 
-// seek is an order: new offsets by partition, or the time in the past at whose first record to continue.
+// seek is an order: new offsets by partition, or a time in the past: continue at the first record from then on.
 type seek struct {
 	Offsets map[string]int64 `json:"offsets"`
 	AgoS    *float64         `json:"ago_s"`

@@ -24,7 +24,7 @@ type outlet interface {
 	// open makes the producer, and asks the brokers for what it needs: for an id if it is transactional, which fences its
 	// earlier incarnation.
 	open(log *SendLog) error
-	// send passes a record to the library, whose answer goes to the send log. It blocks while the library takes no
+	// send passes a record to the library; the answer goes to the send log. It blocks while the library takes no
 	// record; it returns false if `ended` is closed first and the library does not have the record.
 	send(record outgoing, ended <-chan struct{}) bool
 	// close asks for the last answers, and returns without waiting for them.

@@ -40,7 +40,7 @@ final class FlinkJob implements JobRows {
     private final TreeMap<Long, Map<TopicPartition, Long>> snapshots = new TreeMap<>();
     private final List<LedgerOperator> operators = new CopyOnWriteArrayList<>();
 
-    /** A partition whose start the library has not given yet: `position` looks. */
+    /** A partition without a start from the library so far: `position` looks. */
     private static final class Opening {
         final Supplier<Long> position;
         final boolean restored;

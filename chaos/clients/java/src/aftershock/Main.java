@@ -41,7 +41,7 @@ public final class Main {
             exit = Member.runAll(members) ? 0 : 1;
         } catch (Throwable e) { // the process ends with the clients
             e.printStackTrace();
-            Log.line(Outcomes.describe(e)); // last in the log, whose last lines are shown
+            Log.line(Outcomes.describe(e)); // last, because a failure shows the last lines of the log
         }
         System.err.flush();
         Runtime.getRuntime().halt(exit);

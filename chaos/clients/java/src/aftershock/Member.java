@@ -51,7 +51,7 @@ final class Member implements Runnable {
             }
         } catch (Throwable e) {
             e.printStackTrace();
-            lifecycle.error(Outcomes.describe(e), true); // last in the log, whose last lines are shown
+            lifecycle.error(Outcomes.describe(e), true); // last, because a failure shows the last lines of the log
         }
     }
 
