@@ -13,7 +13,11 @@ from chaos.wait import wait_until
 from tests.chaos.campaign.prove.apps import APPS, write
 from tests.support.platform import chaos, left_running, start
 
-pytestmark = [pytest.mark.kafka, pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py"),
+    pytest.mark.timeout(2700),  # its waits are up to 37 min together: each set of faults is a run
+]
 
 
 def stored(folder: Path) -> list[str]:

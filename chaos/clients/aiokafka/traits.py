@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import get_args
 
 from chaos.clients.python.traits import (
+    ABILITIES,
     COMMITS,
     LACKS,
     RESERVED,
@@ -21,7 +22,7 @@ from chaos.clients.python.traits import (
     misnamed,
     unknown_among,
 )
-from chaos.clients.traits import OWN_POSITIONS, SENDING, Role, Traits, in_all_releases
+from chaos.clients.traits import Role, Traits, in_all_releases
 from chaos.kafka.settings import Config
 from chaos.settings import Source
 
@@ -60,34 +61,8 @@ TRAITS = Traits(
     library="aiokafka",
     reported={"aiokafka": "aiokafka"},
     releases=(OLDEST, NEWEST),
-    abilities=in_all_releases(
-        "produce",
-        "transactions",
-        "tombstones",
-        "values of the user",
-        "ignore reports",
-        "timestamps of the application",
-        *SENDING,
-        "subscribe",
-        "pattern",
-        "poll interval",
-        "assign",
-        "seek",
-        "wrong clock",
-        "checkpoint",
-        "checkpoint interval",
-        "commits after processing",
-        "asynchronous commits",
-        "commit outcomes",
-        "encrypted keys",
-        *OWN_POSITIONS,
-    )
-    | {"static membership": "0.10.0", "rack": "0.14.0"},
-    lacks={
-        **LACKS,
-        "cooperative": "its assignors are eager",
-        "sticky partitioner": "records without a key go to random partitions",
-    },
+    abilities=in_all_releases(*ABILITIES, "transactions") | {"static membership": "0.10.0", "rack": "0.14.0"},
+    lacks={**LACKS, "cooperative": "its assignors are eager"},
     auto_commits=frozenset({"after_batch"}),
     settings={role: (Source(f"aiokafka-{role}", separator="_"),) for role in get_args(Role)},
     reserved=RESERVED,

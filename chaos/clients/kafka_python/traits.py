@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from chaos.clients.python.traits import (
+    ABILITIES,
     COMMITS,
     LACKS,
     RESERVED,
@@ -25,8 +26,6 @@ from chaos.clients.python.traits import (
     unknown_among,
 )
 from chaos.clients.traits import (
-    OWN_POSITIONS,
-    SENDING,
     Given,
     Role,
     Traits,
@@ -87,27 +86,7 @@ TRAITS = Traits(
     library="kafka-python",
     reported={"kafka_python": "kafka-python"},
     releases=(OLDEST, NEWEST),
-    abilities=in_all_releases(
-        "produce",
-        "tombstones",
-        "values of the user",
-        "ignore reports",
-        "timestamps of the application",
-        *SENDING,
-        "subscribe",
-        "pattern",
-        "poll interval",
-        "assign",
-        "seek",
-        "wrong clock",
-        "checkpoint",
-        "checkpoint interval",
-        "commits after processing",
-        "asynchronous commits",
-        "commit outcomes",
-        "encrypted keys",
-        *OWN_POSITIONS,
-    )
+    abilities=in_all_releases(*ABILITIES)
     | {
         "transactions": TRANSACTIONS_SINCE,
         "transactions of a size": TRANSACTIONS_SINCE,
@@ -116,7 +95,7 @@ TRAITS = Traits(
         "cooperative": "3.0.0",
         "rack": "3.0.0",
     },
-    lacks={**LACKS, "sticky partitioner": "records without a key go to random partitions"},
+    lacks=LACKS,
     auto_commits=frozenset({"after_batch"}),
     settings={role: (Source(f"kafka-python-{role}", separator="_"),) for role in get_args(Role)},
     reserved=RESERVED,

@@ -1,4 +1,4 @@
-"""What the runtimes `kafka-python` and `aiokafka` share: names of settings, and errors that prove a refusal.
+"""What the runtimes `kafka-python` and `aiokafka` share: abilities, names of settings, and errors that prove a refusal.
 
 Both libraries have the names of the Java client with underscores, such as auto_offset_reset. A scenario may also give
 them with dots.
@@ -13,7 +13,7 @@ from chaos.clients.java.traits import ASSIGNORS
 from chaos.clients.java.traits import MISNAMED as LIBRDKAFKA_TO_JAVA
 from chaos.clients.sarama.traits import SENDS as REFUSED_SENDS
 from chaos.clients.traits import COMMITS as REFUSED_COMMITS
-from chaos.clients.traits import Ability, refusals
+from chaos.clients.traits import OWN_POSITIONS, SENDING, Ability, refusals
 from chaos.kafka.settings import Config, Scalar, as_text
 
 ASSIGNOR_CLASSES = {
@@ -49,7 +49,31 @@ COMMITS = {
 """Refusals of commits. The libraries repeat a commit after `retry_backoff_ms`, so a refusal within that time answers
 the only attempt. CommitFailedError stands for refusals of a member; later releases name the one."""
 
+ABILITIES: tuple[Ability, ...] = (
+    "produce",
+    "tombstones",
+    "values of the user",
+    "ignore reports",
+    "timestamps of the application",
+    *SENDING,
+    "subscribe",
+    "pattern",
+    "poll interval",
+    "assign",
+    "seek",
+    "wrong clock",
+    "checkpoint",
+    "checkpoint interval",
+    "commits after processing",
+    "asynchronous commits",
+    "commit outcomes",
+    "encrypted keys",
+    *OWN_POSITIONS,
+)
+"""What the programs do with either library, in all its releases."""
+
 LACKS: dict[Ability, str] = {
+    "sticky partitioner": "records without a key go to random partitions",
     "library partitioner": "the names are librdkafka's; use round_robin or by_key_number",
     "workers": "its group consumer processes in one thread",
     "reset to none": "its programs end with the error; leave it out",
