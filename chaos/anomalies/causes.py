@@ -180,7 +180,9 @@ CAUSES: dict[str, Cause] = {
         _POSITION | {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
     ),
     "repeated": Cause("its instance fetched it again (a retry or a seek), and the work is not idempotent", _ONCE),
-    "given_twice": Cause("the library gave both to the application, and the work is not idempotent", _ONCE),
+    "given_twice": Cause(
+        "the library passed on a record that a fault of the run gave twice, and the work is not idempotent", _ONCE
+    ),
     "altered": Cause("the application worked with what it got, or could not", _CHECKS),
     "late_behind": Cause("the application came to it late, because its work is slower than its inputs", _PACE),
     "late_down": Cause("an instance ended, and its partition had no owner until the group noticed", _HANDOVER),

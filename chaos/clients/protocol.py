@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.run.events import now_us
+from chaos.values.arrivals import Arrivals
 from chaos.values.model import Value
 
 Scalar = bool | int | float | str
@@ -131,6 +132,7 @@ class ProducerSpec(WriterSpec):
     records: int = Field(ge=0)
     hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
+    arrivals: Arrivals | None = Field(None, description="when each record is sent, in place of `rate`")
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no keys when left out")
     seed: int = Field(0, ge=0, description="fixes the key of each seq")
     tombstone_every: int | None = Field(

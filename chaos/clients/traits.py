@@ -21,6 +21,7 @@ Ability = Literal[
     "sticky partitioner",
     "tombstones",
     "values of the user",
+    "arrivals",
     "timestamps of the application",
     "ignore reports",
     "resending",
@@ -111,6 +112,7 @@ REASONS: Mapping[Ability, str] = {
     "timestamps of the application": "its programs leave them to the library",
     "tokens": "its programs get none from an issuer; choose SCRAM-SHA-512",
     "tombstones": "its programs do not write or read the header with their identity",
+    "arrivals": "its programs send at a steady rate",
     "values of the user": "its programs write and read only Aftershock's own values",
     "wrong clock": "its programs take times from the clock that they see, so their rows would be wrong too",
 }

@@ -6,7 +6,6 @@ Ids and values are compared as texts in one form: the number 7, the number 7.0 a
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -14,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from chaos.setup.effects import Avro, Effect, Format, Place, Protobuf
+from chaos.values.arrivals import moment_us
 
 Headers = Sequence[tuple[str, str | bytes | None]] | None
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?")
@@ -80,31 +79,6 @@ def _plain(number: Decimal) -> str:
     text = format(number, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
-
-
-def moment_us(value: Any, zone: str) -> int | None:
-    """Return a time in us since 1970; None if it is none. zone: of times that have none.
-
-    A number is in seconds, ms, us or ns, as its size says.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if re.fullmatch(r"\d+(\.\d+)?", text):
-            value = Decimal(text)
-        else:
-            try:
-                value = datetime.datetime.fromisoformat(text)
-            except ValueError:
-                return None
-    if isinstance(value, datetime.datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=ZoneInfo(zone))
-        return round(aware.timestamp() * 1_000_000)
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value <= 0:
-        return None
-    scales: tuple[tuple[float, int], ...] = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
-    factor = next((factor for limit, factor in scales if value < limit), 0)
-    found: int = int(value * factor) if factor else int(value) // 1000
-    return found
 
 
 def at_place(place: Place, record: Record) -> Any:

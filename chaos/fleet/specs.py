@@ -33,6 +33,7 @@ from chaos.scenario.retention import steadily_refused
 from chaos.setup.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
 from chaos.setup.share import Share
 from chaos.setup.timestamps import formula
+from chaos.values.arrivals import Arrivals
 from chaos.values.model import Value
 
 TOPIC_CHANGES = frozenset({"topic.create", "topic.delete", "topic.recreate"})
@@ -109,6 +110,8 @@ class SpecBuilder:
             "records": entry.most_records(self._scenario.limits.drive),
             "number_from": self._resolved.ids.of(client, 0, "number") if entry.value and entry.value.has_id else 0,
             "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
+            "rate": entry.rate if isinstance(entry.rate, float) else None,
+            "arrivals": entry.rate if isinstance(entry.rate, Arrivals) else None,
             "hold": incarnation == 1,
             "checkpoint_every_s": entry.checkpoint_interval,
             "restore": incarnation > 1 and entry.checkpoint_interval is not None,

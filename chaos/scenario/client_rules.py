@@ -23,6 +23,8 @@ from chaos.scenario.retention import compresses
 from chaos.scenario.setting_rules import client_setting_problems
 from chaos.setup.clients import Assign, Entry, Processor, Producer, Subscribe, asked
 from chaos.setup.model import Setup
+from chaos.values.arrivals import Arrivals, recorded
+from chaos.values.model import Value
 
 
 def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
@@ -150,6 +152,8 @@ def value_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     """Yield values that do not go with what else the scenario has; files are not read."""
     for i, p in enumerate(setup.producers):
         where = f"producers[{i}]"
+        if isinstance(p.rate, Arrivals) and p.rate.recording and not (p.value and p.value.samples):
+            yield f"{where}.rate.recording: the times are in samples; give value.samples"
         if p.value and p.partitioner == "by_key_number":
             yield f"{where}.partitioner: by_key_number needs keys, and value has its own"
         for fault in faults if p.unmarked else ():
@@ -160,6 +164,21 @@ def value_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
                     f"{where}.value.mark: with none, no record says which incarnation of {p.name} sent it, and "
                     f"{fault.name} starts another one; use mark: header"
                 )
+
+
+class _NoRecording(ValueError):
+    """Samples without the times of a recording."""
+
+
+def _recorded(rate: float | Arrivals | None, value: Value) -> float | Arrivals | None:
+    """Return the rate with the mean of its recording. Raises `_NoRecording`."""
+    if not isinstance(rate, Arrivals) or rate.recording is None or value.samples is None:
+        return rate
+    try:
+        pauses = recorded(Path(value.samples), rate.recording)
+    except ValueError as e:
+        raise _NoRecording(e) from None
+    return rate.model_copy(update={"mean": rate.speed * len(pauses) / sum(pauses)})
 
 
 def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
@@ -181,11 +200,13 @@ def with_files(scenario: S, folder: Path, source: Source, headline: str) -> S:
         try:
             payloads = Payloads(value, 0)
             value = value.model_copy(update={"id_type": payloads.id_type})
-            producers[i] = p.model_copy(update={"value": value})
+            producers[i] = p.model_copy(update={"value": value, "rate": _recorded(p.rate, value)})
             if too_large := _too_large(scenario, p, *payloads.largest):
                 raise ValueProblem(next(name for name in ("sizes", *FORMS) if getattr(value, name)), too_large)
         except ValueProblem as e:
             found.append((("producers", i, "value", *e.key.split(".")), e.text))
+        except _NoRecording as e:
+            found.append((("producers", i, "rate", "recording"), str(e)))
     scenario = scenario.model_copy(update={"producers": producers})
     most = sum(p.count * p.most_records(scenario.limits.drive) for p in producers if p.value and p.value.has_id)
     numbered = [i for i, p in enumerate(producers) if p.value and p.value.id_type not in (None, "text")]

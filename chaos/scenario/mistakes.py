@@ -192,6 +192,8 @@ def _shown(value: Any, where: str) -> str:
 def _explain(error: ErrorDetails, where: str, keys: Collection[str], lists: str) -> Iterator[str]:
     """Yield lines such as `producers[0].recrods: unknown key (did you mean records?)`."""
     kind, context = error["type"], error.get("ctx", {})
+    if kind == "default_factory_not_called":  # of another key that has its own line
+        return
     if kind == PROBLEMS:
         yield from context[PROBLEMS]
     elif kind == "extra_forbidden":

@@ -29,7 +29,8 @@ from chaos.setup.names import ClientName, ErrorName, GroupId, RackName, Spelled,
 from chaos.setup.share import Share
 from chaos.setup.timestamps import Timestamps
 from chaos.setup.triggers import OneOf, Partition, Strict
-from chaos.units import Duration, Rate, Size
+from chaos.units import Duration, Size
+from chaos.values.arrivals import Arrivals, Pace, per_second
 from chaos.values.model import Value
 
 Asked = Iterator[tuple[str, Ability]]
@@ -193,7 +194,9 @@ class Producer(Strict):
     )
     count: int = Field(1, ge=1, le=50)
     records: int = Field(20_000, ge=1, description="records of each process")
-    rate: Rate | None = Field(None, description="rate of each process; full speed if left out")
+    rate: Annotated[Pace | None, Needs("arrivals", lambda rate, _: isinstance(rate, Arrivals))] = Field(
+        None, description="rate of each process, such as 200/s, or its arrivals; full speed if left out"
+    )
     outlast_faults: bool = Field(
         False, description="continue at `rate` until every fault is healed; `records` is then the minimum number"
     )
@@ -312,7 +315,7 @@ class Producer(Strict):
         """Return how many records each process may send in a drive of at most that many seconds."""
         if not self.outlast_faults:
             return self.records
-        return max(self.records, math.ceil((self.rate or 0) * drive_s))  # the order to stop ends it
+        return max(self.records, math.ceil(per_second(self.rate) * drive_s))  # the order to stop ends it
 
     @property
     def checkpoint_interval(self) -> float | None:

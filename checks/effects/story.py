@@ -178,7 +178,7 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
         return f"no member fetched it again{unseen}", "sent_twice"
     instance, from_us, to_us = first["instance"], first["answered_us"], second["answered_us"]
     if second.get("made") and (second["instance"], to_us) == (instance, from_us):
-        return f"a fault of the run gave it twice in this answer{unseen}", "given_twice"
+        return f"no other answer had it{unseen}", "given_twice"
     between = [r for r in commits if from_us <= r["asked_us"] < to_us]
     again = f"fetched again by {second['instance']}"
     again += f" from {second['asked_offset']:,}" if second["asked_offset"] is not None else ""
@@ -312,7 +312,8 @@ class _Story:
     def fetch(self, row: Row, words: str) -> None:
         """Add a Fetch with its answer."""
         start = f" from {row['asked_offset']:,}" if row["asked_offset"] is not None else ""
-        self._call(row, f"broker {row['broker']}", f"Fetch{start}", f"with {self.at:,}", words, True)
+        answer = f"with {self.at:,}" + (", changed by a fault" if row.get("made") else "")
+        self._call(row, f"broker {row['broker']}", f"Fetch{start}", answer, words, True)
 
     def all_fetches(self, rows: Sequence[Row]) -> None:
         """Add the first fetch, and the last one if there are several."""

@@ -111,6 +111,7 @@ TRAITS = Traits(
         "library partitioner",
         "tombstones",
         "values of the user",
+        "arrivals",
         "ignore reports",
         "timestamps of the application",
         *SENDING,

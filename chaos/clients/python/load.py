@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from chaos.clients.protocol import ProducerSpec
 from chaos.ledger.record_columns import Ints
+from chaos.values.arrivals import recorded
 
 TICK_S = 0.01
 CATCH_UP_S = 0.25
@@ -93,3 +96,35 @@ class Pacer:
     def sent(self, count: int) -> None:
         """Count records that were sent."""
         self._sent += count
+
+
+class Schedule:
+    """The number of records to send now, by the second of each record from the begin on."""
+
+    def __init__(self, times: Iterator[float]) -> None:
+        self._times = times
+        self._start = time.monotonic()
+        self._next, self._due = next(times), 0
+
+    def due(self) -> int:
+        """Return the number of records to send now."""
+        now = time.monotonic()
+        if not self._due:  # what is due already is not late
+            self._start += max(0.0, now - self._start - self._next - CATCH_UP_S)
+        while self._next <= now - self._start:
+            self._due += 1
+            self._next = next(self._times)
+        return self._due
+
+    def sent(self, count: int) -> None:
+        """Count records that were sent."""
+        self._due -= count
+
+
+def pacer(spec: ProducerSpec, first: int) -> Pacer | Schedule | None:
+    """Return what paces a producer from a seq on; None at full speed."""
+    if spec.arrivals is not None:
+        samples = spec.value.samples if spec.value else None
+        pauses = recorded(Path(samples), spec.arrivals.recording) if samples and spec.arrivals.recording else []
+        return Schedule(spec.arrivals.times(spec.seed + first, pauses, first))
+    return Pacer(spec.rate) if spec.rate else None

@@ -16,7 +16,7 @@ import numpy as np
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.protocol import ProducerSpec, TransactionSpec, WriterSpec
 from chaos.clients.python.library import Batch, Library, RecordHeaders
-from chaos.clients.python.load import TICK_S, Keys, Pacer, partitioner
+from chaos.clients.python.load import TICK_S, Keys, Pacer, Schedule, pacer, partitioner
 from chaos.clients.python.program import Channel, Lifecycle, log
 from chaos.clients.python.rows import SendLog
 from chaos.clients.python.values import UserValues
@@ -308,12 +308,12 @@ class Producer(Sender[ProducerSpec]):
         self._init_transactions()
         while self._spec.hold and not (self._channel.started or self._ending()):
             self._serve(TICK_S)
-        pacer = Pacer(self._spec.rate) if self._spec.rate else None
+        pace = pacer(self._spec, self._next)
         if self._transactions:
             while self._next < self._spec.records and not self._ending():
-                self._transaction(self._transactions, pacer)
+                self._transaction(self._transactions, pace)
         else:
-            self._send_until(self._spec.records, pacer)
+            self._send_until(self._spec.records, pace)
         while not self._ending():
             self._serve(TICK_S if self._kafka.waiting() else 0.1)
         return self._finish()
@@ -321,7 +321,7 @@ class Producer(Sender[ProducerSpec]):
     def _ending(self) -> bool:
         return self._channel.stopping or self._fatal
 
-    def _send_until(self, end: int, pacer: Pacer | None) -> None:
+    def _send_until(self, end: int, pacer: Pacer | Schedule | None) -> None:
         """Send the records up to the seq before `end`."""
         synchronous = self._spec.mode == "synchronous"
         while self._next < end and not self._ending() and not self._must_abort():
@@ -335,7 +335,7 @@ class Producer(Sender[ProducerSpec]):
                 # do not wait at full speed, unless the local queue is full
                 self._serve(0 if pacer is None and sent == due else TICK_S)
 
-    def _transaction(self, spec: TransactionSpec, pacer: Pacer | None) -> None:
+    def _transaction(self, spec: TransactionSpec, pacer: Pacer | Schedule | None) -> None:
         """Send and end one transaction; it is smaller if the order to stop arrives."""
         self._begin_transaction()
         self._send_until(min(self._next + spec.records, self._spec.records), pacer)

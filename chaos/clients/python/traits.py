@@ -53,6 +53,7 @@ ABILITIES: tuple[Ability, ...] = (
     "produce",
     "tombstones",
     "values of the user",
+    "arrivals",
     "ignore reports",
     "timestamps of the application",
     *SENDING,

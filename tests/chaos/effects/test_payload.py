@@ -7,8 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from chaos.effects.payload import Extractor, Record, Unreadable, canonical, decoder, moment_us
+from chaos.effects.payload import Extractor, Record, Unreadable, canonical, decoder
 from chaos.setup.effects import Avro, Effect, TextFormat
+from chaos.values.arrivals import moment_us
 
 HOUR_US = 3600 * 1_000_000
 NOON = 1_753_790_400 * 1_000_000  # 2025-07-29 12:00 UTC
