@@ -82,26 +82,25 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     latencies = [*latency_lanes(latency, "ack", axis), *latency_lanes(latency, "end_to_end", axis)]
     everything = [*leaders, *(lane for _, _, lanes in readers for lane in lanes), *rates, *lags, *latencies]
     elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis)
-    bands = [
-        fold("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
-        fold("Topics", "colour: one topic of the name · number: its id (KIP-516)", topic_lanes(tables.cluster, axis)),
-        fold(
-            "Groups",
-            "colour: one life of the group · number: which one",
-            group_lanes(tables.group_lives, axis),
-        ),
-        fold(
+    strips = [
+        ("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
+        ("Topics", "colour: one topic of the name · number: its id (KIP-516)", topic_lanes(tables.cluster, axis)),
+        ("Groups", "colour: one life of the group · number: which one", group_lanes(tables.group_lives, axis)),
+        (
             "Applications",
             "number: the process of the instance · hatched: none · at the right: library as announced on the wire",
             app_lanes(tables, axis),
         ),
-        fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
-        *(fold(*reader) for reader in readers),
-        fold("Throughput", rate_hint, rates, CURVES, CURVES),
-        fold("Lag", "records behind the end of the log, by reader", lags, CURVES, CURVES),
-        fold("Latency", "depth: number of records · lines: median and 99th percentile", latencies, CURVES, CURVES),
-        fold("Other anomalies", "anomalies without a lane above", elsewhere),
+        ("Leaders", "number: the leader · height: in-sync replicas", leaders),
+        *readers,
     ]
+    curves = [
+        ("Throughput", rate_hint, rates),
+        ("Lag", "records behind the end of the log, by reader", lags),
+        ("Latency", "depth: number of records · lines: median and 99th percentile", latencies),
+    ]
+    bands = [fold(*strip) for strip in strips] + [fold(*curve, CURVES, CURVES) for curve in curves]
+    bands.append(fold("Other anomalies", "anomalies without a lane above", elsewhere))
     picture = Picture(
         axis=axis,
         zero=round((axis.begin_us - result.began_us) / 1e6, 3),
