@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.apps.processes import Running, start_container, start_process
+from chaos.cluster.teardown import CONTAINER
 from chaos.errors import ClientError
 from chaos.install.programs import Built
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
-from chaos.setup.apps import App, filled, placeholders
+from chaos.setup.apps import SECRETS, App, filled, placeholders
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -50,6 +51,8 @@ class Instance:
     """The size of the log when the incarnation started."""
     restarts: int = 0
     """Restarts by the supervisor."""
+    ready: bool = False
+    """Whether the incarnation was waited for until it was ready."""
     paused: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -72,21 +75,33 @@ class Instance:
         """Return for how many seconds the current incarnation has run; 0 if none does."""
         return time.monotonic() - self.since if self.alive else 0.0
 
+    def _make_folders(self) -> None:
+        """Make its folders. A container has any user: all may use them, below a folder that only the owner enters."""
+        data = Path(self.values["data"])
+        for folder in (data, Path(self.values["files"])):
+            folder.mkdir(parents=True, exist_ok=True)
+        if self.app.image is not None:
+            self.folder.chmod(0o700)
+            data.chmod(0o777)
+            for path in Path(self.values["files"]).rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            (self.folder / CONTAINER).touch()
+
     def write_files(self) -> None:
         """Write its files from their templates; only their owner may read files with a password. Raises `ClientError`.
 
         `chaos.cluster.teardown.remove_secret_files` finds files with a password by that.
         """
         files = Path(self.values["files"])
-        known = {name: value for name, value in self.values.items() if name != "password" or value}
+        known = {name: value for name, value in self.values.items() if name not in SECRETS or value}
         for name, template in self.app.files.items():
             target = files / name
             try:
                 text = Path(template).read_text(encoding="utf-8")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                secret = "password" in known and "password" in placeholders(text)
+                secret = not SECRETS.isdisjoint(known.keys() & set(placeholders(text)))
                 target.unlink(missing_ok=True)
-                mode = 0o600 if secret else 0o644
+                mode = 0o600 if secret and self.app.image is None else 0o644
                 with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
                     f.write(filled(text, known, strict=False))
             except (OSError, UnicodeDecodeError) as e:
@@ -94,8 +109,8 @@ class Instance:
 
     def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""
+        self._make_folders()
         self.write_files()
-        Path(self.values["data"]).mkdir(parents=True, exist_ok=True)
         self.read_from = self.log.stat().st_size if self.log.exists() else 0
         known = dict(self.values)
         env = {name: filled(text, known) for name, text in self.app.env.items()}
@@ -129,7 +144,7 @@ class Instance:
                 scrubber=scrubber,
             )
         self.incarnation, self.since = self.incarnation + 1, time.monotonic()
-        self.exit_code, self.asked, self.paused = None, "", False
+        self.exit_code, self.asked, self.paused, self.ready = None, "", False, False
 
     def pause(self) -> bool:
         """Suspend it; return False if it is gone."""

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 
+CHILDREN_S = 10.0
+"""Time for children of an instance to end after SIGKILL."""
+
+
 class Running(Protocol):
     """An incarnation that was started."""
 
@@ -52,8 +56,8 @@ class Running(Protocol):
 class LocalProcess:
     """A process of this machine, with its children."""
 
-    def __init__(self, spawned: Spawned) -> None:
-        self._spawned = spawned
+    def __init__(self, spawned: Spawned, run_dir: Path, role: str) -> None:
+        self._spawned, self._marks = spawned, (run_dir, role)
         self.pid: int | None = spawned.identity.pid
 
     def signal(self, name: str) -> None:
@@ -77,8 +81,12 @@ class LocalProcess:
         return process.is_paused(self._spawned.identity)
 
     def wait(self) -> int:
-        """Wait for the end of the process, then kill the children that it left."""
-        return self._spawned.wait()
+        """Wait for the end of the process, then kill the children that it left, also those in other sessions."""
+        return self._spawned.wait(self._end_children)
+
+    def _end_children(self) -> None:
+        """Kill what has the marks of the instance: as a supervisor ends all of its control group."""
+        process.end(lambda found: (found.run_dir, found.role) == self._marks, CHILDREN_S)
 
 
 def start_process(
@@ -93,14 +101,13 @@ def start_process(
     scrubber: Scrubber,
 ) -> LocalProcess:
     """Start a process for an instance. Raises `ClientError` if the program cannot be run."""
+    role = f"app {name}"
     try:
-        spawned = spawn(
-            argv, run=run, role=f"app {name}", owner=owner, log=log, env=env, cwd=directory, scrubber=scrubber
-        )
+        spawned = spawn(argv, run=run, role=role, owner=owner, log=log, env=env, cwd=directory, scrubber=scrubber)
     except (OSError, ValueError) as e:  # a value with a NUL byte
         what = e.filename if isinstance(e, OSError) and isinstance(e.filename, str) else argv[0]
         raise ClientError(f"{name} cannot be started: {what}: {getattr(e, 'strerror', None) or e}") from None
-    return LocalProcess(spawned)
+    return LocalProcess(spawned, run.path, role)
 
 
 def connected(pid: int, addresses: Collection[tuple[str, int]]) -> set[str]:
@@ -174,8 +181,14 @@ class Container:
         return str(self._container.status) == "paused"
 
     def wait(self) -> int:
-        """Wait for the end, and remove the container. A shell reports a signal as a code above 128."""
-        code = int(self._container.wait()["StatusCode"])
+        """Wait for the end, and remove the container. A shell reports a signal as a code above 128.
+
+        Raises `ClusterError` if the engine does not answer, or somebody else removed the container.
+        """
+        from chaos.cluster.docker.engine import engine_errors
+
+        with engine_errors(f"the end of the container {self._container.name} is not known"):
+            code = int(self._container.wait()["StatusCode"])
         self._copier.join()
         with _gone():
             self._container.remove(force=True, v=True)
@@ -223,19 +236,24 @@ def start_container(
     folder: Path,
     scrubber: Scrubber,
 ) -> Container:
-    """Start a container for an instance, with its folder at the same path. Raises `ClusterError`."""
+    """Start a container for an instance, with its files and data at the same paths. Raises `ClusterError`."""
     from chaos.cluster.docker.engine import engine_errors, labels
 
-    role = f"app {name}"
+    role, mounted = f"app {name}", [folder / part for part in ("data", "files")]
     with engine_errors(f"{name} cannot be started in a container of {image}"):
-        container = client.containers.run(
+        container = client.containers.create(
             image,
             list(arguments) or None,
-            detach=True,
             name=f"{run.run_id}-{name.replace('/', '-')}-{incarnation}",
             labels=labels(run, role, owner),
             environment={**env, **marks_of(run, role, owner)},
             network_mode="host",
-            volumes={str(folder): {"bind": str(folder), "mode": "rw"}},
+            volumes={str(path): {"bind": str(path), "mode": "rw"} for path in mounted},
         )
+        try:
+            container.start()
+        except BaseException:
+            with _gone():
+                container.remove(force=True, v=True)
+            raise
     return Container(container, log, scrubber)

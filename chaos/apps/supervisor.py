@@ -7,6 +7,7 @@ restart policy says. Faults ask for an end; the thread then knows that it was as
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import threading
 import time
@@ -32,7 +33,7 @@ from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.resolve import Resolved
-from chaos.setup.apps import HTTP, TOPIC, App
+from chaos.setup.apps import HTTP, STORES, TOPIC, App
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class Applications:
         self._addresses, self._access, self._events = addresses, access, events
         self._kafka, self._partitions, self._during = kafka, partitions, during
         self._receivers = receivers or {}
-        self._owner, self._scrubber = ProcessId.current(), access.scrubber if access else Scrubber()
+        self._store_password = secrets.token_urlsafe(18)
+        self._owner = ProcessId.current()
+        self._scrubber = Scrubber([*access.secrets, self._store_password]) if access else Scrubber()
         self._apps = {app.name: app for app in self._scenario.apps}
         self._built = {app.name: build(Path(app.program), app.libraries) for app in self._apps.values() if app.program}
         self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
@@ -166,6 +169,7 @@ class Applications:
         security = self._access.security if self._access else Security()
         names = ("mechanism", "username", "ca", "certificate", "key")
         login = {name: str(getattr(security, name) or "") for name in names}
+        login |= self._stores(app, folder) | (self._copied(login, folder) if app.image else {})
         return {
             "bootstrap": self._addresses(f"{app.name}/{number}"),
             "app": app.name,
@@ -184,6 +188,28 @@ class Applications:
             **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
         }
 
+    def _stores(self, app: App, folder: Path) -> dict[str, str]:
+        """Write the stores of certificates if the application names one; return the values of their placeholders."""
+        made: dict[str, Path] = {}
+        if self._access and self._access.security.tls and not STORES.isdisjoint(app.names()):
+            from chaos.cluster.secured.certificates import write_stores
+
+            made = write_stores(folder / "files", self._store_password, self._access)
+        password = self._store_password if made else ""
+        return {"truststore": "", "keystore": "", "store_password": password} | {k: str(v) for k, v in made.items()}
+
+    def _copied(self, login: Mapping[str, str], folder: Path) -> dict[str, str]:
+        """Return the paths of copies of certificates and keys for a container, which does not see those of the run."""
+        copies = {}
+        for name in ("ca", "certificate", "key"):
+            if login[name]:
+                copy = folder / "files" / f".{name}.pem"
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o700)  # below it, the user of the container may be any
+                copy.write_bytes(Path(login[name]).read_bytes())
+                copies[name] = str(copy)
+        return copies
+
     def _supervise(self, instance: Instance) -> None:
         """Run incarnations of an instance until the run ends."""
         delay_s = instance.app.restart.delay
@@ -194,13 +220,16 @@ class Applications:
                 return
             try:
                 instance.start(self._run, self._owner, self._scrubber, self._engine)
-            except AftershockError as e:
-                self._broken = str(e)
+                self._note(instance, "started", pid=instance.pid)
+                with instance.changed:
+                    instance.changed.notify_all()
+                again = self._wait_end(instance)
+            except (AftershockError, OSError) as e:
+                self._broken = str(e) if isinstance(e, AftershockError) else f"{instance.name}: {e}"
+                with instance.changed:
+                    instance.running = None
+                    instance.changed.notify_all()
                 return
-            self._note(instance, "started", pid=instance.pid)
-            with instance.changed:
-                instance.changed.notify_all()
-            again = self._wait_end(instance)
             if not again:
                 continue
             delay_s = instance.app.restart.delay if time.monotonic() - instance.since >= STABLE_S else delay_s
@@ -255,6 +284,10 @@ class Applications:
         limit = "within" if found.within or found.external else "limits.clients"
         try:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
+            for instance in instances:
+                if not instance.ready:
+                    instance.ready = True
+                    self._note(instance, "ready")
         except WaitTimeout:
             said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
             said = "".join(f"; {problem}" for problem in self.strangers()) + said
@@ -319,7 +352,7 @@ class Applications:
         return self._instances[name]
 
     def check(self) -> None:
-        """Raise `ClientError` if the program of an application cannot be run."""
+        """Raise `ClientError` if the program of an application cannot be run, at its start or at a later one."""
         if self._broken:
             raise ClientError(self._broken)
 

@@ -8,6 +8,9 @@ kinds of anomalies and groups, that an anomaly, or whether a group rebalances, o
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -20,8 +23,10 @@ from chaos.run.campaign import Comparison, Row, SettingDifference, Side
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.run.result import OF_EFFECT, Result, Verdict, anomaly_name, count_anomalies, merge
+from chaos.scenario.inputs import FOLDER, outside
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
+from chaos.scenario.shipped import SHIPPED, shipped
 
 _NOT_COMPARED = frozenset({"title", "description", "expect", "promised_differs", "schedule", "variants"})
 ALPHA = 0.05
@@ -38,7 +43,7 @@ def compare(folder: Path, runs: Mapping[str, list[str]], command: str) -> Compar
     resolved = {name: resolved_of(some[0]) for name, some in found.items()}
     results = {name: [Result.read(one, f"result of variant {name}") for one in some] for name, some in found.items()}
     conclusive = {name: [r for r in some if r.verdict != "inconclusive"] for name, some in results.items()}
-    differences = list(_differences({name: _flat(r) for name, r in resolved.items()}))
+    differences = list(_differences({name: _flat(r, found[name][0].path) for name, r in resolved.items()}))
     anomalies = list(_anomalies(conclusive))
     rebalances = list(_rebalances(results, resolved, differences))
     decided = _decided([*anomalies, *rebalances])
@@ -69,10 +74,28 @@ def _side(name: str, folders: list[str], results: list[Result]) -> Side:
     return Side(name=name, run=folders[0], runs=folders, verdict=worst, sentence=sentence)
 
 
-def _flat(resolved: Resolved) -> dict[str, str]:
-    """Return every value of a scenario by its path, such as `producers.shop.config.acks`."""
-    data = resolved.scenario.model_dump(mode="json")
-    return dict(_leaves("", {key: value for key, value in data.items() if key not in _NOT_COMPARED}))
+def _flat(resolved: Resolved, run: Path) -> dict[str, str]:
+    """Return every value of a scenario by its path, such as `producers.shop.config.acks`.
+
+    A path of a file is written as in the scenario, and a file that the run copied as its name and a digest.
+    """
+    data = outside(resolved.scenario, run).model_dump(mode="json")
+    for app in data["apps"]:
+        app |= {key: shlex.join(app[key]) for key in ("command", "arguments") if app[key]}
+    values = dict(_leaves("", {key: value for key, value in data.items() if key not in _NOT_COMPARED}))
+    folder = SHIPPED if resolved.name in shipped() else Path(resolved.name).absolute().parent
+    folders = [folder, *(Path(app.directory) for app in resolved.scenario.apps if app.directory)]
+    return {path: _as_written(value, folders, run) for path, value in values.items()}
+
+
+def _as_written(value: str, folders: list[Path], run: Path) -> str:
+    """Return a path in, or beside, one of these folders as relative; a file that the run copied as name and digest."""
+    if value.startswith(f"{FOLDER}/") and (run / value).is_file():
+        return f"{Path(value).name} ({hashlib.sha256((run / value).read_bytes()).hexdigest()[:8]})"
+    for folder in folders if value.startswith("/") else ():
+        if len(folder.parts) > 2 and Path(value).is_relative_to(folder.parent):
+            return os.path.relpath(value, folder)
+    return value
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ and drivers are imported only on use.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from functools import partial
@@ -28,11 +29,29 @@ def end_all(run_dir: Path) -> list[MarkedProcess]:
     over. Raises `WaitTimeout`, and `MachineError`, `UsageError` or `ClusterError` if a Docker engine or an existing
     cluster does not answer; everything but the reaper is gone by then, and the reaper tries again.
     """
+    with contextlib.suppress(AftershockError):  # a process that is frozen in a container dies only after it is thawed
+        _remove_app_containers(run_dir)
     return teardown.end_all(run_dir, partial(clear, run_dir))
 
 
+def _remove_app_containers(run_dir: Path) -> None:
+    """Remove the containers of applications, which a run with any driver may have."""
+    if teardown.in_containers(run_dir):
+        from chaos.cluster.docker import engine
+
+        found = engine.find_labelled(engine.connect(), run_dir)
+        engine.remove([item for item in found if item.role.startswith("app ")])
+
+
 def clear(run_dir: Path) -> None:
-    """Remove the containers, the network or the topics of a run, if `cluster.json` names a driver that has any."""
+    """Remove containers of applications, and containers, network or topics of the driver that `cluster.json` names."""
+    try:
+        _remove_app_containers(run_dir)
+    finally:
+        _clear_driver(run_dir)
+
+
+def _clear_driver(run_dir: Path) -> None:
     name = teardown.driver_of(run_dir)
     if name in (None, "process"):
         return

@@ -16,6 +16,8 @@ from chaos.processes.process import REAPER, MarkedProcess, end, end_run
 
 Clear = Callable[[], None]
 """Removes what a driver keeps outside of the processes of a run: containers, a network, topics."""
+CONTAINER = "container"
+"""The file in the folder of an instance of an application that says that it runs in a container."""
 
 _TIMEOUT_S = 30.0
 
@@ -61,9 +63,18 @@ def remove_data(run_dir: Path) -> None:
     remove_secret_files(run_dir)
 
 
+def in_containers(run_dir: Path) -> bool:
+    """Return whether an application of a run has containers, or had some."""
+    return any((run_dir / "apps").glob(f"*/{CONTAINER}"))
+
+
 def remove_secret_files(run_dir: Path) -> None:
-    """Remove the files of applications that only their owner may read: these have a password."""
+    """Remove the files of applications that only their owner may read: these have a password.
+
+    A file for a container is in a folder that only the owner may enter.
+    """
     for file in (run_dir / "apps").glob("*/files/**/*"):
         with contextlib.suppress(OSError):
-            if file.is_file() and not file.stat().st_mode & 0o077:
+            instance = run_dir / "apps" / file.relative_to(run_dir / "apps").parts[0]
+            if file.is_file() and not all(path.stat().st_mode & 0o077 for path in (file, instance)):
                 file.unlink()

@@ -123,6 +123,7 @@ class Drive:
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._proxy: Proxy | None = None
+        self._apps: Applications | None = None
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even after a failure, so that it can be audited."""
@@ -149,7 +150,7 @@ class Drive:
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
             kafka = self._connect()
-            apps = self._applications(stack, observer, watch.urls if watch else {})
+            apps = self._apps = self._applications(stack, observer, watch.urls if watch else {})
             faults = self._faults(stack, writer, fleet, observer, apps)
             with self._events.stage("clients"):
                 fleet.start_consumers()
@@ -192,7 +193,7 @@ class Drive:
         return self._proxy.front if self._proxy and self._scenario.capture else None
 
     def _address(self, instance: str) -> str:
-        """Return the bootstrap servers of an instance of an application: its front, unless TLS hides what it says."""
+        """Return the bootstrap servers of an instance of an application: its front, if the relay can read TLS."""
         if not self._proxy:
             return self._cluster.bootstrap
         reach = next(app.reach for app in self._scenario.apps if app.name == instance.partition("/")[0])
@@ -290,6 +291,8 @@ class Drive:
             self._proxy.check()
         self._cluster.check()
         fleet.check()
+        if self._apps:
+            self._apps.check()
 
     def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
         phases = {

@@ -17,6 +17,7 @@ from chaos.cluster import lending, state
 from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.reaper import end_all
+from chaos.cluster.secured import credentials
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
@@ -36,8 +37,10 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, ClusterSecurity, Security
 from chaos.kafka.settings import Config, as_text
 from chaos.kafka.users import Right, rights
+from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
+from chaos.relay.roles import Encryption
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.inputs import keep
@@ -147,7 +150,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 _set_up_share_groups(Kafka(cluster.bootstrap, access=access), scenario.shares)
             if scenario.proxied:
                 addresses = {broker: cluster.address(broker) for broker in cluster.broker_ids}
-                proxy.start_proxy(run, addresses, owner, scenario.reads_sessions, scenario.captured)
+                sessions, encryption = scenario.reads_sessions, _encryption(cluster, run, scenario)
+                proxy.start_proxy(run, addresses, owner, sessions, scenario.captured, encryption)
         except BaseException:
             if lender is None:
                 cluster.destroy()
@@ -155,6 +159,15 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 end_all(run.path)
             raise
     return run
+
+
+def _encryption(cluster: Cluster, run: Run, scenario: Scenario) -> Encryption | None:
+    """Return the TLS of the relay; None if the clients use none."""
+    secured = cluster.state.secured
+    if secured is None or not secured.spec.tls:
+        return None
+    hosts = [HOST, *(app.reach.host for app in scenario.apps if app.external)]
+    return credentials.of_relay(cluster.run, secured, run.run_id, hosts)
 
 
 def _ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventLog) -> Scenario:

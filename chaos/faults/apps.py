@@ -322,7 +322,10 @@ class AppIsolateSpec(AppWireSpec):
 
 
 class AppIsolate(AppWire[AppIsolateSpec], spec=AppIsolateSpec):
-    """An application that does not reach brokers. Proof: the proxy kept at least one request from a broker."""
+    """An application that does not reach brokers. Proof: the proxy held a frame, or ended a connection at one.
+
+    A client that waits for an answer sends no other request, so the held answer alone is a proof, too.
+    """
 
     _brokers: list[int]
 
@@ -346,8 +349,11 @@ class AppIsolate(AppWire[AppIsolateSpec], spec=AppIsolateSpec):
         return sorted(world.rng.sample(known, count))
 
     def _effect(self, world: World) -> str | None:
-        kept = proxy_of(world).hits(self._rules[0])
-        return f"{kept:,} requests of {self.resolved} did not reach their brokers so far" if kept else None
+        requests, answers = (proxy_of(world).hits(rule) for rule in self._rules)
+        if not requests + answers:
+            return None
+        kept = f"{requests:,} requests of {self.resolved} did not reach their brokers so far"
+        return kept + (f", and {answers:,} answers did not reach it" if answers else "")
 
 
 class AppSlowSpec(AppWireSpec, LinkSpeed):

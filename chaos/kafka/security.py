@@ -287,6 +287,11 @@ def python_settings(security: Security | None, quotes_names: bool) -> dict[str, 
     return access.python(quotes_names) if access else {}
 
 
+def jaas(text: str) -> str:
+    """Return a text as JAAS reads it inside quotes (java.io.StreamTokenizer)."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
 def read_secret(reference: str | None, setting: str) -> str:
     """Return what a reference names; empty for None. setting: the key, for the `UsageError` if nothing is there."""
     if reference is None:

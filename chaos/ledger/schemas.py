@@ -152,7 +152,8 @@ TABLES: dict[str, pa.Schema] = {
     # resumed. `role` is producer or consumer. `detail` is a JSON object. The fleet also writes `usage` at the end of
     # each process: CPU time (`start_us`: until it had started), memory, and the records of its last progress.
     "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
-    # One row per event of an instance of an application: started, stopped (by order, or with exit code 0), crashed.
+    # One row per event of an instance of an application: started, ready (if the run waited
+    # for it), stopped (by order, or with exit code 0), crashed.
     # `detail` is a JSON object: pid, exit_code, asked (why somebody ended it; left out if nobody did), last (its last
     # words).
     "apps": _table(app=_str, instance=_i32, incarnation=_i32, event=_str, detail=_str, at_us=_i64),

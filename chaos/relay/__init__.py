@@ -9,7 +9,9 @@ the policy that decides about the traffic.
 | `switch` | the brokers, and their clients (process driver) | cuts for connections | `broker.isolate`, `link.cut` |
 
 The relay needs no root. The proxy works with any driver, and with a cluster that the run did not start, over plaintext
-listeners with or without SASL. TLS hides the frames, so loading a scenario with TLS and `wire.*` faults fails.
+listeners with or without SASL. Of a cluster with TLS that the run made, the proxy ends the connections of clients by a
+certificate of the run's authority, and makes encrypted ones to the brokers, with the certificate of the clients if they
+need one. TLS of an existing cluster hides the frames, so loading such a scenario with `wire.*` faults fails.
 
 ## Connections
 

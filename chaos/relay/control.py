@@ -16,7 +16,7 @@ from chaos.errors import ClusterError
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import Cut
-from chaos.relay.roles import Address, Endpoints, Payloads, Role, address_name, socket_name
+from chaos.relay.roles import Address, Encryption, Endpoints, Payloads, Role, address_name, socket_name
 from chaos.relay.rules import Rule
 from chaos.run.directory import Run, read_json
 from chaos.wait import wait_until
@@ -43,14 +43,17 @@ def start_proxy(
     owner: ProcessId | None,
     sessions: bool = False,
     payloads: Payloads | None = None,
+    encryption: Encryption | None = None,
 ) -> None:
     """Start the proxy of a run in front of these brokers. Raises `ClusterError`.
 
     sessions: whether it reads every Fetch request, for rules that select them by topic. payloads: what is kept of the
-    records in a capture of its fronts; None: no capture.
+    records in a capture of its fronts; None: no capture. encryption: of connections to the proxy and to the brokers.
     """
     endpoints: Endpoints = {broker: {"clients": address} for broker, address in brokers.items()}
-    _start(run, "proxy", endpoints, owner, ["sessions"] * sessions + ([payloads] if payloads else []))
+    options = [*["sessions"] * sessions, *([payloads] if payloads else [])]
+    options += [json.dumps(asdict(encryption))] if encryption else []
+    _start(run, "proxy", endpoints, owner, options)
 
 
 def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple[Spawned, Endpoints]:

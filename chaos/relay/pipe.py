@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +39,8 @@ class Port:
     """Called when the broker refuses a connection."""
     fetches: Counter[str] = field(default_factory=Counter)
     """Fetch requests by client id, if the proxy is in front of the broker."""
+    tls: ssl.SSLContext | None = None
+    """Encrypts the connections to the broker; None: they are in the clear, or what passes is encrypted already."""
 
 
 @dataclass(slots=True)
@@ -233,11 +237,15 @@ class Connection:
         self.connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
+        port, loop = self.port, asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self.responses, self.port.host, self.port.port)
-        except OSError:
+            await loop.create_connection(lambda: self.responses, port.host, port.port, ssl=port.tls)
+        except OSError as e:
             self.close(reset=True)  # the client is connected already: a reset is nearest to a refused connection
-            self.port.refused()
+            if isinstance(e, ssl.SSLError):  # the broker accepts connections
+                sys.stderr.write(f"broker {port.broker}: the TLS handshake failed: {e}\n")
+            else:
+                port.refused()
 
     def close(self, reset: bool = False) -> None:
         """Close both sides behind what is written already, or reset them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
@@ -20,6 +21,31 @@ Payloads = Literal["none", "needed", "all"]
 Address = tuple[str, int]
 Endpoints = Mapping[int, Mapping[Listener, Address]]
 """The address of each listener of each broker."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """TLS at the proxy, which ends the connections of clients, and makes its own ones to the brokers. PEM files.
+
+    store: key and certificate of the proxy. ca: authorities that sign the certificates of brokers and clients.
+    certificate, key: of the clients, with which the proxy identifies itself at the brokers; empty if no client does.
+    """
+
+    store: str
+    ca: str
+    certificate: str = ""
+    key: str = ""
+
+    def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Return the contexts for the connections of clients, and for those to the brokers. Raises `OSError`."""
+        clients, brokers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+        clients.load_cert_chain(self.store)
+        brokers.load_verify_locations(self.ca)
+        if self.certificate:
+            clients.load_verify_locations(self.ca)
+            clients.verify_mode = ssl.CERT_REQUIRED
+            brokers.load_cert_chain(self.certificate, self.key)
+        return clients, brokers
 
 
 def socket_name(role: Role) -> str:

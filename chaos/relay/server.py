@@ -1,9 +1,10 @@
 """The process of the relay: a port for each listener of each broker, and the control socket.
 
-    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions] [PAYLOADS]
+    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions] [PAYLOADS] [TLS]
 
 With `sessions`, the proxy reads every Fetch request, so that rules can select them by topic. With `none`, `needed` or
-`all`, it captures what passes its fronts, with that much of the records (see `chaos.relay.capture`).
+`all`, it captures what passes its fronts, with that much of the records (see `chaos.relay.capture`). TLS is an
+`Encryption` in JSON.
 When it is ready, it writes its own addresses: `switch.json` in the same form, `proxy.json` as `{"1": [HOST, PORT], …}`.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,7 +27,17 @@ from chaos.processes.ports import HOST
 from chaos.relay.capture import FOLDER, Recorder
 from chaos.relay.pipe import Port
 from chaos.relay.policies import POLICIES
-from chaos.relay.roles import Active, Address, Endpoints, Listener, Payloads, Role, address_name, socket_name
+from chaos.relay.roles import (
+    Active,
+    Address,
+    Encryption,
+    Endpoints,
+    Listener,
+    Payloads,
+    Role,
+    address_name,
+    socket_name,
+)
 from chaos.run.directory import write_atomically
 
 BACKLOG = 512
@@ -37,10 +49,21 @@ class Server:
     """The ports of a relay, with the rules or cuts that its control connections add."""
 
     def __init__(
-        self, role: Role, brokers: Endpoints, sessions: bool = False, recorder: Recorder | None = None
+        self,
+        role: Role,
+        brokers: Endpoints,
+        sessions: bool = False,
+        recorder: Recorder | None = None,
+        encryption: Encryption | None = None,
     ) -> None:
         """Open a port for each listener. Connections wait until `listen`."""
-        self.ports = [Port(b, name, *at) for b, listeners in brokers.items() for name, at in listeners.items()]
+        self._tls: ssl.SSLContext | None = None
+        to_brokers: ssl.SSLContext | None = None
+        if encryption:
+            self._tls, to_brokers = encryption.contexts()
+        self.ports = [
+            Port(b, name, *at, tls=to_brokers) for b, listeners in brokers.items() for name, at in listeners.items()
+        ]
         self._sockets = [_reserved() for _ in self.ports]
         self.addresses: dict[int, dict[Listener, Address]] = {broker: {} for broker in brokers}
         for port, listening in zip(self.ports, self._sockets, strict=True):
@@ -76,7 +99,7 @@ class Server:
             refused = asyncio.Event()
             if self._role == "proxy":
                 port.refused = refused.set
-            server = await loop.create_server(opened, sock=listening)
+            server = await loop.create_server(opened, sock=listening, ssl=self._tls)
             await refused.wait()
             server.close()
             listening.close()
@@ -100,7 +123,8 @@ class Server:
             self._fronts[name] = {}
             for (broker, listeners), reserved in zip(self._brokers.items(), sockets, strict=True):
                 self._fronts[name][broker] = (advertise or listen, reserved.getsockname()[1])
-                self.ports.append(Port(broker, "clients", *listeners["clients"], front=name))
+                to_broker = self.ports[0].tls
+                self.ports.append(Port(broker, "clients", *listeners["clients"], front=name, tls=to_broker))
                 self._accept(self.ports[-1], reserved)
         return self._fronts[name]
 
@@ -194,12 +218,17 @@ async def _accepts(host: str, port: int) -> bool:
 
 
 async def serve(
-    run_dir: Path, role: Role, brokers: Endpoints, sessions: bool = False, payloads: Payloads | None = None
+    run_dir: Path,
+    role: Role,
+    brokers: Endpoints,
+    sessions: bool = False,
+    payloads: Payloads | None = None,
+    encryption: Encryption | None = None,
 ) -> None:
     """Serve until the process ends. payloads: what is kept of records in a capture; None: no capture."""
     os.chdir(run_dir)  # the path of a Unix socket is limited to some 100 characters
     recorder = Recorder(run_dir / FOLDER, payloads) if payloads else None
-    server = Server(role, brokers, sessions, recorder)
+    server = Server(role, brokers, sessions, recorder, encryption)
     await server.listen()
     control = await asyncio.start_unix_server(server.control, socket_name(role))
     own = {b: at["clients"] for b, at in server.addresses.items()} if role == "proxy" else server.addresses
@@ -214,7 +243,8 @@ def main(argv: list[str]) -> None:
     raw: dict[str, dict[Listener, list[Any]]] = json.loads(brokers)
     endpoints = {int(b): {name: (at[0], at[1]) for name, at in of.items()} for b, of in raw.items()}
     its_role: Role = "proxy" if role == "proxy" else "switch"
-    uvloop.run(serve(Path(run_dir), its_role, endpoints, "sessions" in options, payloads))
+    tls = next((Encryption(**json.loads(option)) for option in options if option.startswith("{")), None)
+    uvloop.run(serve(Path(run_dir), its_role, endpoints, "sessions" in options, payloads, tls))
 
 
 if __name__ == "__main__":

@@ -147,14 +147,20 @@ def _window(fault: FaultOutcome, axis: Axis) -> tuple[str, float, float]:
     return fault.name, round(max(0.0, begin - room), 3), round(min(axis.total, end + room), 3)
 
 
+_ROLLING = frozenset({"app.restart"})
+"""Faults that go from instance to instance, and are over when they are proven."""
+
+
 def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     lane = Lane(f"fault:{fault.name}", fault.name, sub=fault.kind, kind="fault")
     if fault.injected_us is None:
         lane.note = "never injected" if fault.begun_us is None else "the drive ended during its injection"
         return lane
-    end_us = axis.end_us if fault.healed_us is None else fault.healed_us
+    begin_us, end_us = fault.injected_us, axis.end_us if fault.healed_us is None else fault.healed_us
     proven_us = end_us if fault.proven_us is None else fault.proven_us
-    begin, proven, end = axis.at(fault.injected_us), axis.at(proven_us), axis.at(end_us)
+    if fault.kind in _ROLLING and fault.proven_us is not None:  # its injection is all of it; the heal has nothing to do
+        begin_us, end_us = fault.begun_us or begin_us, fault.proven_us
+    begin, proven, end = axis.at(begin_us), axis.at(proven_us), axis.at(end_us)
     target = fault.resolved or fault.target
     open_end = " open" if fault.healed_us is None else ""
     segments = [
@@ -163,7 +169,7 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     ]
     lane.segments = [s for s in segments if s.width > 0]
     lane.proven = None if fault.proven_us is None else proven
-    lane.note = duration(end_us - fault.injected_us) if fault.healed_us is not None else "not healed"
+    lane.note = duration(end_us - begin_us) if fault.healed_us is not None else "not healed"
     lane.note += " · healed late" if fault.is_late else ""
     lane.note += (
         " · no proof" if fault.proven_us is None else f" · proven after {duration(proven_us - fault.injected_us)}"
@@ -438,11 +444,13 @@ def app_lanes(tables: Tables, axis: Axis) -> list[Lane]:
     for name in sorted(by_instance.keys() | commits.keys(), key=natural):
         segments = []
         for number, rows in grouped(by_instance.get(name, ()), lambda r: r["incarnation"]).items():
-            ended = next((r for r in rows if r["event"] != "started"), None)
+            ended = next((r for r in rows if r["event"] not in ("started", "ready")), None)
+            ready = next((r["at_us"] for r in rows if r["event"] == "ready"), None)
             asked = json_object(ended["detail"]).get("asked") if ended else None
             how = f" → {ended['event']}{f' ({asked})' if asked else ''}" if ended else ""
             begin, end = axis.at(rows[0]["at_us"]), axis.at(_end_us(ended["at_us"] if ended else None, axis))
-            segments.append(Segment(begin, end, str(number), f"process {number}{how}", colour(number - 1)))
+            after = "" if ready is None else f", ready after {duration(ready - rows[0]['at_us'])}"
+            segments.append(Segment(begin, end, str(number), f"process {number}{after}{how}", colour(number - 1)))
         restarts = len(segments) - 1
         parts = [announced.get(name, ""), count(restarts, "restart") if restarts > 0 else ""]
         note = " · ".join(filter(None, parts))

@@ -202,7 +202,7 @@ class Scenario(Experiment):
         """Whether clients reach the brokers only through the wire proxy; so do applications, at fronts."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
         forced = self.cluster.proxy or self.capture is not None
-        forced |= bool(self.apps) and not self.cluster.security.tls  # which it cannot read
+        forced |= bool(self.apps) and not (self.attached and self.cluster.security.tls)  # which it cannot read
         return forced or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property

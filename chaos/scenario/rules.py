@@ -28,7 +28,7 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import HTTP, LOGIN, TOPIC, External, placeholders
+from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, External, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -471,8 +471,11 @@ def _app_problems(setup: Setup) -> Iterator[str]:
         yield from setup.topic_problems(f"{where}.reads", app.reads)
         awaited = app.ready.topic if app.ready else None
         yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
-        if isinstance(app.external, External) and setup.cluster.security.tls:
-            yield f"{where}.external: only the relay listens at another address, and it cannot read TLS; write true"
+        if isinstance(app.external, External) and setup.attached and setup.cluster.security.tls:
+            yield (
+                f"{where}.external: only the relay listens at another address, and it cannot read TLS of an existing "
+                "cluster; write true"
+            )
         if app.group is not None and not app.reads:
             yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
         topics = {topic.name for topic in setup.topics}
@@ -484,6 +487,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
                     yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
                 if name in LOGIN and not setup.cluster.security.secured:
                     yield f"{where}.{key}: {{{name}}} has no value: the cluster has no cluster.security"
+                if name in OF_MACHINE and app.image:
+                    yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
                 if name == "group" and not app.groups:
                     yield f"{where}.{key}: {{group}} has no value; give group"
         if "bootstrap" not in {name for _, text in app.texts() for name in placeholders(text)} and not (

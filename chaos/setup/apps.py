@@ -6,18 +6,25 @@ placeholders, such as `{bootstrap}`; `PLACEHOLDERS` has all of them. Everything 
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import json
 import re
+import shlex
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from chaos.clients.choice import split_command
+from chaos.kafka.security import jaas
 from chaos.processes.ports import HOST
 from chaos.setup.names import ClientName, GroupId, TopicName, nearest
 from chaos.setup.triggers import OneOf, Strict, parsed_by
@@ -41,14 +48,34 @@ PLACEHOLDERS = {
     "ca": "the file with the authorities that sign the certificates of the brokers (PEM)",
     "certificate": "the file with the certificate of the client (PEM)",
     "key": "the file with its private key (PEM)",
+    "truststore": "the same authorities as PKCS#12, for programs in Java",
+    "keystore": "certificate and private key of the client as PKCS#12",
+    "store_password": "the password of these two stores, drawn for each run",
 }
 """The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster, and
-`{http.invoices}` the address of the receiver of an effect."""
+`{http.invoices}` the address of the receiver of an effect. A form of `FORMS` may follow: `{password|json}`."""
 TOPIC, HTTP = "topic.", "http."
 EXTERNAL_S = 600.0
 """Time in which somebody starts an external application."""
-LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"})
+OF_MACHINE = frozenset({"python", "directory"})
+"""The placeholders that mean something of this machine, which a container does not have."""
+STORES = frozenset({"truststore", "keystore", "store_password"})
+SECRETS = frozenset({"password", "store_password"})
+LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"}) | STORES
 """The placeholders that only a secured cluster fills."""
+FORMS: dict[str, Callable[[str], str]] = {
+    "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "properties": lambda text: _as_property(text),
+    "jaas": jaas,
+    "shell": shlex.quote,
+    "xml": lambda text: escape(text, quote=True).replace("\n", "&#10;").replace("\r", "&#13;"),
+    "url": lambda text: quote(text, safe=""),
+}
+"""How a value is written where a file has its own rules, because a password has quotes and line ends.
+
+json: inside the double quotes of JSON, YAML, TOML or dotenv. properties: a value of a properties file. jaas: inside the
+double quotes of a JAAS line. shell: a word of a shell, with its quotes. xml: text or attribute. url: a part of a URL.
+Several are applied in turn: `{password|jaas|properties}`."""
 _NPM = (r"(@[\w.-]+/)?[\w.-]+@\d[\w.+-]*", "kafkajs@2.2.4")
 LIBRARY = {
     ".py": (r"[\w.-]+(\[[\w,.-]+\])?==\d[\w.+!-]*", "aiokafka==0.14.0"),
@@ -58,7 +85,14 @@ LIBRARY = {
     ".java": (r"[\w.-]+:[\w.-]+:\d[\w.-]*", "org.apache.kafka:kafka-clients:4.1.2"),
 }
 """How a pinned library of a program is written, and an example, by the suffix of the program."""
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)\}")
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)((?:\|[a-z]+)*)\}")
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
+
+
+def _as_property(text: str) -> str:
+    """Return a value as java.util.Properties reads it, in any encoding of the file."""
+    ascii_only = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text.translate(_ESCAPES))
+    return f"\\{ascii_only}" if ascii_only.startswith(" ") else ascii_only
 
 
 def placeholders(text: str) -> Iterator[str]:
@@ -80,7 +114,9 @@ def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[1] is None:
             return match[0][0] if strict else match[0]
-        return values[match[1]] if strict or match[1] in values else match[0]
+        if not strict and match[1] not in values:
+            return match[0]
+        return reduce(lambda value, form: FORMS[form](value), match[2].split("|")[1:], values[match[1]])
 
     return _PLACEHOLDER.sub(replace, text)
 
@@ -91,7 +127,17 @@ def _check_text(text: str) -> str:
             raise ValueError(
                 f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}; write {{{{{name}}}}} for the text itself"
             )
+    for problem in _form_problems(text):
+        raise ValueError(problem)
     return text
+
+
+def _form_problems(text: str) -> Iterator[str]:
+    """Yield the forms of placeholders that do not exist."""
+    for match in _PLACEHOLDER.finditer(text):
+        for form in (match[2] or "").split("|")[1:]:
+            if is_placeholder(match[1]) and form not in FORMS:
+                yield f"{match[0]}: there is no form {form}{nearest(form, FORMS)}; there are {', '.join(FORMS)}"
 
 
 Text = Annotated[str, AfterValidator(_check_text)]
@@ -139,6 +185,17 @@ def _check_expression(text: str) -> str:
     except re.error as e:
         raise ValueError(f"{text!r} is no regular expression: {e}") from None
     return text
+
+
+def _template_problems(template: Path) -> Iterator[str]:
+    """Yield what no instance could make of a template, if it can be read. Other braces in it stay as they are."""
+    with contextlib.suppress(OSError):
+        try:
+            text = template.read_text(encoding="utf-8")
+        except UnicodeDecodeError as e:
+            yield f"it is no text in UTF-8 (byte {e.start})"
+            return
+        yield from _form_problems(text)
 
 
 class Ready(OneOf):
@@ -240,8 +297,12 @@ class App(Strict):
     def _check(self) -> Self:
         kinds = (self.command, self.program, self.image, self.external or None)
         if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("give exactly one of command, program, image, external")
+            raise ValueError(
+                "give exactly one of command, program, image, external; what a container runs is in arguments"
+            )
         self._check_program()
+        if self.image and self.directory:
+            raise ValueError("directory: a container begins in the working directory of its image; leave it out")
         if self.external:
             given = [key for key in ("env", "files", "directory", "arguments") if getattr(self, key)]
             if given:
@@ -301,13 +362,21 @@ class App(Strict):
         if self.ready is not None and self.ready.http is not None:
             yield "ready.http", self.ready.http
 
+    def names(self) -> set[str]:
+        """Return the names between braces in its texts and its templates, as far as these can be read."""
+        texts = [text for _, text in self.texts()]
+        for template in map(Path, self.files.values()):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                texts.append(template.read_text(encoding="utf-8"))
+        return {name for text in texts for name in placeholders(text)}
+
     def missing(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield the key of each program, folder or template that does not exist on this machine, with a message.
 
         The application has absolute paths. What has placeholders is known later.
         """
         directory = Path(self.directory or ".")
-        if not directory.is_dir():
+        if self.image is None and not directory.is_dir():
             yield ("directory",), f"there is no folder {directory}"
         program = self.command[0] if self.command else ""
         if program and not list(placeholders(program)) and not _found(program, directory, self.env.get("PATH")):
@@ -323,6 +392,15 @@ class App(Strict):
         for name, template in self.files.items():
             if not Path(template).is_file():
                 yield ("files", name), f"there is no template {template}"
+            yield from ((("files", name), f"{template}: {text}") for text in _template_problems(Path(template)))
+        names = self.names()
+        if self.files and "bootstrap" not in names:
+            near = nearest("bootstrap", sorted(name for name in names if not is_placeholder(name)))
+            yield (
+                ("files",),
+                f"nothing gives {self.name} the address of the brokers: no text and no template has {{bootstrap}}"
+                + near.replace("did you mean", "is it meant by"),
+            )
 
     def file(self, word: str) -> Path:
         """Return what a word of the command names, if it names a file. The application has absolute paths."""
@@ -337,6 +415,6 @@ class App(Strict):
     def placed_in(self, folder: Path) -> App:
         """Return the application with absolute paths; relative ones are those in the folder of the scenario."""
         files = {name: str(folder / Path(path).expanduser()) for name, path in self.files.items()}
-        directory = str((folder / Path(self.directory or ".").expanduser()).resolve())
+        directory = None if self.image else str((folder / Path(self.directory or ".").expanduser()).resolve())
         program = self.program and str((folder / Path(self.program).expanduser()).resolve())
         return self.model_copy(update={"files": files, "directory": directory, "program": program})

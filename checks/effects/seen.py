@@ -42,6 +42,8 @@ def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
         name, lives = f"{row['app']}/{row['instance']}", found[f"{row['app']}/{row['instance']}"]
         if row["event"] == "started":
             lives.append(Life(name, row["at_us"]))
+        elif row["event"] == "ready":
+            continue
         elif lives and lives[-1].end_us is None and (stop_us is None or row["at_us"] < stop_us):
             detail = json_object(row["detail"])
             asked, code = detail.get("asked", ""), detail.get("exit_code")

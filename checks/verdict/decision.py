@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from chaos.anomalies import ANOMALIES
@@ -60,6 +62,10 @@ from checks.verdict.sentence import NOTHING, longest_outages, sentence, tolerate
 NOTHING_APPLIES = (
     "no expectation about records is applicable, so nothing was examined: add clients, or expectations about these ones"
 )
+
+
+_RECEIVED = ("fetched", "acquired")
+"""The tables of the wire with what brokers sent; a row with records has `last_offset`."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         for r in audit_rows(run, "summary")
     ]
     findings = _findings(run)
-    problems = _problems(run, events, expectations, faults)
+    problems = _problems(run, resolved, events, expectations, faults)
     counts = _counts(run, resolved)
     metrics = [
         Metric(metric=r["metric"], scope=r["scope"], fault=r["fault"] or "", stat=r["stat"], value_us=r["value_us"])
@@ -176,9 +182,9 @@ def _by_wire(expectations: list[Expectation]) -> str:
 
 
 def _problems(
-    run: Run, events: list[Event], expectations: list[Expectation], faults: Sequence[FaultOutcome]
+    run: Run, resolved: Resolved, events: list[Event], expectations: list[Expectation], faults: Sequence[FaultOutcome]
 ) -> list[str]:
-    """Return the end of a drive that was killed, the failed stages, and applications that the relay did not see.
+    """Return the end of a drive that was killed, the failed stages, and applications that nothing was seen of.
 
     Stages of the drive are included only without expectations, which cover them.
     """
@@ -196,7 +202,28 @@ def _problems(
     ]
     if not killed and "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
-    return [*problems, *(event["words"] for event in events if event["kind"] == UNSEEN)]
+    unseen = [event["words"] for event in events if event["kind"] == UNSEEN]
+    return [*problems, *(unseen or _idle(run, resolved))]
+
+
+def _idle(run: Run, resolved: Resolved) -> Iterator[str]:
+    """Yield that an application which reads got no record from any broker, as far as its frames were captured."""
+    from checks.wire.tables import table_path  # on use: it imports Spark
+
+    idle = {app.name: app for app in resolved.scenario.apps if app.reads}
+    tables = [path for name in _RECEIVED if (path := table_path(run, name)).exists()]
+    if not idle or not tables:
+        return
+    for path in tables:
+        got = ds.dataset(path, format="parquet").scanner(columns=["instance"], filter=ds.field("last_offset") >= 0)
+        for batch in got.to_batches():
+            for name in pc.unique(batch["instance"]).to_pylist():
+                idle.pop(str(name).rpartition("/")[0], None)
+    for app in idle.values():
+        yield (
+            f"no instance of {app.name} got a record of {', '.join(app.reads)} from a broker, so the run proves "
+            "nothing about it; does it read these topics, and from their beginning?"
+        )
 
 
 def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> list[str]:

@@ -11,10 +11,15 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
+
+from chaos.kafka.security import Access
 
 VALID = datetime.timedelta(days=30)
 """How long a certificate is valid; no cluster of Aftershock lives that long."""
+STORES = ".stores"
+"""The folder of the stores of an application, among its files."""
 _EARLIER = datetime.timedelta(days=1)  # clocks may differ
 
 
@@ -105,6 +110,29 @@ def write_secret(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     half.replace(path)
+
+
+def write_stores(folder: Path, password: str, access: Access) -> dict[str, Path]:
+    """Write what a client trusts and its certificate as PKCS#12, which Java reads; return the files by their names.
+
+    A store is left out if the settings have nothing for it.
+    """
+    s, found = access.security, {}
+    encryption, folder_of = serialization.BestAvailableEncryption(password.encode()), folder / STORES
+    folder_of.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if s.ca:
+        trusted = x509.load_pem_x509_certificates(Path(s.ca).read_bytes())
+        named = [pkcs12.PKCS12Certificate(one, b"ca-%d" % number) for number, one in enumerate(trusted)]
+        found["truststore"] = folder_of / "truststore.p12"
+        write_secret(found["truststore"], pkcs12.serialize_java_truststore(named, encryption))
+    if s.certificate and s.key:
+        secret = access.key_password.encode() or None
+        key = serialization.load_pem_private_key(Path(s.key).read_bytes(), secret)
+        own, *chain = x509.load_pem_x509_certificates(Path(s.certificate).read_bytes())
+        found["keystore"] = folder_of / "keystore.p12"
+        store = pkcs12.serialize_key_and_certificates(b"client", key, own, chain or None, encryption)  # type: ignore[arg-type]
+        write_secret(found["keystore"], store)
+    return found
 
 
 def _general_name(host: str) -> x509.GeneralName:

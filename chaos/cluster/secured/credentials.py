@@ -23,7 +23,8 @@ from chaos.cluster.secured.settings import (
     TOKEN_KEYS,
     TRUSTED,
 )
-from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
+from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security, jaas
+from chaos.relay.roles import Encryption
 from chaos.run.directory import Run
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -81,6 +82,16 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
     )
 
 
+def of_relay(run: Run, secured: Secured, name: str, hosts: Iterable[str]) -> Encryption:
+    """Make the certificate of a relay that ends the TLS of clients; return its files.
+
+    run: whose cluster it is. name: a name of the relay that no other has. hosts: by which clients reach the relay.
+    """
+    store, clients = folder(run) / f"relay-{name}.pem", secured.clients
+    write_store(store, authorities(run)[0], hosts)
+    return Encryption(str(store), str(clients.ca), clients.certificate or "", clients.key or "")
+
+
 def authorities(run: Run) -> tuple[Authority, Authority]:
     """Return the authority that issued the first certificates of a cluster, and the next one."""
     shared = folder(run)
@@ -109,11 +120,6 @@ def _users(shared: Path, security: ClusterSecurity) -> str:
     quoted = {name: jaas((shared / f"{name}.password").read_bytes().decode()) for name in names}
     # a properties file halves the backslashes
     return " ".join(f'user_{name}="{password}"' for name, password in quoted.items()).replace("\\", "\\\\")
-
-
-def jaas(password: str) -> str:
-    """Return a password as JAAS reads it inside quotes (java.io.StreamTokenizer)."""
-    return password.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _way(shared: Path, security: ClusterSecurity, name: str, mechanism: str | None) -> Security:

@@ -2,13 +2,18 @@
 
 import json
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from chaos.apps.supervisor import prepare
 from chaos.cluster.docker import engine
+from chaos.cluster.secured.certificates import Authority
 from chaos.errors import ClientError, MachineError, UsageError
+from chaos.install.java import find_java
 from chaos.kafka.security import Access, Security
 from chaos.processes.process import find_marked
 from chaos.setup.apps import App
@@ -177,6 +182,61 @@ def test_children_of_an_instance_end_with_it(started):
         eventually(lambda: len([p for p in find_marked() if p.run_dir == one.run.path]) == 2)
         one.apps.kill("billing/1", hold=True)
         eventually(lambda: not [p for p in find_marked() if p.run_dir == one.run.path])
+
+
+def test_children_in_other_sessions_end_with_an_instance_too(started):
+    child = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+    program = (
+        f"import subprocess, sys; subprocess.Popen({child}, start_new_session=True); print('up', flush=True); "
+        "import time; time.sleep(600)"
+    )
+    with started(command=[sys.executable, "-c", program], restart={"policy": "never"}) as one:
+        one.apps.start()
+        eventually(lambda: len([p for p in find_marked() if p.run_dir == one.run.path]) == 2)
+        one.apps.kill("billing/1", hold=True)
+        assert not [p for p in find_marked() if p.run_dir == one.run.path]
+
+
+def test_a_program_that_is_gone_at_its_restart_ends_the_run_with_its_name(started, tmp_path):
+    script = tmp_path / "service"
+    script.write_text("#!/bin/sh\necho up\nexec sleep 600\n")
+    script.chmod(0o755)
+    with started(command=[str(script)]) as one:
+        one.apps.start()
+        script.unlink()
+        one.apps.kill("billing/1", hold=False)
+        eventually(lambda: one.apps._broken)
+        with pytest.raises(ClientError, match=r"billing/1 cannot be started: .*service: No such file"):
+            one.apps.check()
+
+
+def test_java_reads_the_stores_of_an_application(started, tmp_path, secured_access):
+    names = ("truststore", "keystore", "store_password")
+    (tmp_path / "app.tpl").write_text("".join(f"{name}={{{name}}}\n" for name in names))
+    with Started(tmp_path / "x", secured_access, files={"a": "../app.tpl"}) as one:
+        one.apps.start()
+        files = one.run.path / "apps" / "billing-1" / "files"
+        values = dict(line.split("=", 1) for line in (files / "a").read_text().splitlines())
+        password = values["store_password"].encode()
+        key, certificate, _ = pkcs12.load_key_and_certificates(Path(values["keystore"]).read_bytes(), password)
+        assert key.public_key() == certificate.public_key()
+        for store, entry in (("truststore", "trustedCertEntry"), ("keystore", "PrivateKeyEntry")):
+            tool = [find_java().path.with_name("keytool"), "-list", "-storepass", password, "-keystore", values[store]]
+            assert entry in subprocess.run(tool, capture_output=True, text=True, check=True).stdout
+        assert Path(values["keystore"]).stat().st_mode & 0o077 == 0
+    assert not list(files.rglob("*.p12"))
+
+
+@pytest.fixture
+def secured_access(tmp_path):
+    authority, made = Authority.create(), tmp_path / "made"
+    made.mkdir()
+    authority.save(made / "ca.pem", made / "ca.key")
+    certificate, key, _ = authority.issue("client")
+    (made / "client.pem").write_bytes(certificate)
+    (made / "client.key").write_bytes(key)
+    paths = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key"}
+    return Access(Security(protocol="SSL", **{name: str(made / file) for name, file in paths.items()}))
 
 
 def test_a_password_with_a_newline_reaches_the_program_and_no_file(tmp_path):

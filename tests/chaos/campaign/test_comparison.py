@@ -1,5 +1,8 @@
 """Comparison of variants: their differences, and the setting that caused them or that it is not determined."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from chaos.campaign import comparison
@@ -193,6 +196,35 @@ def test_reasons_of_a_contract_are_no_settings_that_differ():
         resolved = resolve(
             load(path, variant=name), run_id="x", name="x", created_us=1, seed=1, overrides=[], variant=name
         )
-        sides[name] = _flat(resolved)
+        sides[name] = _flat(resolved, Path("none"))
     different = [key for key, value in sides["acks-1"].items() if value != sides["acks-all"].get(key)]
     assert different == ["producers.shop.config.acks"] and sides["acks-1"].keys() == sides["acks-all"].keys()
+
+
+def test_programs_and_files_differ_as_the_user_wrote_them(tmp_path):
+    work = tmp_path / "project" / "work"
+    (work / "old").mkdir(parents=True)
+    (work / "run" / "inputs" / "1").mkdir(parents=True)
+    (work / "run" / "inputs" / "1" / "app.tpl").write_text("x")
+    for name in ("old/service.py", "../shared.py"):
+        (work / name).write_text("")
+    app = {
+        "name": "a",
+        "program": "old/service.py",
+        "files": {"f": "run/inputs/1/app.tpl"},
+        "env": {"B": "{bootstrap}"},
+    }
+    raw = {
+        "title": "t",
+        "topics": [{"name": "orders"}],
+        "producers": [{"name": "shop", "topic": "orders", "value": {"template": '{{"id": "{id}"}}'}}],
+        "effects": [{"name": "done", "log": {"app": "a", "pattern": "(?P<id>.)"}}],
+        "apps": [app, {"name": "b", "command": ["sh", "a b"], "env": {"B": "{bootstrap}"}}],
+    }
+    scenario = parse(json.dumps(raw), str(work / "mine.yaml"))
+    name = str(work / "mine.yaml")
+    resolved = resolve(scenario, run_id="x", name=name, created_us=1, seed=1, overrides=[])
+    found = _flat(resolved, work / "run")
+    assert found["apps.a.program"] == "old/service.py"
+    assert found["apps.b.command"] == "sh 'a b'"
+    assert found["apps.a.files.f"] == "app.tpl (2d711642)"

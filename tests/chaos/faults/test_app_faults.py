@@ -95,8 +95,8 @@ def test_a_rolling_restart_restarts_each_instance_after_the_one_before_is_ready(
     fault.inject(world)
     assert proof(fault, world) == "all 3 instances of billing run in a later incarnation"
     assert [i.incarnation for i in one.apps.of("billing")] == [2, 2, 2]
-    rows = [(row["instance"], row["event"]) for row in one.rows()][3:9]
-    assert rows == [(n, event) for n in (1, 2, 3) for event in ("stopped", "started")]
+    rows = [(row["instance"], row["event"]) for row in one.rows()][6:15]
+    assert rows == [(n, event) for n in (1, 2, 3) for event in ("stopped", "started", "ready")]
 
 
 @pytest.mark.parametrize(("to", "names"), [(3, [1, 2, 3]), (1, [1]), (0, [])])
@@ -149,7 +149,8 @@ def test_an_isolated_application_loses_both_directions_to_its_brokers(brokers, c
     assert len(proxy.rules[0].frames.brokers) == count
     assert fault.proof(world) is None
     proxy.matched = 3
-    assert fault.proof(world) == "3 requests of billing did not reach their brokers so far"
+    kept = "3 requests of billing did not reach their brokers so far, and 3 answers did not reach it"
+    assert fault.proof(world) == kept
     assert fault.heal(world) == fault.heal(world) == "the wire of billing is whole again; 6 frames were hit in all"
 
 

@@ -1,12 +1,17 @@
 """Applications in a scenario: what is accepted, and how each mistake reads."""
 
 import json
+import re
+import subprocess
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
-from chaos.setup.apps import filled
+from chaos.setup.apps import App, filled
 
 VALUE = {"template": '{{"order_id": "{id}"}}'}
 BASE = {
@@ -117,6 +122,9 @@ def test_an_external_application_is_reached_at_another_address_through_the_relay
     assert loaded(**changes).apps[0].reach.host == "10.0.0.7"
     assert loaded(**{**changes, "external": {"listen": "10.0.0.9"}}).apps[0].reach.host == "10.0.0.9"
     monkeypatch.setitem(BASE, "cluster", {"security": {"protocol": "SSL"}})
+    assert loaded(**changes).proxied, "the relay ends TLS with the authority of the run"
+    existing = {"driver": "attached", "bootstrap": "b:1", "security": {"protocol": "SSL"}}
+    monkeypatch.setitem(BASE, "cluster", existing)
     with pytest.raises(ScenarioError, match="only the relay listens at another address, and it cannot read TLS"):
         loaded(**changes)
 
@@ -134,3 +142,49 @@ def test_a_consumer_of_a_topic_of_applications_is_refused():
     }
     with pytest.raises(ScenarioError, match=r"consumers\[0\].topics: only applications write to invoices"):
         parse(json.dumps(scenario), "mine.yaml")
+
+
+PASSWORD = "first\n$1'\"\\ é€;,=#!<&last"
+
+
+def test_a_password_is_written_as_each_kind_of_file_reads_it():
+    def made(text):
+        return filled(text, {"password": PASSWORD}, strict=False)
+
+    for read, text in ((json.loads, '{"p": "{password|json}"}'), (yaml.safe_load, 'p: "{password|json}"')):
+        assert read(made(text)) == {"p": PASSWORD}
+    assert subprocess.check_output(["sh", "-c", made('P={password|shell}; printf %s "$P"')]).decode() == PASSWORD
+    assert ElementTree.fromstring(made('<p v="{password|xml}">{password|xml}</p>')).get("v") == PASSWORD
+    assert unquote(made("{password|url}")) == PASSWORD
+    assert made("p={password|properties}") == "p=first\\n$1'\"\\\\ \\u00e9\\u20ac;,=#!<&last"
+    assert made("{password|jaas|properties}").startswith("first\\\\n$1'\\\\\"\\\\\\\\ \\u00e9")
+    assert made("{ports|json} ${HOME|wc} {password}") == "{ports|json} ${HOME|wc} " + PASSWORD
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            "b={bootstrp}",
+            r"app.files: nothing gives app the address .* has \{bootstrap\} \(is it meant by bootstrp\?\)",
+        ),
+        (
+            "b={bootstrap} p={password|jsn}",
+            r"\{password\|jsn\}: there is no form jsn \(did you mean json\?\); there are",
+        ),
+    ],
+)
+def test_a_template_that_no_instance_can_use_is_named(template, message, tmp_path):
+    (tmp_path / "app.tpl").write_text(template)
+    app = App(name="app", command=["sh"], files={"a": "app.tpl"}).placed_in(tmp_path)
+    found = [f"app.{'.'.join(key)}: {problem}" for key, problem in app.missing()]
+    assert [text for text in found if re.search(message, text)], found
+
+
+def test_a_container_has_nothing_of_this_machine():
+    with pytest.raises(ScenarioError, match=r"env.P: \{python\} is of this machine, and a container does not have it"):
+        loaded(command=None, image="x", env={"B": "{bootstrap}", "P": "{python}"})
+    env = {"B": "{bootstrap}"}
+    with pytest.raises(ScenarioError, match="a container begins in the working directory of its image"):
+        loaded(command=None, image="x", env=env, directory="work")
+    assert loaded(command=None, image="x", env=env).apps[0].directory is None
