@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -23,8 +25,9 @@ from chaos.setup.apps import SECRETS, App, filled, placeholders
 if TYPE_CHECKING:
     from docker import DockerClient
 
-LAST_LINES = 20
-SHOWN_LINES = 3
+LAST_BYTES = 1 << 16
+"""The end of a log that is read for its last lines: it may have gigabytes."""
+SHOWN_LINES, MOST_OF_LINE = 3, 500
 
 
 @dataclass
@@ -49,6 +52,9 @@ class Instance:
     """Why the incarnation is to end; empty if nobody asked for it."""
     read_from: int = 0
     """The size of the log when the incarnation started."""
+    searched_to: int = 0
+    """Up to where the log was searched for the line that says that the incarnation is ready."""
+    log_matched: bool = False
     restarts: int = 0
     """Restarts by the supervisor."""
     ready: bool = False
@@ -111,7 +117,8 @@ class Instance:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""
         self._make_folders()
         self.write_files()
-        self.read_from = self.log.stat().st_size if self.log.exists() else 0
+        self.read_from = self.searched_to = self.log.stat().st_size if self.log.exists() else 0
+        self.log_matched = False
         known = dict(self.values)
         env = {name: filled(text, known) for name, text in self.app.env.items()}
         arguments = [filled(word, known) for word in self.app.arguments]
@@ -176,19 +183,29 @@ class Instance:
         if running is not None:
             running.signal(self.app.stop.signal)
 
-    def output(self) -> str:
-        """Return what the current incarnation wrote; empty if nothing is readable."""
-        try:
-            with self.log.open("rb") as log:
-                log.seek(self.read_from)
-                return log.read().decode("utf-8", errors="replace")
-        except OSError:
-            return ""
+    def wrote(self, pattern: str) -> bool:
+        """Return whether a line of the current incarnation matches; only what is new since the last call is read."""
+        if self.log_matched:
+            return True
+        expression = re.compile(pattern)
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(self.searched_to)
+            for line in log:
+                self.log_matched = bool(expression.search(line.decode("utf-8", errors="replace").rstrip("\r\n")))
+                if self.log_matched:
+                    break
+                if line.endswith(b"\n"):  # else it may go on
+                    self.searched_to += len(line)
+        return self.log_matched
 
     def last_words(self) -> str:
-        """Return the last lines of its output, on one line."""
-        lines = [line.strip() for line in self.output().splitlines()[-LAST_LINES:] if line.strip()]
-        return " | ".join(lines[-SHOWN_LINES:])
+        """Return the last lines of the output of the current incarnation, on one line; empty if nothing is readable."""
+        text = b""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(self.read_from, self.log.stat().st_size - LAST_BYTES))
+            text = log.read()
+        lines = [line.strip() for line in text.decode("utf-8", errors="replace").splitlines() if line.strip()]
+        return " | ".join(line[:MOST_OF_LINE] for line in lines[-SHOWN_LINES:])
 
     def describe_exit(self) -> str:
         """Return how the last incarnation ended, with its last words."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import urllib.error
 import urllib.request
@@ -12,7 +11,7 @@ from chaos.apps.instance import Instance
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.setup.apps import App, filled
+from chaos.setup.apps import App, filled, placeholders
 
 ANSWER_S = 1.0
 ALIVE_S = 1.0
@@ -20,11 +19,17 @@ ALIVE_S = 1.0
 
 
 def missing(
-    app: App, instances: Sequence[Instance], kafka: Kafka, partitions: Collection[TopicPartition], group: str | None
+    app: App,
+    instances: Sequence[Instance],
+    kafka: Kafka,
+    partitions: Collection[TopicPartition],
+    group: str | None,
+    members: int,
 ) -> list[str]:
     """Return what is missing for all instances of an application to count as started; empty if nothing is.
 
-    instances: those that run; none of an external application, for which one member of its group is enough.
+    instances: those that run; none of an external application, for which one member of its group is enough. members:
+    of its group, with the instances of other applications in it.
     partitions: all partitions of the run's topics. group: the group that was found for the application, if it names
     none.
     """
@@ -33,13 +38,28 @@ def missing(
         return [] if group else [f"no consumer group has a member of {app.name} yet"]
     kind, value = awaited.selector if awaited else ("", None)
     if kind == "group":
-        return _group(str(value), max(1, len(instances)), kafka)
+        return _group(str(value), members, kafka)
     if kind == "topic":
         ends = kafka.end_offsets([p for p in partitions if p.topic == value])
         return [] if any(ends.values()) else [f"nothing is in {value}"]
     if app.external:
         return [lack for lack in [_of_address(kind, str(value), app.name)] if lack]
     return [lack for instance in instances if (lack := _of_one(kind, value, instance))]
+
+
+def taken(app: App) -> str:
+    """Return what answers before an application was started, so that nothing would show when it is ready; or nothing.
+
+    Only a fixed address can be taken: with `{port}`, each instance has a free port.
+    """
+    kind, value = app.awaited.selector if app.awaited else ("", "")
+    text = str(value)
+    if kind not in ("port", "http") or list(placeholders(text)) or _of_address(kind, text, app.name):
+        return ""
+    return (
+        f"{app.name}: {f'port {text}' if kind == 'port' else text} answers before {app.name} was started, so another "
+        "process uses it: end that one, or write {port}"
+    )
 
 
 def find_group(app: App, instances: int, kafka: Kafka, known: Collection[str]) -> str | None:
@@ -69,8 +89,7 @@ def _of_one(kind: str, value: object, instance: Instance) -> str:
     """Return what one instance waits for; empty if nothing."""
     values = dict(instance.values)
     if kind == "log":
-        found = re.search(str(value), instance.output(), re.MULTILINE)
-        return "" if found else f"no line of {instance.name} matches {value}"
+        return "" if instance.wrote(str(value)) else f"no line of {instance.name} matches {value}"
     if kind in ("port", "http"):
         return _of_address(kind, filled(str(value), values), instance.name)
     return "" if instance.ran_for() >= ALIVE_S else f"{instance.name} has just started"

@@ -138,6 +138,8 @@ class Applications:
             looking = threading.Thread(target=self._look, name="connections of apps", daemon=True)
             self._threads.append(looking)
             looking.start()
+        for problem in filter(None, (readiness.taken(app) for app in self._apps.values() if not app.external)):
+            raise ClientError(problem)
         for app in self._apps.values():
             if app.external:
                 self._events.note(f"start {app.name} now, with the brokers at {self._addresses(f'{app.name}/1')}")
@@ -266,7 +268,7 @@ class Applications:
 
     def wait_ready(self, app: str) -> None:
         """Wait until an application is ready. Raises `ClientError` with what is missing, and its last words."""
-        found, instances = self._apps[app], [instance for instance in self.of(app) if instance.wanted]
+        found, instances = self._apps[app], self._wanted(self._apps[app])
 
         def lacks() -> list[str]:
             self.check()
@@ -278,7 +280,8 @@ class Applications:
                 return not_started
             with self._asking:
                 group = self._look_for_group(found, max(1, len(instances)))
-                return readiness.missing(found, instances, self._kafka, self._partitions(), group)
+                members = sum(max(1, len(self._wanted(other))) for other in self._mates(found))
+                return readiness.missing(found, instances, self._kafka, self._partitions(), group, members)
 
         limit_s = found.ready_within(self._scenario.limits.clients)
         limit = "within" if found.within or found.external else "limits.clients"
@@ -296,6 +299,13 @@ class Applications:
             raise ClientError(
                 f"{app} was not ready within {limit_s:g} s ({limit}): {'; '.join(lacks())}{said}"
             ) from None
+
+    def _wanted(self, app: App) -> list[Instance]:
+        return [instance for instance in self.of(app.name) if instance.wanted]
+
+    def _mates(self, app: App) -> list[App]:
+        """Return the applications in the groups of an application, itself included: old and new may share one."""
+        return [other for other in self._apps.values() if other is app or not {*app.groups}.isdisjoint(other.groups)]
 
     def strangers(self) -> list[str]:
         """Return a sentence for each instance that runs, and has not connected at its address, or also past it.

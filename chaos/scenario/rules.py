@@ -476,6 +476,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
                 f"{where}.external: only the relay listens at another address, and it cannot read TLS of an existing "
                 "cluster; write true"
             )
+        if app.ready and isinstance(app.ready.port, int) and app.instances > 1:
+            yield f"{where}.ready.port: {app.instances} instances cannot have one port; write '{{port}}'"
         if app.group is not None and not app.reads:
             yield f"{where}.reads: which topics does the group {app.group} read? Without them, no drain can wait for it"
         topics = {topic.name for topic in setup.topics}

@@ -90,7 +90,8 @@ def test_a_supervisor_starts_again_what_its_policy_says(started, policy, code, a
         assert f"exit code {code}" in one.notes()
         assert ("started again" if again else "stays away") in one.notes()
     rows = [(row["incarnation"], row["event"], row["detail"].get("exit_code")) for row in one.rows()]
-    assert rows[:2] == [(1, "started", None), (1, "stopped" if code == 0 else "crashed", code)]
+    assert rows[:2] == [(1, "started", None), (1, "ready", None)]
+    assert rows[2] == (1, "stopped" if code == 0 else "crashed", code)
 
 
 def test_a_program_that_ends_at_once_is_named_with_its_last_words(started):
@@ -333,3 +334,29 @@ def test_an_instance_that_connects_to_something_else_is_none_of_the_runs_busines
             eventually(lambda: len(looks) > seen + 1)
             assert one.apps.strangers() == []
             kept.close()
+
+
+def test_the_line_of_readiness_is_found_in_a_log_without_end(started):
+    program = (
+        "import sys, time\n"
+        "sys.stdout.write('noise\\n' * 3_000_000)\n"
+        "sys.stdout.write('half a li'); sys.stdout.flush(); time.sleep(0.3)\n"
+        "print('ne: up', flush=True)\n"
+        "time.sleep(600)"
+    )
+    with started(command=[sys.executable, "-c", program], ready={"log": "^half a line: up$"}) as one:
+        one.apps.start()
+        instance = one.apps.instance("billing/1")
+        assert instance.searched_to == len("noise\n") * 3_000_000
+        assert instance.last_words() == "noise | noise | half a line: up"
+
+
+def test_a_port_that_something_else_has_is_named_before_the_start(started):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with (
+            started(ready={"port": port}) as one,
+            pytest.raises(ClientError, match=rf"billing: port {port} answers before billing was started, so another"),
+        ):
+            one.apps.start()
+        assert not one.apps._instances
