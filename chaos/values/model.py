@@ -98,7 +98,8 @@ class Value(Part):
     template: Text | None = Field(
         None,
         description="or a text with placeholders: {id}, {id:number}, {id:uuid}, {seq}, {now} (ms since the epoch), "
-        "{now:iso}, {random: 1..100}, {random: red|green}, {uuid}, {filler}; {{id}} is the text {id} itself",
+        "{now:iso}, {random: 1..100}, {random: red|green}, {zipf: 1..1000} (a few of them often), {uuid}, "
+        "{filler}; {{id}} is the text {id} itself",
     )
     json_schema: str | None = Field(None, description="or a file with a JSON Schema that payloads fit")
     avro: str | None = Field(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import random
 import re
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,6 +18,8 @@ from chaos.ledger.ids import Id
 _PLACEHOLDER = re.compile(r'\{\{([a-z][^{}"]*)\}\}|\{([a-z][^{}"]*)\}')
 """JSON has no such text: after a brace it has a quote, a space or another brace."""
 _RANGE = re.compile(r"(-?\d{1,15}(?:\.(\d{1,9}))?)\.\.(-?\d{1,15}(?:\.(\d{1,9}))?)")
+
+_MOST_RANKS = 1_000_000
 
 
 class Fill(NamedTuple):
@@ -75,6 +79,8 @@ def _parsed(text: str) -> list[bytes | tuple[str, Slot]]:
         found += [before.encode()] if before else []
         if name.startswith("random:"):
             found.append(("random", _random(name.removeprefix("random:"))))
+        elif name.startswith("zipf:"):
+            found.append(("random", _zipf(name.removeprefix("zipf:"))))
         elif name in SLOTS:
             found.append((name, SLOTS[name]))
         else:
@@ -98,6 +104,16 @@ def _random(choice: str) -> Slot:
     if len(texts) < 2:
         raise ValueError(f"{{random: {choice}}}: give a range such as 1..100, or texts such as red|green")
     return lambda fill: fill.rng.choice(texts)
+
+
+def _zipf(choice: str) -> Slot:
+    """Return the slot of a range of numbers of which the n-th comes with a weight of 1/n (Zipf's law)."""
+    match = re.fullmatch(r"(\d{1,15})\.\.(\d{1,15})", choice.strip())
+    low, high = (int(bound) for bound in match.groups()) if match else (1, 0)
+    if not 0 <= high - low < _MOST_RANKS:
+        raise ValueError(f"{{zipf: {choice}}}: give a range such as 1..1000, of {_MOST_RANKS:,} numbers at most")
+    sums = list(itertools.accumulate(1 / n for n in range(1, high - low + 2)))
+    return lambda fill: b"%d" % (low + min(high - low, bisect(sums, fill.rng.random() * sums[-1])))
 
 
 def filled(pieces: Pieces, fill: Fill) -> bytes:

@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +13,7 @@ from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
 
+ROOT = Path(__file__).parents[3]
 SMALL = """
 title: small
 topics: [{name: orders, partitions: 2}]
@@ -35,6 +38,20 @@ def refusal(text, *overrides):
 def test_every_shipped_scenario_loads_and_survives_a_round_trip(name):
     scenario = load(find(name))
     assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
+
+
+EXAMPLES = [
+    (page, block)
+    for page in ("README.md", "chaos/scenarios/README.md")
+    for block in re.findall(r"```yaml\n(title:.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+]
+
+
+@pytest.mark.parametrize(("page", "block"), EXAMPLES)
+def test_every_scenario_in_a_readme_loads(page, block, tmp_path):
+    block = block.replace("../examples/", f"{ROOT}/chaos/examples/")
+    (tmp_path / "mine.yaml").write_text(block)
+    assert load(tmp_path / "mine.yaml").title, page
 
 
 def test_the_contract_is_closed():

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections import Counter
 from pathlib import Path
 from uuid import RFC_4122, UUID
 
@@ -181,6 +182,17 @@ def test_the_key_may_be_the_id_or_a_text(folder):
     keys = [text.key(seq, "x") for seq in range(50)]
     assert set(keys) == {b"customer-1", b"customer-2", b"customer-3"}
     assert keys == [text.make(seq, "x", NOW_US).key for seq in range(50)]
+
+
+def test_some_keys_are_frequent_by_zipfs_law(folder):
+    text = payloads(folder, samples="orders.jsonl", id="$.order_id", key="customer-{zipf: 5..1004}")
+    counts = Counter(int(text.key(seq, "x").removeprefix(b"customer-")) for seq in range(20_000))
+    assert min(counts) == 5 and max(counts) <= 1004
+    assert [n for n, _ in counts.most_common(2)] == [5, 6]
+    assert counts[5] / counts[6] == pytest.approx(2, rel=0.15)
+    for wrong in ("{zipf: 9..1}", "{zipf: red|green}", "{zipf: 1..9999999}"):
+        with pytest.raises(ValueError, match=r"give a range such as 1\.\.1000"):
+            Value.model_validate({"template": wrong})
 
 
 def test_placeholders(folder):

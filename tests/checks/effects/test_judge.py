@@ -2,7 +2,9 @@
 
 import pytest
 
+from chaos.ledger.ids import Ids
 from checks.effects.findings import sentence
+from checks.effects.inputs import id_column, identified
 from tests.checks.effects.story import TOPIC, Story
 from tests.support.fake_runs import T0
 
@@ -302,3 +304,14 @@ def test_an_aggregate_with_a_lost_input_is_undecided(spark, story):
     s.input(1, copies=0)
     s.effect("anna", at=9, value="3")
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
+
+
+def test_the_id_of_an_input_is_the_one_that_its_producer_wrote(spark):
+    kinds = {"shop": "text", "till": "digits", "web": "uuid", "mail": "number"}
+    ids = Ids("7f3a91c0", T0, {f"{name}/1": 1000 * n for n, name in enumerate(kinds)}, 4000)
+    rows = [(f"{name}/1", seq) for name in kinds for seq in (0, 7, 999)]
+    frame = spark.createDataFrame(rows, "producer string, seq bigint")
+    found = frame.withColumn("id", id_column(ids, kinds)).collect()
+    assert [row.id for row in found] == [str(ids.of(client, seq, kinds[client[:-2]])) for client, seq in rows]
+    again = identified(spark.createDataFrame([(row.id,) for row in found], "id string"), ids).collect()
+    assert [(row.producer, row.seq, row.origin) for row in again] == [(*row, "own") for row in rows]
