@@ -222,8 +222,8 @@ def prove(
 
     The programs run under the faults that could break a promise of the settings: sets of at most two, the most
     dangerous ones first, on clusters of this machine. The answer says which promises hold. Ends with 0 if every tested
-    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. campaign.json, report.html and card.md are in
-    one folder; Ctrl-C (130) keeps the finished runs.
+    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. The folder has campaign.json, report.html
+    and summary.md; Ctrl-C (130) keeps the finished runs.
     """
     with loading():
         from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
@@ -282,7 +282,7 @@ def _print_proof(result: ProofResult, folder: Path) -> None:
         print_line(f"{word}: {change.title}: was {change.before}, is {change.now}")
     for gap in result.not_tested:
         print_line(f"not tested: {gap.title} ({gap.why})")
-    for name in ("report.html", "card.md"):
+    for name in ("report.html", "summary.md"):
         if (folder / name).exists():
             print_line(f"{name}: {folder / name}")
     print_line(

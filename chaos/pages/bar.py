@@ -26,7 +26,6 @@ _LABELS = {
     "events.jsonl": "events",
     "campaign.json": "campaign.json",
     "summary.md": "summary",
-    "card.md": "card",
 }
 
 

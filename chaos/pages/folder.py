@@ -33,7 +33,6 @@ FILES = {
     "scenario.yaml": "text/plain",
     "events.jsonl": "text/plain",
     "summary.md": "text/plain",
-    "card.md": "text/plain",
 }
 """The files of a run or a campaign that are served, with their types. `cluster.json` may hold passwords."""
 DOCS = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon"}

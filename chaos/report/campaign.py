@@ -252,6 +252,6 @@ FILES: Mapping[str, Files] = {
     "clients": clients.FILES,
     "ab": {"report.html": ab_page},
     "corpus": {"report.html": corpus_page, "summary.md": corpus_markdown},
-    "proof": {"report.html": proof_page, "card.html": proof_card, "card.md": proof_markdown},
+    "proof": {"report.html": proof_page, "card.html": proof_card, "summary.md": proof_markdown},
 }
 """The files of the kinds of campaigns with separate pages; the others have `PARTS`."""

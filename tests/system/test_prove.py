@@ -35,7 +35,7 @@ def test_a_proof_is_interrupted_goes_on_and_names_what_acks_1_loses(tmp_path: Pa
     assert f"continue with --resume {folder}" in err
     assert left_running(folder) == []
     before = stored(folder)
-    assert (folder / "card.md").exists()
+    assert (folder / "summary.md").exists()
 
     done = chaos("prove", "--resume", folder, "--json", timeout_s=1800)
     result = ProofResult.model_validate(done.result)

@@ -52,4 +52,4 @@ def test_foreign_text_is_no_markup(broken: ProofResult) -> None:
 
 def test_the_files_are_written_beside_the_result(broken: ProofResult, tmp_path: Path) -> None:
     campaign.write(broken, tmp_path)
-    assert {"report.html", "card.html", "card.md"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"report.html", "card.html", "summary.md"} <= {path.name for path in tmp_path.iterdir()}
