@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive.drive import Drive, placement_problems
 from chaos.effects.sources import database_url
-from chaos.errors import AftershockError, ClusterError, UsageError
+from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
 from chaos.guarantees.from_cluster import DIFFER, add_cluster
 from chaos.guarantees.values import Problems
@@ -49,6 +50,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, check_programs, read, resolve, save
 from chaos.scenario.setting_rules import limit_problems
 from chaos.scenario.shipped import SHIPPED
+from chaos.setup.clients import settings_of
 from chaos.setup.model import PARTITION_TARGETS, Topic
 from chaos.setup.share import Share
 from chaos.wait import wait_until
@@ -57,6 +59,9 @@ TOPICS_TIMEOUT_S = 30.0
 ANSWER_S = 10.0
 AUDIT_MARGIN_S = 1800.0
 """Time for start, audit and report, which is added to the limits of the scenario for the deadline of a run."""
+FRAMES_BYTES = 200
+"""Bytes of a capture for each record but its payload: 60 to 150 at 1,000 records/s, with one to three readers."""
+SAID_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,35 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
     return run
 
 
+def _announce_capture(run: Run, scenario: Scenario, events: EventLog) -> None:
+    """Say how much room a large capture takes. Raises `MachineError` if there is less."""
+    expected, free = capture_bytes(scenario), shutil.disk_usage(run.path).free
+    words = f"the capture of the wire may take {expected / 2**30:.1f} GiB"
+    if expected > free:
+        raise MachineError(
+            f"{words}, and {free / 2**30:.1f} are free at {run.path}; make room, choose another --runs-dir, or set "
+            "capture.payloads to none"
+        )
+    if expected >= SAID_BYTES:
+        events.note(f"{words} (capture.payloads: {scenario.captured})")
+
+
+def capture_bytes(scenario: Scenario) -> int:
+    """Return about how many bytes the capture of a run takes at most; 0 without one."""
+    if scenario.captured is None:
+        return 0
+    total = 0
+    for p in scenario.producers:
+        client = scenario.client_of(p)
+        default = client.traits.defaults(client.release).get("enable.idempotence", False)
+        identified = as_text(settings_of(p).get("enable.idempotence", default)) == "true" or bool(p.transactions)
+        kept = scenario.captured == "all" or (scenario.captured == "needed" and not identified)
+        size = p.value.sizes.largest if p.value and p.value.sizes else p.value_size
+        each = FRAMES_BYTES + (size if kept else 0)
+        total += p.count * p.most_records(scenario.limits.drive) * each
+    return total
+
+
 def deadline_s(resolved: Resolved) -> float:
     """Return the seconds after which the reaper ends every process of a run, even without its owner."""
     limits = resolved.scenario.limits
@@ -116,6 +150,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
+        _announce_capture(run, scenario, events)
         driver = driver_of(scenario.cluster.driver)
         with events.stage("install", "installing the client libraries" if scenario.attached else ""):
             for client in scenario.client_libraries:

@@ -190,7 +190,9 @@ class Capture(Strict):
     judged: Literal["clients", "wire"] = Field(
         "clients",
         description="what the audit judges: the ledgers of the clients, or what passed on the wire alone, as "
-        "of clients that keep no ledger",
+        "of clients that keep no ledger. One run is not judged by both: a record is its mark in a ledger and its batch "
+        "on the wire, and a rule compares all writers and readers of a topic. With `clients`, applications are judged "
+        "by their effects",
     )
 
 

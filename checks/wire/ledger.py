@@ -50,7 +50,7 @@ from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
 from checks.wire.partition import COMPACTED, OF_IDENTITY, UNKNOWN, Partition, life_of
-from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, sized, table_path
+from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, is_small, table_path
 
 OBSERVED = ("faults", "cluster", "lifecycle", "apps")
 """Tables that say what the platform saw."""
@@ -74,19 +74,14 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
 
-    def table(name: str) -> DataFrame:
-        return spark.read.parquet(f"file:{table_path(run, name)}").where("topic is not null")
-
     ends = _ends(run)
     lived = partial(life_of, ends)
     held = holds(_small(run, "membership"), lived)
     ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
     task = _Task(str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions)
-    parts = [table(part).withColumn("part", F.lit(part)) for part in PARTS]
-    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    with sized(spark, run):
-        found = rows.groupBy("topic", "partition").applyInArrow(lambda of: task.write(of), _SPARK_UNDECIDED).toArrow()
-    whys = [*incomplete(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
+    topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
+    found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
+    whys = [*incomplete(run), *_nameless(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
     gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in whys]
     whole = pa.concat_tables([found.cast(UNDECIDED), pa.Table.from_pylist(gaps, UNDECIDED)])
     pq.write_table(whole, folder / "undecided.parquet")
@@ -101,6 +96,32 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     pq.write_table(own, folder / "transactions.parquet" / part_name(0))
     _add_unknown(folder / "lifecycle.parquet", sorted(set(found["scope"].to_pylist())))
     _seal(folder)
+
+
+def _written(spark: SparkSession, run: Run, task: _Task, topics: list[str]) -> pa.Table:
+    """Write the rows of the partitions of some topics in tasks of Spark; return the rows of table `undecided`."""
+
+    def table(part: str) -> DataFrame:
+        rows = spark.read.parquet(f"file:{table_path(run, part)}").where(F.col("topic").isin(topics))
+        return rows.withColumn("part", F.lit(part))
+
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), map(table, PARTS))
+    return rows.groupBy("topic", "partition").applyInArrow(lambda of: task.write(of), _SPARK_UNDECIDED).toArrow()
+
+
+def _written_here(run: Run, task: _Task, topics: list[str]) -> pa.Table:
+    """Do the same in this process, before Spark would have started its workers."""
+    parts = []
+    for part in PARTS:
+        rows = _scanned(run, part, None, pc.field("topic").isin(topics))
+        parts.append(rows.append_column("part", pa.repeat(pa.scalar(part), len(rows))))
+    rows, key = pa.concat_tables(parts, promote_options="permissive"), ["topic", "partition"]
+    rows = rows.sort_by([(name, "ascending") for name in key])
+    found, at = [pa.Table.from_pylist([], UNDECIDED)], 0
+    for row in rows.group_by(key, use_threads=False).aggregate([([], "count_all")]).to_pylist():
+        found.append(task.write(rows.slice(at, row["count_all"])))
+        at += row["count_all"]
+    return pa.concat_tables(found)
 
 
 def bypasses(run: Run, scenario: Scenario) -> list[str]:
@@ -195,14 +216,22 @@ def _isolations(run: Run) -> dict[str, set[int]]:
     return found
 
 
+def _nameless(run: Run) -> list[str]:
+    """Return why records may be missing: a row has the id of a topic that no answer to Metadata has named."""
+    nameless = {part: pc.field("topic").is_null() for part in PARTS}
+    nameless["fetched"] &= pc.field("base_offset").is_valid()  # else it is an error
+    found = {part: len(_scanned(run, part, ["partition"], rows)) for part, rows in nameless.items()}
+    return [f"the topic of rows of table {part} is not known ({n:,})" for part, n in found.items() if n]
+
+
 def _mixed(run: Run, apps: Container[str]) -> list[str]:
     why = "reads committed records only in some requests, and uncommitted ones too in others"
     found = sorted(_isolations(run).items())
     return [f"{app} {why}" for app, levels in found if app in apps and len(levels) > 1]
 
 
-def _scanned(run: Run, name: str, columns: list[str], where: pc.Expression) -> pa.Table:
-    """Return columns of a table of the wire that may be large."""
+def _scanned(run: Run, name: str, columns: list[str] | None, where: pc.Expression) -> pa.Table:
+    """Return columns of a table of the wire that may be large, all if None."""
     return dataset(table_path(run, name), format="parquet", partitioning=None).to_table(columns=columns, filter=where)
 
 

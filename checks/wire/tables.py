@@ -49,7 +49,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,7 @@ FOLDER, LOG = "wire", "log"
 SMALL_BYTES = 4 << 20
 """Bytes of segments up to which compiling the queries takes longer than it saves: 0.4 MB took half the time without
 (20 s and 42 s, measured in one process, beside other work), 35 MB takes longer."""
+WRITERS = 4
 MISSING = "missing.json"
 """In the folder of the captured log: why partitions of it were not read to their end, by partition."""
 DUPLICATE_SEQUENCE = 46
@@ -81,10 +84,18 @@ class Wire:
 
     def __init__(self, spark: SparkSession, folder: str, decoder: Any) -> None:
         self._rows = decode.decoded(spark, decoder, folder).persist()
+
+    @cached_property
+    def _names(self) -> Column:
+        """The names of topics by their ids."""
         named = self._raw("topics").select("topic_id", "topic").distinct().collect()
         pairs = [F.lit(value) for row in named for value in (row.topic_id, row.topic)]
-        self._names = F.create_map(*pairs) if pairs else F.create_map().cast("map<string,string>")
-        self._places = self.connections().select("connection", "instance", "broker").cache()
+        return F.create_map(*pairs) if pairs else F.create_map().cast("map<string,string>")
+
+    @cached_property
+    def _places(self) -> DataFrame:
+        """Instance and broker of each connection."""
+        return self.connections().select("connection", "instance", "broker").cache()
 
     def connections(self) -> DataFrame:
         """Return the connections."""
@@ -213,7 +224,8 @@ class Wire:
 
     def close(self) -> None:
         """Free what is cached for several tables."""
-        self._places.unpersist()
+        if "_places" in vars(self):
+            self._places.unpersist()
         self._rows.unpersist()
 
     def _raw(self, table: str) -> DataFrame:
@@ -288,26 +300,28 @@ def capture_failure(run: Run) -> str:
 
 def write_tables(spark: SparkSession, run: Run, on_progress: Progress = silent) -> None:
     """Decode the capture of a run into `wire/<table>.parquet`. Raises `ResolveError` without a decoder."""
-    with sized(spark, run):
+    with tuned(spark) if is_small(run) else nullcontext():
         _write_tables(spark, run, decode.prepare(spark, on_progress))
 
 
-def sized(spark: SparkSession, run: Run) -> AbstractContextManager[None]:
-    """Return a context that does not compile the queries of a small capture."""
-    small = sum(segment.stat().st_size for segment in (run.path / FOLDER).rglob("*.wire")) <= SMALL_BYTES
-    return tuned(spark) if small else nullcontext()
+def is_small(run: Run) -> bool:
+    """Return whether a capture is so small that planning its queries takes longer than computing them."""
+    return sum(segment.stat().st_size for segment in (run.path / FOLDER).rglob("*.wire")) <= SMALL_BYTES
 
 
 def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
+    """Write the tables at once: most of the time of a small one is planning, which takes one thread each."""
     folder = run.path / FOLDER
     wire = Wire(spark, f"file:{folder}", decoder)
-    for name, table in TABLES.items():
-        _write(table(wire), run, name)
-    wire.close()
+    tables = [(name, table(wire)) for name, table in TABLES.items()]
+    kept = [wire]
     if any((folder / LOG).glob("*.wire")):
-        final = Wire(spark, f"file:{folder / LOG}", decoder)
-        _write(final.log(), run, "log")
-        final.close()
+        kept.append(Wire(spark, f"file:{folder / LOG}", decoder))
+        tables.append(("log", kept[-1].log()))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda named: _write(named[1], run, named[0]), tables))
+    for one in kept:
+        one.close()
 
 
 def _write(rows: DataFrame, run: Run, name: str) -> None:

@@ -7,20 +7,23 @@ import shutil
 import subprocess
 import sys
 
-import pyarrow.parquet as pq
 import pytest
 
 from chaos.anomalies import ANOMALIES
 from chaos.run.directory import Run
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
+from tests.checks.wire.test_agreement import differences, on_wire, summary
 from tests.support.platform import ROOT, chaos
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
-AT_MOST = ("skipped_delivery", "stalled_delivery", "evicted_delivery")
-AT_LEAST = ("dirty_read", "aborted_read", "offset_reuse")
-"""Checks of what was fetched, which is more than what was delivered: a client may throw an answer away."""
+SAMPLE = "checks/wire/test_agreement.py::test_the_wire_and_the_ledgers_agree_on_duplicates_and_on_a_rebalance"
+TERMS = (
+    "checks/expectations/test_judgement.py::"
+    "test_what_the_wire_does_not_decide_is_no_pass_and_inconclusive_if_the_scenario_asks_for_it"
+)
+
 DUPLICATES = """
 title: Records are written twice, and a member of the group dies
 cluster: {brokers: 2}
@@ -45,39 +48,15 @@ expect: {duplicate_write: {min: 1}, duplicate_delivery: {illegal: 0}}
 """
 
 
-def summary(run):
-    rows = pq.read_table(run.audit / "summary", partitioning=None).to_pylist()
-    return {(row["check"], row["split"], row["scope"]): row for row in rows}
-
-
 def judged_on_wire(run, folder):
     """Return a copy of a run that the checks have judged by the wire."""
     shutil.copytree(run.path, folder / run.run_id, ignore=shutil.ignore_patterns("brokers", "gx", "*.sock"))
     copy = Run(folder / run.run_id)
-    resolved = json.loads(copy.resolved.read_text())
-    resolved["scenario"]["capture"]["judged"] = "wire"
-    copy.resolved.write_text(json.dumps(resolved))
+    on_wire(copy)
     argv = [sys.executable, "-m", "checks", str(copy.path), "--only", "audit", "validate", "report"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert copy.result.exists(), done.stderr[-3000:]
     return copy
-
-
-def differences(own, wire):
-    """Return the scopes in which the two disagree though both decide."""
-    found = []
-    for key, row in own.items():
-        check, other = key[0], wire.get(key)
-        if ANOMALIES[check].hidden or row["undecided"] or not row["examined"]:
-            continue
-        if other is None or other["undecided"]:
-            continue
-        agrees = row["count"] == other["count"]
-        agrees |= check in AT_MOST and other["count"] <= row["count"]
-        agrees |= check in AT_LEAST and other["count"] >= row["count"]
-        if not (agrees and other["examined"]):
-            found.append((*key, row["count"], other["count"], other["examined"]))
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +69,14 @@ def duplicates(tmp_path_factory):
     return Run(path), judged_on_wire(Run(path), folder)
 
 
+@pytest.mark.nightly(twin=SAMPLE)
 def test_the_wire_and_the_ledgers_agree_on_duplicates_and_on_a_rebalance(duplicates):
     own, wire = map(summary, duplicates)
     assert wire["duplicate_write", "", "orders"]["count"] > 0
     assert differences(own, wire) == []
 
 
+@pytest.mark.nightly(twin=TERMS)
 def test_a_verdict_by_the_wire_says_so_and_passes_nothing_that_it_does_not_decide(duplicates):
     result = json.loads(duplicates[1].result.read_text())
     hidden = [e for e in result["expectations"] if e["check"] in ANOMALIES and ANOMALIES[e["check"]].hidden]
@@ -107,9 +88,7 @@ def test_a_verdict_by_the_wire_says_so_and_passes_nothing_that_it_does_not_decid
 CAPTURED = [name for name, path in shipped().items() if load(path).cluster.driver == "process"]
 
 
-@pytest.mark.nightly(
-    twin="system/test_wire_judged.py::test_the_wire_and_the_ledgers_agree_on_duplicates_and_on_a_rebalance"
-)
+@pytest.mark.nightly(twin=SAMPLE)
 @pytest.mark.parametrize("name", CAPTURED)
 def test_the_wire_and_the_ledgers_agree_over_the_catalogue(name, tmp_path):
     variant = next(iter(load(shipped()[name]).variants), None)

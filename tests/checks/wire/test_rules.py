@@ -17,6 +17,7 @@ from chaos.anomalies import ANOMALIES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Seen
 from checks.audit.stage import audited
+from checks.wire import ledger
 from checks.wire.ledger import folder_of, seen, write_ledger
 from tests.checks.audit.story import RUN_ID, Story, resolved_of, rows_of
 from tests.checks.audit.story import write_ledger as write_observed
@@ -129,6 +130,11 @@ def is_aborted_by_its_producer(s: OnWire) -> None:
     s.ends(40, epoch=1)
 
 
+def writes_a_changelog(s: OnWire) -> None:
+    """The platform does not read it back, so nothing is said about it."""
+    written(s, "a").add("produced", made.sent("z", (8, 0, 0), "ok", 0, 30) | {"number": 30}, topic="changelog")
+
+
 def reads_aborted(s: OnWire, **more: Any) -> None:
     transaction(s, "abort", "abort").got("ab", 0, 0, 60, **more).got("x", -1, 2, 60, 0, control="abort")
 
@@ -173,6 +179,7 @@ STORIES: list[tuple[str, dict[str, int], Any]] = [
     ("is-absent", {"torn_transaction": 2, "lost_write": 2}, is_absent),
     ("is-seen", {"torn_transaction": 2}, is_seen),
     ("is-whole", {}, transaction),
+    ("has-a-topic-of-its-library", {}, writes_a_changelog),
     ("is-aborted-by-its-producer", {}, is_aborted_by_its_producer),
     ("reads-aborted", {"aborted_read": 2}, reads_aborted),
     ("leaves-out-aborted", {}, leaves_out_aborted),
@@ -260,8 +267,8 @@ def write_wire(run: Run, stories: list[OnWire]) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
-    """The findings of each story, by check."""
+def captured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[OnWire]]:
+    """A run of all stories, with the tables of the wire."""
     run, stories = Run(tmp_path_factory.mktemp("rules") / RUN_ID), []
     for number, (name, _, tells) in enumerate(STORIES):
         story = OnWire(name, number)
@@ -275,6 +282,13 @@ def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
     run.path.mkdir()
     write_observed(run, rows_of(stories))
     write_wire(run, stories)
+    return run, stories
+
+
+@pytest.fixture(scope="module")
+def found(spark: Any, captured: tuple[Run, list[OnWire]]) -> dict[str, dict[str, int]]:
+    """The findings of each story, by check."""
+    run, stories = captured
     resolved = resolved_of(stories)
     write_ledger(spark, run, resolved.scenario)
     tables = audited(spark, run, resolved, folder_of(run))
@@ -292,6 +306,20 @@ def test_a_story_of_the_wire_has_these_findings_and_no_others(name, expected, fo
     assert found.get(name, {}) == expected
 
 
+def test_a_large_capture_has_the_same_ledger_written_by_tasks_of_spark(spark, captured, found, monkeypatch):
+    run, stories = captured
+
+    def rows() -> dict[str, list[str]]:
+        files = {path.name: path for path in folder_of(run).iterdir() if path.name != "seal.json"}
+        tables = {name: pq.read_table(path, partitioning=None).to_pylist() for name, path in files.items()}
+        return {name: sorted(map(str, table)) for name, table in tables.items()}
+
+    here = rows()
+    monkeypatch.setattr(ledger, "is_small", lambda run: False)
+    write_ledger(spark, run, resolved_of(stories).scenario)
+    assert rows() == here and here["sends.parquet"]
+
+
 def test_each_rule_of_transactions_and_shares_that_the_wire_decides_has_a_story():
     told = {check for _, expected, _ in STORIES for check in expected}
     wanted = {c for c, kind in ANOMALIES.items() if not kind.hidden and (kind.path == "share" or "transaction" in c)}
@@ -304,3 +332,14 @@ def test_the_wire_shows_how_applications_read_and_write(tmp_path):
     reads_all(s)
     write_wire(run, [s])
     assert seen(run) == Seen(frozenset({"c1"}), frozenset({"orders"}))
+
+
+def test_a_topic_of_which_only_the_id_is_known_leaves_all_undecided_unless_the_broker_does_not_know_it(tmp_path):
+    named, s = OnWire("orders", 1), OnWire("orders", 1)
+    written(named, "a").got("a", 0, 0, 60).got("b", 1, None, 70, asked=1, error=100, topic=None)
+    written(s, "a").sent("b", 1, 1, 20).wire[-1][1]["topic"] = None
+    for number, (story, found) in enumerate(((named, []), (s, ["the topic of rows of table produced is not known (1)"]))):
+        run = Run(tmp_path / str(number))
+        run.path.mkdir()
+        write_wire(run, [story])
+        assert ledger._nameless(run) == found
