@@ -23,7 +23,10 @@ def send(event: str, **fields: Any) -> None:
 
 
 def produce(spec: dict[str, Any]) -> float:
-    """Produce with a callback that counts reports and a poll every 500 records. Returns the seconds it took."""
+    """Produce with a callback that counts reports and a poll every 500 records. Returns the seconds it took.
+
+    rate: records/s at most, if the spec has one.
+    """
     producer = Producer({"bootstrap.servers": spec["bootstrap"], **spec["config"]})
     topic, value, records = spec["topic"], b"x" * spec["value_size"], spec["records"]
     acked = 0
@@ -43,6 +46,8 @@ def produce(spec: dict[str, Any]) -> float:
                 producer.poll(0.01)
         if i % 500 == 0:
             producer.poll(0)
+            if "rate" in spec:
+                time.sleep(max(0.0, began + i / spec["rate"] - time.perf_counter()))
     producer.flush()
     assert acked == records
     return time.perf_counter() - began

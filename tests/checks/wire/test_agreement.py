@@ -5,6 +5,8 @@ group dies. `tests/system/test_wire_judged.py` records it, and compares runs of 
 for another version of the ledger or of the capture:
 
     tar czf twice.tar.gz -C RUN resolved.json ledger wire/seal.json wire/log $(cd RUN; ls wire/*.wire)
+
+with `"name": "twice.yaml"` in resolved.json, and `RECORDED` set to the id of the run.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from checks.wire import ledger, tables
 AT_MOST = ("skipped_delivery", "stalled_delivery", "evicted_delivery", "lost_share", "stalled_share")
 AT_LEAST = ("dirty_read", "aborted_read", "offset_reuse")
 """Checks of what was fetched, which is more than what was delivered: a client may throw an answer away."""
+RECORDED = "twice-20261127-184858-3a1a"
+"""The id of the recorded run, which its records carry."""
 Summary = dict[tuple[str, str, str], dict[str, Any]]
 
 
@@ -63,7 +67,7 @@ def on_wire(run: Run) -> Resolved:
 @pytest.fixture(scope="module")
 def recorded(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Summary]:
     """The summaries of the recorded run: by its ledgers, and by the wire."""
-    run = Run(tmp_path_factory.mktemp("recorded"))
+    run = Run(tmp_path_factory.mktemp("recorded") / RECORDED)
     with tarfile.open(Path(__file__).with_name("twice.tar.gz")) as archive:
         archive.extractall(run.path, filter="data")
     audit(spark, run, read(run).audited())

@@ -338,7 +338,9 @@ def test_a_topic_of_which_only_the_id_is_known_leaves_all_undecided_unless_the_b
     named, s = OnWire("orders", 1), OnWire("orders", 1)
     written(named, "a").got("a", 0, 0, 60).got("b", 1, None, 70, asked=1, error=100, topic=None)
     written(s, "a").sent("b", 1, 1, 20).wire[-1][1]["topic"] = None
-    for number, (story, found) in enumerate(((named, []), (s, ["the topic of rows of table produced is not known (1)"]))):
+    for number, (story, found) in enumerate(
+        ((named, []), (s, ["the topic of rows of table produced is not known (1)"]))
+    ):
         run = Run(tmp_path / str(number))
         run.path.mkdir()
         write_wire(run, [story])
