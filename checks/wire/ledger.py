@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,12 @@ def _written_here(run: Run, task: _Task, topics: list[str]) -> pa.Table:
     for part in PARTS:
         rows = _scanned(run, part, None, pc.field("topic").isin(topics))
         parts.append(rows.append_column("part", pa.repeat(pa.scalar(part), len(rows))))
-    rows, key = pa.concat_tables(parts, promote_options="permissive"), ["topic", "partition"]
-    rows = rows.sort_by([(name, "ascending") for name in key])
-    found, at = [pa.Table.from_pylist([], UNDECIDED)], 0
-    for row in rows.group_by(key, use_threads=False).aggregate([([], "count_all")]).to_pylist():
-        found.append(task.write(rows.slice(at, row["count_all"])))
-        at += row["count_all"]
-    return pa.concat_tables(found)
+    rows = pa.concat_tables(parts, promote_options="permissive")
+    rows = rows.sort_by([("topic", "ascending"), ("partition", "ascending")])
+    topic, partition = rows["topic"].to_numpy(), rows["partition"].to_numpy()
+    begins = [0, *(np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1), len(rows)]
+    groups = [rows.slice(at, end - at) for at, end in pairwise(map(int, begins)) if end > at]
+    return pa.concat_tables([UNDECIDED.empty_table(), *map(task.write, groups)])
 
 
 def bypasses(run: Run, scenario: Scenario) -> list[str]:

@@ -24,8 +24,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * Segments of a capture (chaos/relay/capture.py) as rows, with Kafka's generated message classes.
  *
  * <p>{@code rows} is called from Python. It reads each entry once, for all tables: a row names its table and has its
- * values in the column of this name. A frame of a version that these classes do not know, or that was not kept, is a
- * row of the table {@code unread}.
+ * values in the column of this name. A frame that a table has, of a version that these classes do not know, or that was
+ * not kept, is a row of the table {@code unread}. No table has answers to ApiVersions: one with an error has version 0,
+ * whatever was asked (KIP-511).
  */
 public final class Decode {
   static final int ACCEPTED = 1, CLOSED = 2, REQUEST = 3, ANSWER = 4;
@@ -182,7 +183,7 @@ public final class Decode {
         at = entry.end;
         if ((entry.flags & AGAIN) != 0) continue; // a request has one answer, however often a fault sends it
         read(false, null);
-        if (entry.kind >= REQUEST && Tables.READ.contains((int) entry.api)) readMessage();
+        if (TABLES.values().stream().anyMatch(table -> table.decoded && table.has(entry))) readMessage();
       }
       return !rows.isEmpty();
     }

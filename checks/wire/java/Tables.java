@@ -25,11 +25,6 @@ final class Tables {
       List.of(JOIN, SYNC, HEARTBEAT, LEAVE, CONSUMER_HEARTBEAT, SHARE_HEARTBEAT);
   private static final List<Integer> TRANSACTIONS = List.of(INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END_TXN);
   private static final List<Integer> SHARES = List.of(SHARE_FETCH, SHARE_ACKNOWLEDGE);
-  static final List<Integer> READ = new ArrayList<>(
-      List.of(PRODUCE, FETCH, METADATA, OFFSET_COMMIT, OFFSET_FETCH, VERSIONS, TXN_COMMIT));
-  static {
-    List.of(MEMBERSHIP, TRANSACTIONS, SHARES).forEach(READ::addAll);
-  }
 
   static Map<String, Decode.Table> all() {
     int request = Decode.REQUEST, answer = Decode.ANSWER;

@@ -6,13 +6,16 @@ import struct
 
 import pytest
 from kafka.protocol.api_key import ApiKey
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from chaos.relay.capture import FOLDER
+from chaos.kafka.messages import request
+from chaos.relay.capture import ANSWER, FOLDER, Entry
 from chaos.relay.contents import TOPIC_APIS
+from chaos.relay.frames import Head
 from checks.spark.session import tuned
 from checks.wire import decode
 from checks.wire.tables import TABLES, Wire
-from tests.chaos.relay.messages import naming
+from tests.chaos.relay.messages import encoded, naming
 from tests.checks.wire.story import (
     Story,
     batch,
@@ -266,6 +269,17 @@ def test_a_version_before_those_of_the_decoder_is_counted_as_unread(tmp_path, ro
     old = TOPIC_APIS[ApiKey.OffsetCommit][1](group_id="g", generation_id_or_member_epoch=1, member_id="m", topics=[])
     story.ask(at, old)
     assert pick(rows(story, "unread"), "side", "api", "version", "frames") == [("request", 8, 1, 1)]
+
+
+def test_an_answer_that_refuses_the_version_of_the_first_request_has_another_one(tmp_path, rows):
+    """The broker answers ApiVersions in version 0 if it does not know the version of the request (KIP-511)."""
+    story = Story(tmp_path)
+    asked = request(ApiVersionsRequest[4], client_software_name="x", client_software_version="1")
+    number = story.ask(at := story.connect(), asked)
+    refused = encoded(request(ApiVersionsResponse[0], error_code=35, api_keys=[]), number)
+    head = Head(len(refused), number, ApiKey.ApiVersions, 4)
+    story.steps.append(("frame", at, Entry(ANSWER, number, head, 0, refused)))
+    assert rows(story, "unread") == [] and pick(rows(story, "calls"), "api", "version", "unanswered") == [(18, 4, 0)]
 
 
 def test_calls_count_what_was_asked_in_which_version(tmp_path, rows):
