@@ -247,12 +247,14 @@ class Partition:
         found = np.zeros(len(fetched), np.bool_)
         aborts = self._fetched[self._fetched.control == "abort"]
         some = fetched.transactional & (fetched.isolation == 1) & fetched.aborted.map(len, na_action="ignore").gt(0)
-        for at in np.flatnonzero(some):
-            b = fetched.iloc[at]
-            begun = sum(a["producer_id"] == b.producer_id and a["first_offset"] <= b.base_offset for a in b.aborted)
-            answer = aborts[(aborts.connection == b.connection) & (aborts.number == b.number)]
-            ended = ((answer.producer_id == b.producer_id) & (answer.base_offset < b.base_offset)).sum()
-            found[at] = begun > ended
+        ends: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for answer in zip(aborts.connection, aborts.number, aborts.producer_id, aborts.base_offset, strict=True):
+            ends[answer[:3]].append(answer[3])
+        names = ("connection", "number", "producer_id", "base_offset", "aborted")
+        rows = zip(*(fetched[name][some] for name in names), strict=True)
+        for at, (connection, number, producer, offset, listed) in zip(np.flatnonzero(some), rows, strict=True):
+            begun = sum(a["producer_id"] == producer and a["first_offset"] <= offset for a in listed)
+            found[at] = begun > sum(end < offset for end in ends[connection, number, producer])
         return found
 
     def _held_at(self, instance: pd.Series[Any], at_us: pd.Series[Any], strictly: bool) -> Ints:
