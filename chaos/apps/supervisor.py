@@ -142,7 +142,8 @@ class Applications:
             raise ClientError(problem)
         for app in self._apps.values():
             if app.external:
-                self._events.note(f"start {app.name} now, with the brokers at {self._addresses(f'{app.name}/1')}")
+                address = self._addresses(f"{app.name}/1")
+                self._events.note(f"start {app.name} now, with the brokers at {address}{self._login()}")
             for number in range(1, app.instances + 1) if not app.external else ():
                 self._launch(app, number)
         for name in self._apps:
@@ -154,6 +155,17 @@ class Applications:
             for instance in list(self._instances.values()):
                 if instance.pid is not None:
                     self._past[instance.name].update(connected(instance.pid, self._brokers()))
+
+    def _login(self) -> str:
+        """Return how somebody logs in who starts an application, as the end of a sentence: files, and no secret."""
+        if self._access is None:
+            return ""
+        s = self._access.security
+        parts = [f"{s.protocol}{f' with {s.mechanism}' if s.mechanism else ''}"]
+        parts += [f"user {s.username}, password in {s.password}"] if s.sasl else []
+        parts += [f"authorities in {s.ca}"] if s.ca else []
+        parts += [f"certificate in {s.certificate}, key in {s.key}"] if s.certificate else []
+        return f" ({'; '.join(parts)})"
 
     def _launch(self, app: App, number: int) -> Instance:
         """Begin to supervise an instance."""

@@ -19,6 +19,7 @@ from chaos.faults.controllers import voter_problems
 from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
 from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
+from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario import retention
 from chaos.scenario.client_rules import runtime_problems, value_problems
@@ -459,6 +460,19 @@ def _variant_problems(variants: Mapping[str, Mapping[str, Any]]) -> Iterator[str
                 )
 
 
+def _login_lacks(security: ClusterSecurity, name: str) -> str:
+    """Return why a placeholder of the login has no value; empty if it has one."""
+    if not security.secured:
+        return "the cluster has no cluster.security"
+    if name in ("mechanism", "username", "password") and not security.sasl:
+        return f"clients do not log in with protocol {security.protocol}"
+    if name in ("ca", "truststore", "store_password") and not security.tls:
+        return f"protocol {security.protocol} has no certificates"
+    if name in ("certificate", "key", "keystore") and not (security.client_certificates or security.certificate):
+        return "clients have no certificates; set client_certificates, with protocol SSL"
+    return ""
+
+
 def _app_problems(setup: Setup) -> Iterator[str]:
     """Yield what does not fit between applications and the rest of a scenario."""
     if setup.apps and not setup.effects:
@@ -487,8 +501,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
                     yield f"{where}.{key}: there is no topic {name.removeprefix(TOPIC)!r} for {{{name}}}"
                 if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
                     yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
-                if name in LOGIN and not setup.cluster.security.secured:
-                    yield f"{where}.{key}: {{{name}}} has no value: the cluster has no cluster.security"
+                if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
+                    yield f"{where}.{key}: {{{name}}} has no value: {lack}"
                 if name in OF_MACHINE and app.image:
                     yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
                 if name == "group" and not app.groups:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.report.charts import Axis
 from chaos.report.html import render, write_report
 from chaos.report.tables import read_tables
-from chaos.report.timeline import draw
+from chaos.report.timeline import _fault_lane, app_lanes, draw
 from chaos.run.directory import Run
 from chaos.run.result import Expectation, FaultOutcome, Finding, Metric, ReaderCount, Result
 from chaos.scenario.resolve import Resolved
@@ -236,3 +238,21 @@ def test_applications_are_lanes_with_their_processes_partitions_and_commits(runs
     assert lanes["app:mailer/1"].note == "confluent-kafka-python 2.6.1 · 1 restart"
     assert lanes["commits:mailer/2"].note == "max 160/s" and "effects:mails" in lanes
     assert [s.text for s in lanes["owner:mailer:orders/0"].segments if s.look != "none"] == ["mailer/1", "mailer/2"]
+
+
+def test_a_rolling_restart_lasts_until_its_proof_and_an_instance_shows_when_it_was_ready(tmp_path):
+    axis = Axis(0, 100_000_000)
+    times = {"begun_us": 10_000_000, "injected_us": 14_000_000, "proven_us": 15_000_000, "healed_us": 90_000_000}
+    kinds = {"app.restart": (10.0, 15.0), "app.pause": (14.0, 90.0)}
+    for kind, ends in kinds.items():
+        outcome = FaultOutcome(name="f", kind=kind, trigger="", target="billing", **times)
+        lane = _fault_lane(outcome, axis)
+        assert (lane.segments[0].begin, lane.segments[-1].end) == ends
+    said = [("started", 1, 10), ("ready", 1, 12), ("crashed", 1, 20), ("started", 2, 21)]
+    rows = [
+        {"app": "a", "instance": 1, "incarnation": n, "event": event, "detail": "{}", "at_us": at * 1_000_000}
+        for event, n, at in said
+    ]
+    tables = replace(read_tables(Run.create(tmp_path, "r1")), apps=rows)
+    first, second = app_lanes(tables, axis)[0].segments
+    assert "ready after 2" in first.details and (first.end, second.end) == (20.0, 100.0)

@@ -188,3 +188,23 @@ def test_a_container_has_nothing_of_this_machine():
     with pytest.raises(ScenarioError, match="a container begins in the working directory of its image"):
         loaded(command=None, image="x", env=env, directory="work")
     assert loaded(command=None, image="x", env=env).apps[0].directory is None
+
+
+@pytest.mark.parametrize(
+    ("security", "names", "message"),
+    [
+        ({"protocol": "SSL"}, "{ca} {truststore} {store_password} {protocol}", ""),
+        ({"protocol": "SSL"}, "{password}", "clients do not log in with protocol SSL"),
+        ({"protocol": "SSL"}, "{keystore}", "clients have no certificates; set client_certificates"),
+        ({"protocol": "SSL", "client_certificates": True}, "{certificate} {key} {keystore}", ""),
+        ({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, "{mechanism} {username} {password}", ""),
+        ({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, "{ca}", "protocol SASL_PLAINTEXT has no certificates"),
+    ],
+)
+def test_a_placeholder_without_a_value_for_the_protocol_is_refused(security, names, message, monkeypatch):
+    monkeypatch.setitem(BASE, "cluster", {"security": security})
+    if not message:
+        assert loaded(env={"X": names})
+        return
+    with pytest.raises(ScenarioError, match=f"has no value: {message}"):
+        loaded(env={"X": names})

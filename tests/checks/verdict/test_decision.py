@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from chaos.ledger.stream import TableWriter
+from chaos.run.directory import Run
 from chaos.run.events import UNSEEN, EventLog
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
-from checks.verdict.decision import collect, decide
+from chaos.setup.apps import App
+from checks.verdict.decision import _idle, collect, decide
 from checks.verdict.sentence import longest_outages
+from checks.wire.tables import table_path
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
 
 LOSS = "37 records acked by broker 2 in leader epoch 3 were cut off"
@@ -394,3 +400,23 @@ def test_a_stage_that_was_killed_is_inconclusive_even_with_old_expectations(fake
     result = collect(run.run, run.resolved, [expectation("pass")])
     assert result.verdict == "inconclusive"
     assert f"{stage} failed: it began and never ended" in result.sentence
+
+
+def test_an_application_that_got_no_record_makes_the_run_inconclusive(tmp_path):
+    def received(name: str, *instances: str) -> None:
+        folder = table_path(run, name)
+        folder.mkdir(parents=True, exist_ok=True)
+        last = [5 if instance.startswith("billing") else None for instance in instances]
+        rows = pa.table({"instance": pa.array(instances, pa.string()), "last_offset": pa.array(last, pa.int64())})
+        pq.write_table(rows, folder / f"part-{len(list(folder.iterdir()))}.parquet")
+
+    run = Run.create(tmp_path, "r1")
+    apps = [App(name=name, command=["x"], reads=reads) for name, reads in (("billing", ["orders"]), ("web", []))]
+    resolved: Any = SimpleNamespace(scenario=SimpleNamespace(apps=apps))
+    assert list(_idle(run, resolved)) == [], "nothing was captured"
+    received("fetched", "shop/1")
+    received("acquired")
+    (problem,) = _idle(run, resolved)
+    assert problem.startswith("no instance of billing got a record of orders from a broker, so the run proves nothing")
+    received("acquired", "billing/2")
+    assert list(_idle(run, resolved)) == []
