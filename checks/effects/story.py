@@ -53,11 +53,15 @@ CHANGED = "a fault of the run had changed the answer with it"
 def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Sequence[Row], most: int) -> None:
     """Add `frames`, `ending`, `cause` and `library` to the first `most` findings of each effect and kind.
 
-    Findings that the write path explains have no story. Without a wire ledger, the ending says that it was not seen.
+    Findings that the write path explains have no story, nor have late ones without a bound. Without a wire ledger, the
+    ending says that it was not seen.
     """
+    bounded = {name for name, bound in resolved.scenario.expect.effects.items() if bound.late}
     chosen, counts = [], defaultdict[tuple[str, str], int](int)
     for row in findings:
         counts[row["effect"], row["kind"]] += 1
+        if row["kind"] == "late" and row["effect"] not in bounded:
+            continue
         if row["kind"] == "unexpected" or (not row["why"] and row["offset"] is not None):
             chosen += [row] if counts[row["effect"], row["kind"]] <= most else []
     if not chosen or not resolved.scenario.apps:

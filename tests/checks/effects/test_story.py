@@ -357,6 +357,7 @@ topics: [{name: orders, partitions: 4}, {name: invoices}]
 producers: [{name: shop, topic: orders, records: 10, value: {template: 'order {id}'}}]
 apps: [{name: billing, command: [python, '{bootstrap}'], group: billing, reads: [orders]}]
 effects: [{name: invoices, topic: invoices, id: $.order_id}]
+expect: {effects: {invoices: {late: {p99: 1s}}}}
 """
 
 
