@@ -2,7 +2,8 @@
 
 `checks.effects.story` finds the cause of a finding from the frames between an application and the brokers. `prevents`
 has the way of each client library, by the names below; the key is empty for every other library. A library is known by
-what it announces in ApiVersions (KIP-511), or by its usual client id if it announces nothing.
+what it announces in ApiVersions (KIP-511), or by its usual client id if it announces nothing. A framework on top of a
+library has its own way, and only its client id shows it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LIBRARIES: dict[str, str] = {
+    "watermill": r"watermill",
+    "faststream": r"faststream",
     "librdkafka": r"rdkafka|confluent-kafka",
     "java": r"apache-kafka-java",
     "franz-go": r"\bkgo\b|franz-go",
@@ -22,7 +25,10 @@ LIBRARIES: dict[str, str] = {
     "kafkajs": r"kafkajs",
     "platformatic": r"platformatic",
 }
-"""What a client announces, or has as its client id, as a regular expression."""
+"""What a client announces, or has as its client id, as a regular expression; frameworks before their libraries."""
+
+FRAMEWORKS = frozenset({"watermill", "faststream"})
+"""Those on top of a library that announces itself."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ _AFTER_WORK = {
     "kafkajs": "await the work in eachMessage; in eachBatch, eachBatchAutoResolve: false and resolveOffset after the "
     "work of each message",
     "platformatic": "autocommit: false, and message.commit() after the work",
+    "watermill": "return from the handler after the work, not before it: the message counts as done then",
+    "faststream": "another ack_policy than ACK_FIRST, which is the default: AckPolicy.NACK_ON_ERROR or ACK",
 }
 _ONCE = {
     "": "make the work idempotent by the id of the input, or put output and offsets into one transaction",
@@ -76,6 +84,11 @@ _FAILURES = {
     "sarama": "return the error from ConsumeClaim, and mark no message that failed; read Errors() of an AsyncProducer",
     "kafka-go": "check the error of WriteMessages before CommitMessages; Async: true hides it",
     "kafkajs": "await producer.send in eachMessage, and let its error pass through",
+    "platformatic": "autocommit: false, and message.commit() only after the work succeeded",
+    "watermill": "return the error from the handler, so that the message is sent to it again; of middleware, the first "
+    "is the outer one: PoisonQueue before Retry, or no error reaches Retry",
+    "faststream": "ack_policy=AckPolicy.NACK_ON_ERROR, which reads a message again after its handler failed; the "
+    "default, ACK_FIRST, does not",
 }
 _PRODUCER = {
     "": "an idempotent producer, and one send for each input",
@@ -84,6 +97,8 @@ _PRODUCER = {
     "sarama": "Producer.Idempotent with Net.MaxOpenRequests=1",
     "kafka-go": "it has no idempotent producer: make the readers of the output idempotent",
     "kafkajs": "idempotent: true",
+    "platformatic": "idempotent: true",
+    "aiokafka": "enable_idempotence=True",
 }
 _MOVED = {
     "": "commit when partitions are revoked, and keep the work between two polls shorter than the limits of the group",

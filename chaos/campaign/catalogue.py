@@ -20,7 +20,7 @@ from chaos.guarantees.contract import contract
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.events import now_us
-from chaos.run.result import Verdict, anomaly_name, merge
+from chaos.run.result import Verdict, anomaly_name, effect_anomaly, merge
 from chaos.scenario.load import find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
@@ -100,8 +100,9 @@ def scenarios(chosen: Sequence[tuple[str, str]], repeat: int = 1, seed: int | No
 
 def expected_anomalies(scenario: Scenario) -> str:
     """Return the anomalies that the contract demands: `lost_write at least 1`, or `none`."""
-    bounds = contract(scenario).counts().items()
-    demanded = [f"{anomaly_name(kind, split)} {bound.describe()}" for (kind, split), bound in bounds if bound.min > 0]
+    bounds = {anomaly_name(*key): bound for key, bound in contract(scenario).counts().items()}
+    bounds |= {effect_anomaly(kind, name): b for (name, kind), b in scenario.expect.effect_counts().items()}
+    demanded = [f"{name} {bound.describe()}" for name, bound in bounds.items() if bound.min > 0]
     return ", ".join(demanded) or NOTHING
 
 

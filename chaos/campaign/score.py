@@ -45,11 +45,9 @@ def constrained(outcome: RunOutcome, scenario: Scenario) -> set[str]:
     free = {
         anomaly_name(*key) for key, bound in contract(scenario).counts().items() if bound.min == 0 and bound.max is None
     }
-    for name, bounds in scenario.expect.effects.items():
-        for kind in EFFECT_KINDS:
-            bound = getattr(bounds, kind)
-            if bound.min == 0 and bound.max is None:
-                free.add(effect_anomaly(kind, name))
+    for (name, kind), bound in scenario.expect.effect_counts().items():
+        if bound.min == 0 and bound.max is None:
+            free.add(effect_anomaly(kind, name))
     return set(outcome.anomalies) - free
 
 

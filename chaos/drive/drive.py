@@ -390,9 +390,10 @@ def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
     return dict(counts)
 
 
-def _records(kafka: Kafka, observer: Observer, topics: Collection[str]) -> int:
-    """Return the sum of the end offsets of some topics, as far as they are answered."""
-    return sum(kafka.end_offsets(observer.partitions(topics)).values())
+def _records(kafka: Kafka, observer: Observer, topics: Collection[str]) -> tuple[int, bool]:
+    """Return the sum of the end offsets of some topics, as far as answered, and whether they have open transactions."""
+    offsets = kafka.stable_offsets(observer.partitions(topics)).values()
+    return sum(end for end, _ in offsets), any(stable < end for end, stable in offsets)
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

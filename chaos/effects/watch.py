@@ -103,23 +103,29 @@ class Watch:
 
     def settle(
         self,
-        ends: Callable[[Collection[str]], int],
+        ends: Callable[[Collection[str]], tuple[int, bool]],
         inputs: Callable[[str], int],
         limit_s: float,
         during: Callable[[], None],
     ) -> None:
         """Wait until no effect has changed for its time to settle. An event names those that do after the limit.
 
-        ends: returns the sum of the end offsets of some topics. inputs: returns the acknowledged inputs in a topic.
-        during: called before each look; it may raise to end the wait.
+        A topic with an open transaction changes until that ends: nobody who reads committed records sees what is behind
+        its first record, and a killed application leaves it to its transaction.timeout.ms.
+
+        ends: returns the sum of the end offsets of some topics, and whether a transaction in them is open. inputs:
+        returns the acknowledged inputs in a topic. during: called before each look; it may raise to end the wait.
         """
         topics = {e.name: {e.topic} for e in self._effects if e.topic is not None}
-        began, latest = time.monotonic(), {name: (ends(names), time.monotonic()) for name, names in topics.items()}
+        began, latest = time.monotonic(), {name: (ends(names)[0], time.monotonic()) for name, names in topics.items()}
         deadline = began + limit_s
         while True:
             during()
+            open_in = []
             for name, names in topics.items():
-                if (end := ends(names)) != latest[name][0]:
+                end, is_open = ends(names)
+                open_in += [name] if is_open else []
+                if is_open or end != latest[name][0]:
                     latest[name] = end, time.monotonic()
             changing = []
             for effect in self._effects:
@@ -127,12 +133,12 @@ class Watch:
                 topic = input_topic(self._scenario, effect)
                 short = not effect.aggregate and number < inputs(topic) * effect.per.input
                 usual_s = PATIENCE_S if short else SETTLED_S
-                if quiet_s < (usual_s if effect.settle is None else effect.settle):
+                if effect.name in open_in or quiet_s < (usual_s if effect.settle is None else effect.settle):
                     changing.append(effect.name)
             if not changing:
                 return
             if time.monotonic() > deadline:
-                self._events.emit(UNSETTLED, effects=changing, limit=f"{limit_s:g} s (limits.drain)")
+                self._events.emit(UNSETTLED, effects=changing, open=open_in, limit=f"{limit_s:g} s (limits.drain)")
                 self._events.note(f"effects still change after {limit_s:g} s: {', '.join(changing)}")
                 return
             self._stopping.wait(TICK_S)

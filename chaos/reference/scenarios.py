@@ -88,6 +88,7 @@ def contracts(scenario: Scenario) -> dict[str, Expect]:
 def must(expect: Expect) -> list[str]:
     """Return the anomalies and client errors that have to appear, such as `lost_write` at least 1."""
     demanded = [f"`{_name(*key)}` {bound.describe()}" for key, bound in expect.counts().items() if bound.min > 0]
+    demanded += [_effect(*key, bound) for key, bound in expect.effect_counts().items() if bound.min > 0]
     for outcome, bound in expect.send_failures:
         demanded += [f"sends with outcome `{outcome}` {bound.describe()}"] if bound.min else []
     for client, errors in expect.client_errors.items():
@@ -98,6 +99,7 @@ def must(expect: Expect) -> list[str]:
 def may(expect: Expect) -> list[str]:
     """Return the anomalies that may appear, and the limits of times and groups. Nothing else may appear."""
     allowed = [f"`{_name(*key)}` {bound.describe()}" for key, bound in expect.counts().items() if _allows(bound)]
+    allowed += [_effect(*key, bound) for key, bound in expect.effect_counts().items() if _allows(bound)]
     return allowed + list(_limits(expect))
 
 
@@ -113,6 +115,10 @@ def shows(kind: str) -> list[str]:
 
 def _name(kind: str, split: str) -> str:
     return f"{kind}: {split}" if split in ANOMALIES[kind].splits else kind
+
+
+def _effect(name: str, kind: str, bound: Bound) -> str:
+    return f"`{kind}` effects in `{name}` {bound.describe()}"
 
 
 def _allows(bound: Bound) -> bool:

@@ -213,6 +213,12 @@ class _Contract(Strict):
                 bounds[kind, split] = dict(limits[kind])[split] if split else limits[kind]
         return bounds
 
+    def effect_counts(self) -> dict[tuple[str, str], Bound]:
+        """Return the bound of every count of a named effect by (effect, kind), such as `("invoices", "missing")`."""
+        return {
+            (name, kind): bound for name, bounds in self.effects.items() for kind, bound in bounds if kind != "late"
+        }
+
     def times(self) -> dict[tuple[str, str], float]:
         """Return the bound in seconds of every bounded time by (metric, statistic)."""
         limits = dict(self)

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from chaos.anomalies.causes import FRAMEWORKS, library_of
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
@@ -74,7 +75,8 @@ class Facts:
     lives: by instance. failed: sends that failed for good, by topic and instance. writers: the instances that wrote to
     a topic. left: when instances left their groups, by instance. libraries: as announced, by instance. certain: whether
     all Produce requests and Fetch answers were captured and read, so that a fetch that is not there was not made.
-    changed: when an instance first got records that a fault of the run changed or doubled.
+    changed: when an instance first got records that a fault of the run changed or doubled. synced: when instances got
+    their assignments, in order.
     """
 
     lives: Mapping[str, Sequence[Life]]
@@ -84,6 +86,12 @@ class Facts:
     libraries: Mapping[str, str]
     certain: bool
     changed: Mapping[str, int] = field(default_factory=dict)
+    synced: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def handed_over(self, commit: Row, second: Row) -> bool:
+        """Return whether another instance's commit was in force only after the next reader got its assignment."""
+        times = [at for at in self.synced.get(second["instance"], ()) if at <= second["answered_us"]]
+        return commit["instance"] != second["instance"] and bool(times) and times[-1] <= (commit["answered_us"] or 0)
 
     def life(self, instance: str, at_us: int) -> Life | None:
         """Return the incarnation of an instance at a time; None if it is not known."""
@@ -130,7 +138,10 @@ class Wire:
         changed = changed.groupBy("instance").agg(F.min("answered_us").alias("at_us"))
         produced = self.table("produced").where(F.col("topic").isin(list(self._outputs)))
         writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
-        left = self.table("membership").where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
+        members = self.table("membership")
+        left = members.where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
+        synced = members.where("call = 'SyncGroup' and answered_us is not null").groupBy("instance")
+        synced = synced.agg(F.sort_array(F.collect_list("answered_us")).alias("times"))
         return Facts(
             lives_of(apps, min((e["at_us"] for e in stages), default=None)),
             _grouped(_failed(produced).collect(), "topic", "instance"),
@@ -139,6 +150,7 @@ class Wire:
             {row.instance: _announced(row) for row in said.collect()},
             not unread and not capture_failure(self._run),
             {row.instance: row.at_us for row in changed.collect()},
+            {row.instance: row.times for row in synced.collect()},
         )
 
     def seen(self) -> list[Seen]:
@@ -283,7 +295,9 @@ def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
 
 
 def _announced(row: Any) -> str:
-    """Return library and release as announced, else the client id, which many libraries set by themselves."""
+    """Return library and release as announced, with the client id of a framework; the client id if nothing is said."""
     if row.library:
-        return f"{row.library} {row.library_version or ''}".strip()
+        announced = f"{row.library} {row.library_version or ''}".strip()
+        framework = library_of(row.client_id or "") in FRAMEWORKS
+        return f"{announced} (client id {row.client_id})" if framework else announced
     return f"client id {row.client_id}" if row.client_id else ""

@@ -17,7 +17,8 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | skipped                     | never fetched: committed past, or its partition was read from behind it |
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
-|           | moved                       | fetched again by another instance before a commit past it                 |
+|           | moved                       | fetched again by another instance before a commit past it, or that commit |
+|           |                             | was answered when the other instance had the partition                    |
 |           | repeated                    | fetched again by the same process before a commit past it                 |
 |           | went_back                   | fetched again after a commit past it                                      |
 |           | sent_twice                  | two writes after one fetch                                                |
@@ -189,7 +190,8 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     story.fetch(second, again)
     if kept := next((r for r in between if r["state"] == "ok"), None):
         story.commit(kept)
-        return "", "went_back"
+        moved = story.facts.handed_over(kept, second)
+        return (f"{second['instance']} had the partition by then", "moved") if moved else ("", "went_back")
     for row in (r for r in between if r["instance"] == instance):
         ends = {"refused": f"refused ({error(row['error'])})", "open": "sent, and not answered"}
         story.commit(row, f"the commit past it was {ends.get(row['state'], 'aborted')}")

@@ -150,6 +150,11 @@ class Conditions:
         """Return why a missing effect proves nothing; empty if the drive waited until none came any more."""
         for event in self._events:
             if event.get("kind") == UNSETTLED and name in event.get("effects", []):
+                if name in event.get("open", []):
+                    return (
+                        f"the topic of effect {name} has a transaction that is still open after {event.get('limit')}, "
+                        "which hides what is behind it; raise the limit above its transaction.timeout.ms"
+                    )
                 return (
                     f"effect {name} still changed, or could not be looked at, when the drive ended its wait after "
                     f"{event.get('limit')}; raise the limit"

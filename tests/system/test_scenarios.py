@@ -76,13 +76,15 @@ TWINS = {
     ),
 }
 """Tests of the standard lane by a scenario, or a variant, that shows the same."""
+APPS = "system/test_apps.py"
+"""The twin of each scenario with an application."""
 DOCKER = "container-limits"
 ALL = {part_name(*name) for name in names()}
 
 
 def marks(name):
     own = "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[leader-kill]"
-    twin = TWINS.get(name) or TWINS.get(name.partition("/")[0]) or own
+    twin = TWINS.get(name) or TWINS.get(name.partition("/")[0]) or (APPS if name.startswith("app-") else own)
     if name in PART:
         return [] if name in FIRST else [pytest.mark.landing]
     return [*([needs_engine] if name == DOCKER else []), pytest.mark.nightly(twin=twin)]

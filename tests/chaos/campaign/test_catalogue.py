@@ -61,6 +61,9 @@ def test_expected_anomalies_are_those_that_must_appear():
     path = shipped()["acks1-leader-kill"]
     assert expected_anomalies(load(path, variant="acks-1")) == "lost_write at least 1, offset_reuse at least 1"
     assert expected_anomalies(load(path, variant="acks-all")) == "none"
+    path = shipped()["app-spring"]
+    assert expected_anomalies(load(path, variant="skipped")) == "effect_missing invoices at least 1"
+    assert expected_anomalies(load(path, variant="retried")) == "none"
 
 
 def test_anomaly_counts_are_summed_over_scopes_without_zeros():

@@ -98,10 +98,24 @@ def test_a_receiver_refuses_a_share_of_the_calls(watch):
     assert set(answers) == {200, 429} and len(sights(run, "hook")) == answers.count(200)
 
 
-@pytest.mark.parametrize(("records", "inputs", "settled"), [(3, 3, True), (2, 3, False)])
-def test_effects_that_are_fewer_than_inputs_are_awaited_for_longer(watch, monkeypatch, records, inputs, settled):
+@pytest.mark.parametrize(
+    ("ends", "inputs", "settled"), [((3, False), 3, True), ((2, False), 3, False), ((3, True), 3, False)]
+)
+def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer(
+    watch, monkeypatch, ends, inputs, settled
+):
     monkeypatch.setattr(watching, "SETTLED_S", 0.0)
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id}")
     with made:
-        made.settle(lambda topics: records, lambda topic: inputs, 0.0, lambda: None)
-    assert [e["effects"] for e in read_events(run) if e["kind"] == "unsettled"] == ([] if settled else [["invoices"]])
+        made.settle(lambda topics: ends, lambda topic: inputs, 0.0, lambda: None)
+    unsettled = [(e["effects"], e["open"]) for e in read_events(run) if e["kind"] == "unsettled"]
+    assert unsettled == ([] if settled else [(["invoices"], ["invoices"] if ends[1] else [])])
+
+
+def test_a_transaction_that_is_open_for_a_while_is_awaited(watch, monkeypatch):
+    monkeypatch.setattr(watching, "SETTLED_S", 0.0)
+    made, run = watch("  - {name: invoices, topic: invoices, id: $.id, settle: 0s}")
+    looks = iter([(4, True), (4, True), (5, False)])
+    with made:
+        made.settle(lambda topics: next(looks), lambda topic: 3, 60.0, lambda: None)
+    assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}

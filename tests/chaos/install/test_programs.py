@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+import chaos
 from chaos.errors import ResolveError
 from chaos.install.programs import build
+from chaos.scenario.load import load
+from chaos.scenario.shipped import shipped
 from chaos.setup.apps import App
+
+EXAMPLES = Path(chaos.__file__).parent / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +119,38 @@ def test_a_library_that_cannot_be_installed_is_one_line_and_leaves_nothing(tmp_p
         build(program(tmp_path, "x.js"), ["kafkajs@9.9.9"])
     assert str(failed.value) == "the libraries of x.js cannot be installed: npm error code E404"
     assert list((tmp_path / "cache" / "apps").glob("[!.]*")) == []
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Return the variants of each shipped scenario of an application, by its name: program and bounds of effects."""
+    found = {}
+    for name, path in shipped().items():
+        for variant in load(path).variants or ():
+            scenario = load(path, variant=variant)
+            for app in scenario.apps:
+                program = Path(app.program or app.command[-1]).name
+                found.setdefault(name, []).append((program, scenario.expect.effects))
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted(EXAMPLES.iterdir()) if p.suffix in (".py", ".js", ".mjs", ".go", ".java")]
+)
+def test_an_example_is_short_is_one_side_of_a_pair_and_knows_nothing_of_aftershock(path, pairs):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 60
+    assert "aftershock" not in text.lower() and "chaos" not in text.lower()
+    assert path.name in {program for sides in pairs.values() for program, _ in sides}
+
+
+def test_the_wrong_side_of_a_pair_must_show_what_the_right_side_must_not(pairs):
+    table = (EXAMPLES.parent / "scenarios" / "README.md").read_text()
+    listed = {name: sides for name, sides in pairs.items() if f"| [{name}]({name}.yaml) |" in table}
+    assert len(listed) >= 12
+    for name, ((right, allowed), (wrong, demanded)) in listed.items():
+        for effect, bound in demanded.items():
+            shown = [kind for kind in ("missing", "duplicate", "wrong") if getattr(bound, kind).min]
+            assert len(shown) == 1, name
+            assert not getattr(allowed[effect], shown[0]).min, name
+        assert f"| `{right}` | `{wrong}` |" in table

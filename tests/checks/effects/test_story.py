@@ -50,10 +50,10 @@ def finding(kind="missing", **more):
 KILLED = {"billing/2": [Life("billing/2", 0, at(12.5), "was killed"), Life("billing/2", at(14))]}
 
 
-def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, certain=True):
+def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, certain=True, synced=None):
     sends = {("invoices", "billing/2"): list(failed)}
     libraries = {"billing/2": "librdkafka 2.5.0"}
-    return Facts(lives or {}, sends, {"invoices": frozenset(writers)}, left or {}, libraries, certain)
+    return Facts(lives or {}, sends, {"invoices": frozenset(writers)}, left or {}, libraries, certain, {}, synced or {})
 
 
 def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, **more):
@@ -169,6 +169,30 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
             "the commit past it was sent, and not answered",
         ),
         ("went_back", facts(), {"fetches": TWICE, "commits": [commit("billing/2", 13)]}, "committed past"),
+        (
+            "moved",
+            facts(synced={"billing/1": [at(12.9)]}),
+            {"fetches": TWICE, "commits": [commit("billing/2", 13)]},
+            "by then",
+        ),
+        (
+            "went_back",
+            facts(synced={"billing/1": [at(13.1)]}),
+            {"fetches": TWICE, "commits": [commit("billing/2", 13)]},
+            "",
+        ),
+        (
+            "went_back",  # it got the partition again later
+            facts(synced={"billing/1": [at(12.9), at(14)]}),
+            {"fetches": TWICE, "commits": [commit("billing/2", 13)]},
+            "",
+        ),
+        (
+            "went_back",
+            facts(synced={"billing/2": [at(9)]}),
+            {"fetches": SELF, "commits": [commit("billing/2", 12.5)]},
+            "",
+        ),
         (
             "sent_twice",
             facts(),
@@ -318,6 +342,8 @@ def test_the_end_of_the_run_ends_no_incarnation():
         ("apache-kafka-java 3.9.0", "java"),
         ("client id aiokafka-0.12.0", "aiokafka"),
         ("client id main@host (github.com/segmentio/kafka-go)", "kafka-go"),
+        ("client id faststream-0.7.8", "faststream"),
+        ("sarama 1.43.3 (client id watermill)", "watermill"),
         ("client id shop", ""),
         ("", ""),
     ],
@@ -347,7 +373,7 @@ WIRE = {
     "log": "topic string, partition int, producer_id bigint, producer_epoch int, base_sequence int, "
     "base_offset bigint, control string",
     "connections": "instance string, library string, library_version string, client_id string",
-    "membership": "instance string, broker int, call string, group string, asked_us bigint",
+    "membership": "instance string, broker int, call string, group string, asked_us bigint, answered_us bigint",
     "unread": "side string, api int, version int, why string, frames bigint",
 }
 

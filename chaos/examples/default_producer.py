@@ -1,0 +1,34 @@
+"""Write an invoice for each order with confluent-kafka, with the defaults of its producer."""
+
+import json
+import os
+import time
+
+from confluent_kafka import Consumer, Producer
+
+servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+consumer = Consumer(
+    {
+        "bootstrap.servers": servers,
+        "group.id": "billing",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+    }
+)
+producer = Producer({"bootstrap.servers": servers})
+consumer.subscribe(["orders"])
+
+try:
+    while True:
+        messages = [message for message in consumer.consume(100, timeout=0.2) if not message.error()]
+        for message in messages:
+            order = json.loads(message.value())
+            time.sleep(0.002)  # the work
+            invoice = {"order_id": order["order_id"], "total": order["amount"]}
+            producer.produce("invoices", json.dumps(invoice), message.key())
+        producer.flush()
+        if messages:
+            consumer.commit(asynchronous=False)
+finally:
+    consumer.close()

@@ -1,0 +1,31 @@
+"""Write an invoice for each order with confluent-kafka; SIGTERM ends the process wherever it is."""
+
+import json
+import os
+import time
+
+from confluent_kafka import Consumer, Producer
+
+servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+consumer = Consumer(
+    {
+        "bootstrap.servers": servers,
+        "group.id": "billing",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+    }
+)
+producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+consumer.subscribe(["orders"])
+
+while True:
+    messages = [message for message in consumer.consume(100, timeout=0.2) if not message.error()]
+    for message in messages:
+        order = json.loads(message.value())
+        time.sleep(0.008)  # the work
+        invoice = {"order_id": order["order_id"], "total": order["amount"]}
+        producer.produce("invoices", json.dumps(invoice), message.key())
+    producer.flush()
+    if messages:
+        consumer.commit(asynchronous=False)
