@@ -1409,6 +1409,12 @@ def committed_back_after_a_seek(s: Story) -> None:
     s.assigned(position=0, source="seek").got(0).commit(1).got(1).commit(2)
 
 
+@story(duplicate_delivery__legal=1)
+def committed_back_at_the_position_of_a_seek(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(2)
+    s.assigned(position=1, source="seek").commit(1).got(1).commit(2)
+
+
 @story()
 def commits_in_flight_at_once(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0, 1).commit(2, kind="async", requested_us=s.now, completed_us=s.now + 5_000)
@@ -1795,6 +1801,12 @@ def a_hidden_record_delivered_whose_transaction_nobody_ended(s: Story) -> None:
     s.assigned().got(0, 1).commit(2)
 
 
+@story(aborted_read=1, torn_transaction=1)
+def a_record_delivered_that_an_aborted_transaction_left_visible(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1, seen=True)
+    s.assigned().got(0, 1).commit(2)
+
+
 @story()
 def acked_in_an_aborted_transaction_and_not_there(s: Story) -> None:
     s.in_transaction(1, "committed", 0).send(1, 1, txn=2).transaction(2, "aborted", s.now)
@@ -2101,6 +2113,15 @@ def committed_after_another_had_begun_without_generations(s: Story) -> None:
     s.assigned(2)
     s.tick()
     old.commit(2)
+
+
+@story()
+def committed_in_the_moment_in_which_another_began(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0, 1)
+    s.assigned(2, generation=2)
+    old.commit(2).lost(generation=1)
 
 
 @story()
@@ -3005,6 +3026,13 @@ def committed_past_with_an_output_in_an_open_transaction(s: Story) -> None:
     s.output(0, of=0).output(1, of=1, seen=None)
 
 
+@story(missing_output__undecided=1)
+def committed_past_an_input_in_an_open_transaction(s: Story) -> None:
+    s.wrote(0).send(1, 1, txn=1, outcome="unknown").log(1, 1, committed=None)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0)
+
+
 @story(missing_output__undecided=1, duplicate_output__undecided=2)
 def an_output_may_have_been_evicted(s: Story) -> None:
     s.wrote(0, 1)
@@ -3502,6 +3530,12 @@ def perhaps_accepted_and_acquired_again(s: Story) -> None:
 def polled_late_and_refused(s: Story) -> None:
     """The first lock expired before the poll returned the record."""
     s.wrote(0).acquires(1, 0, count=2).ends().acquires(2, 0, count=1).too_late().share_seen(1, 0)
+
+
+@story()
+def accepted_and_polled_again_and_refused(s: Story) -> None:
+    """The second member had the record from before the accept: the broker refuses its acknowledgement."""
+    s.wrote(0).acquires(1, 0).ends().acquires(2, 0, count=2).too_late().share_seen(1, 0)
 
 
 @story()
