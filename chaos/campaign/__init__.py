@@ -26,6 +26,7 @@
 | `gate` | a cell of the matrix, in rounds | contracts, and times compared with a reference |
 | `compare` | a scenario with a client library | values compared with the reference |
 | `prove` | a set of faults | promises of the application |
+| `explore` | a crash at a moment of an application's work | what the crash lost or doubled |
 
 `subject` is the scenario of a trial, from a bundle, a run directory or a file; `clients` and `releases` change its
 client library or release; `search` and `reduce` are the algorithms of the searches; a DAG calls `reproduction`.

@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Campaigns": {
         "gate": ("campaigns", "Run a matrix of scenarios, releases and settings, and judge records and times."),
         "prove": ("campaigns", "Run an application under the faults that could break its promises."),
+        "explore": ("campaigns", "Crash your application at every moment of its work, and say what each crash lost."),
         "compare-clients": ("campaigns", "Run scenarios with each client library that can, and compare them."),
         "ab": ("incident", "Run it twice with one seed, with and without changed settings, and compare."),
         "repeat": ("incident", "Run a scenario or bundle N times, and give the rate of each anomaly."),

@@ -1,4 +1,4 @@
-"""The commands of campaigns: `catalogue`, `corpus`, `gate`, `prove` and `compare-clients`."""
+"""The commands of campaigns: `catalogue`, `corpus`, `gate`, `prove`, `explore` and `compare-clients`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, Bootstrap, For, Into, Jobs, Json, Kafka, Repeat, Resume, RunsDir, Seed, Select
+from chaos.cli.options import (
+    RUNS_DIR,
+    Bootstrap,
+    For,
+    Into,
+    Jobs,
+    Json,
+    Kafka,
+    Repeat,
+    Resume,
+    RunsDir,
+    Seed,
+    Select,
+    Sets,
+    Side,
+)
 from chaos.cli.output import SIGNS, RunsView, campaign_printer, loading, plain_table, print_json, print_line
 from chaos.errors import UsageError
 from chaos.run.result import EXIT_CODES
@@ -25,6 +40,7 @@ EXAMPLES = {
     "corpus": "corpus KAFKA-17754 'librdkafka*' --repeat 10 --jobs 2",
     "gate": "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last",
     "prove": "prove app.yaml --for 30m",
+    "explore": "explore billing.yaml --for 10m",
     "compare-clients": "compare-clients leader-kill --clients java:3.9.2,sarama,confluent --repeat 8",
 }
 
@@ -348,3 +364,38 @@ def compare_clients(
     with RunsView() as view:
         comparison = compare(planned, folder, view, campaign_printer(as_json))
     raise typer.Exit(EXIT_CODES[comparison.verdict])
+
+
+def explore(
+    source: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A scenario with apps and effects, such as `test --save` writes.")
+    ] = "",
+    budget: For = None,
+    jobs: Jobs = 1,
+    into: Into = None,
+    resume: Resume = None,
+    variant: Side = "",
+    seed: Seed = None,
+    sets: Sets = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Json = False,
+) -> None:
+    """Crash an application at every kind of moment of its work that the wire shows, and say what each crash lost.
+
+    A run without a crash shows the moments: a request or an answer, and the step before it. Each moment then gets
+    SIGKILL, then SIGTERM, then SIGKILL together with the broker that the instance speaks to. What breaks runs again
+    with that crash alone, and is bundled. No run begins after 60 runs or 10 minutes, unless --for says otherwise. Ends
+    with 0 if every crash that was tried lost and doubled nothing, 1 if one did, 3 if that is not known.
+    campaign.json, report.html and summary.md are in one folder; Ctrl-C (130) keeps the finished runs.
+    """
+    with loading():
+        from chaos.campaign.explore import explore as explored
+        from chaos.campaign.subject import Request
+
+    request = Request(
+        runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed, source=source,
+        variant=variant, overrides=tuple(sets or ()),
+    )  # fmt: skip
+    with RunsView() as view:
+        result = explored(request, view, campaign_printer(as_json))
+    raise typer.Exit(EXIT_CODES[result.verdict])

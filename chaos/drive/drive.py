@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
+from chaos.drive.moments import Moments
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
@@ -33,7 +35,7 @@ from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer, QuorumWatch
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
-from chaos.run.events import UNSEEN, EventLog
+from chaos.run.events import MOMENTS, UNSEEN, EventLog
 from chaos.scenario.effect_rules import producers_with_ids
 from chaos.scenario.members import settled_after_s
 from chaos.scenario.model import Scenario
@@ -256,15 +258,26 @@ class Drive:
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
+        moments = Moments(self._proxy, list(self._scenario.faults))
+        with moments.armed():
+            self._take_steps(fleet, faults, observer, moments)
+        if self._scenario.apps and self._proxy:
+            self._events.emit(MOMENTS, by_instance=moments.counted())
+
+    def _take_steps(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer, moments: Moments) -> None:
         waiting = steps(self._scenario.faults)
         total = len(waiting)
         deadline = self._started + self._limits.drive
         while True:
-            progress = self._progress(fleet, faults)
+            came = moments.came()
+            progress = replace(self._progress(fleet, faults), moments=came)
+            moments.release(faults)
             for step in [s for s in waiting if is_due(s, progress)]:
                 if len(waiting) == total:
                     self._note_fetches(observer)
                 waiting.remove(step)
+                fault = faults[step.fault]
+                fault.world = replace(fault.world, moment=came.get(step.fault))
                 _fire(step, faults)
             for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
                 waiting.remove(step)

@@ -68,6 +68,9 @@ class AppFault(Fault[S]):
         if "/" in value or not self.spec.of_one:
             self.resolved = value
             return
+        if world.moment is not None and world.moment.front.startswith(f"{value}/"):
+            self.resolved = world.moment.front
+            return
         running = [instance.name for instance in self._apps(world).of(value) if instance.alive]
         if not running:
             raise FaultError(f"no instance of {value} runs")
@@ -94,6 +97,7 @@ class AppFault(Fault[S]):
 class AppKillSpec(AppFaultSpec):
     """SIGKILL an instance of an application; its supervisor starts it again, or the heal if the scenario has one."""
 
+    ends_at_once = True
     kind: Literal["app.kill"]
 
 

@@ -24,7 +24,7 @@ from chaos.setup.triggers import CONTROLLER_TARGETS, Heal, Strict, Target, Trigg
 if TYPE_CHECKING:
     from chaos.kafka.client import Kafka
     from chaos.observer import Observer
-    from chaos.relay.control import Proxy
+    from chaos.relay.control import Hits, Proxy
 
 Name = Annotated[
     str, Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$", "1 to 40 letters, digits, _ and -, a letter or digit first")
@@ -40,7 +40,7 @@ ONE_BROKER = frozenset(
             "share_coordinator_of",
             "transaction_coordinator_of",
         ),
-        *("controller", "broker", "random_broker"),
+        *("controller", "broker", "random_broker", "broker_of_moment"),
     }
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers", "rack"}
@@ -116,6 +116,8 @@ class FaultSpec(Strict, defer_build=True):
     """The parameters that a fault needs, as `break` takes them."""
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
+    ends_at_once: ClassVar[bool] = False
+    """True if the target is a client that ends at once: a request that waits on the wire was never sent."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """Parameters with exactly one given."""
 
@@ -416,6 +418,8 @@ class World:
     proxy: Proxy | None = None
     run: Run | None = None
     apps: Apps | None = None
+    moment: Hits | None = None
+    """The instance and the broker that spoke, if the fault waited for a moment on the wire."""
 
 
 class Fault(ABC, Generic[S]):

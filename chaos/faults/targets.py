@@ -42,6 +42,10 @@ def brokers(target: Target, world: World) -> list[int]:
         return [value]
     if selector == "random_broker":
         return [world.rng.choice(world.cluster.broker_ids)]
+    if selector == "broker_of_moment":
+        if world.moment is None:
+            raise FaultError("no moment on the wire came before the fault")
+        return [world.moment.broker]
     if selector == "coordinator_of":
         return [answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
     if selector == "coordinator_of_app":

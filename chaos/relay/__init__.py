@@ -75,6 +75,14 @@ Answers on a front have the addresses of that front. Each instance of an applica
 process, if the scenario has `capture`; `chaos.relay.capture` writes down what passes there. While a broker is down, its
 ports refuse connections, as the broker would; only the first client after its end sees a reset in place of that.
 
+### Moments
+
+At each front the proxy keeps the last step of its process (`chaos.relay.roles.StepApi`): the last Produce, commit,
+request of a group's membership or of a transaction, or the answer to one. A moment is a request or answer together
+with the step before it, such as "OffsetCommit request after Produce response". A rule may name a moment (`after`) and
+pass the first ones (`skip`), so that a run can hold the third commit of an application and kill its process then. The
+proxy counts the moments of each front.
+
 ## Switch
 
 Every listener of the brokers (`clients`, `peers`, `quorum`) is advertised at a port of the switch, so all traffic
@@ -95,11 +103,14 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 | `{"do": "add", "item": {…}}`             | `{"id": 1}`; the item is a `Rule` or a `Cut`               |
 | `{"do": "hits", "id": 1}`                | `{"hits": 7, "released": 0, "outlived": 0}`: frames        |
 |                                          | (rules), or pieces of data (cuts)                          |
-| `{"do": "remove", "id": 1}`              | the same                                                   |
+| `{"do": "remove", "id": 1}`              | the same; with `"lose": true` the frames that the rule     |
+|                                          | holds are lost with their connections                      |
 | `{"do": "front", "name": "shop/1"}`      | `{"addresses": {"1": […]}}`; the first such order opens it |
 | `{"do": "seal"}`                         | the seal of the capture, which ends                        |
 | `{"do": "status"}`                       | `{"active": […], "ports": […]}`, with the Fetch requests   |
 |                                          | by client at each port of the proxy                        |
+| `{"do": "moments"}`                      | `{"shop/1": [["Produce response", "OffsetCommit request",  |
+|                                          | 12], …]}`: how often each moment came after each step      |
 
 An invalid order gives `{"error": "…"}`. A rule or cut ends with the control connection that added it, so a process that
 dies leaves none behind. The process environment carries the role (`AFTERSHOCK_ROLE`), so that `ps`, `gc` and the reaper

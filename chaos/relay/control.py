@@ -35,6 +35,9 @@ class Hits:
     """Frames that the rule held until another one had passed."""
     outlived: int
     """Connections with frames that the rule held, and that reached the broker after their client had gone."""
+    front: str = ""
+    broker: int = -1
+    """The front and the broker of the last frame that a rule matched."""
 
 
 def start_proxy(
@@ -135,9 +138,12 @@ class Control:
         """Return the counts of a rule or cut."""
         return Hits(**self._ask({"do": "hits", "id": number}))
 
-    def remove(self, number: int) -> Hits:
-        """Take a rule or cut out of force, if it is still in force; what it held passes. Returns its counts."""
-        return Hits(**self._ask({"do": "remove", "id": number}))
+    def remove(self, number: int, lose: bool = False) -> Hits:
+        """Take a rule or cut out of force, if it is still in force. Returns its counts.
+
+        lose: whether what a rule held is lost, with its connection; else it passes.
+        """
+        return Hits(**self._ask({"do": "remove", "id": number, "lose": lose}))
 
     def status(self) -> dict[str, Any]:
         """Return the rules or cuts in force (`active`), and connections and client ids by port (`ports`)."""
@@ -207,6 +213,11 @@ class Proxy(Control):
     def used(self) -> set[str]:
         """Return the names of the fronts to which something connected so far."""
         return {port["front"] for port in self.status()["ports"] if port["opened"]}
+
+    def moments(self) -> dict[str, dict[tuple[str, str], int]]:
+        """Return how often each moment came at each front so far, by the last step and the moment."""
+        answer = self._ask({"do": "moments"})
+        return {front: {(last, moment): count for last, moment, count in of} for front, of in answer.items()}
 
     def seal(self) -> dict[str, Any]:
         """End the capture of the fronts, and return its seal: segments, entries, failure."""

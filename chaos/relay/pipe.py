@@ -127,6 +127,10 @@ class Pipe(asyncio.Protocol):
         self.drain()
         return bool(found)
 
+    def holds(self, rule: int) -> bool:
+        """Return whether the pipe holds something for a rule."""
+        return any(held.rule == rule for held in self._queue)
+
     def drain(self) -> None:
         """Write the queued data that may pass now. Close the connection behind the last data of an ended source."""
         if self._timer:
@@ -213,6 +217,9 @@ class Connection:
     def apply(self, removed: int | None) -> None:
         """Apply a change of the rules or cuts in force. `removed` is the id of the one that ended, if any."""
         raise NotImplementedError
+
+    def lose(self, rule: int) -> None:
+        """Lose what a rule holds on the connection."""
 
     def outlived(self, pipe: Pipe, rule: int) -> None:
         """Note that data which a rule held was passed on after its sender had closed the connection."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
@@ -14,6 +15,24 @@ Role = Literal["proxy", "switch"]
 Listener = Literal["clients", "peers", "quorum"]
 LISTENERS: tuple[Listener, ...] = ("clients", "peers", "quorum")
 """The listeners of a broker, by who connects to them. The proxy is in front of `clients` only."""
+
+StepApi = Literal[
+    "Produce",
+    "JoinGroup",
+    "SyncGroup",
+    "LeaveGroup",
+    "OffsetFetch",
+    "OffsetCommit",
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "EndTxn",
+    "ShareAcknowledge",
+]
+"""The requests that are steps of a client's work. A client repeats the others all the time, whatever it does."""
+MomentApi = Literal[StepApi, "Fetch", "ShareFetch", "Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"]
+"""The requests that can be a moment of a client's work: the last step says where in the work they are."""
 
 Payloads = Literal["none", "needed", "all"]
 """What a capture keeps of the records in Produce requests. See `chaos.relay.capture`."""
@@ -68,6 +87,11 @@ class Active(Generic[T]):
     """Frames that the rule matched, or pieces of data that the cut held."""
     released: int = 0
     """Frames that the rule held until another one had passed."""
+    skipped: int = 0
+    """Frames that matched before the first hit."""
+    front: str = ""
+    broker: int = -1
+    """The front and the broker of the last hit of a rule."""
     outlived: int = 0
     """Frames that the rule held, and that reached the broker after their client had closed the connection."""
 
@@ -77,6 +101,8 @@ class Book(Generic[T]):
     """The rules or cuts in force, by id."""
 
     active: dict[int, Active[T]] = field(default_factory=dict)
+    moments: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """How often each moment came, by front: pairs of the last step and the moment. The switch counts none."""
     _last_id: int = 0
 
     def add(self, item: T) -> Active[T]:

@@ -84,6 +84,11 @@ class RuledConnection(Connection):
             for frames in self._filters.values():
                 frames.release(removed)
 
+    def lose(self, rule: int) -> None:
+        """Close the connection, if a rule holds something on it: what is held is lost."""
+        if any(pipe.holds(rule) for pipe in (self.requests, self.responses)):
+            self.close()
+
     def refuse(self, asked: Asked) -> None:
         """Answer a request in place of the broker: after the answers to the requests before it."""
         self.unanswered.append(asked)
@@ -134,6 +139,8 @@ class _Filter:
         self._hit: Active[Rule] | None = None
         self._whole = False
         """Whether the current frame has to be complete before it passes."""
+        self._last = ""
+        """The last step at the front before the current frame."""
         self._release, self._rule = 0.0, 0
         """End of the latest delay, and the rule that delays."""
 
@@ -307,10 +314,13 @@ class _RequestFilter(_Filter):
         self._asked = Asked(head, number=self._connection.requested)
         if head.api == FETCH:
             self._connection.port.fetches[head.client] += 1
+        self._last = self._book.moment(self._front, "request", head.api)
         if self._book.reads(self._broker, head.api, head.client, self._front):
             self._whole = True
         else:
-            self._hit = self._book.hit(self._broker, "request", head.api, head.client, front=self._front)
+            self._hit = self._book.hit(
+                self._broker, "request", head.api, head.client, front=self._front, last=self._last
+            )
             self._remember()
 
     def _remember(self) -> None:
@@ -323,7 +333,7 @@ class _RequestFilter(_Filter):
         head = self._asked.head
         names = self._connection.contents.names(head, frame) if head.api in TOPIC_APIS else None
         self._asked = replace(self._asked, names=names)
-        self._hit = self._book.hit(self._broker, "request", head.api, head.client, names, self._front)
+        self._hit = self._book.hit(self._broker, "request", head.api, head.client, names, self._front, self._last)
         if self._act == "error" and self._refused(frame):
             return True
         self._remember()
@@ -374,7 +384,8 @@ class _ResponseFilter(_Filter):
     def _begin(self, head: Head) -> None:
         asked = self._asked = self._request_of(head.correlation)
         api, client, names = (asked.head.api, asked.head.client, asked.names) if asked else (-1, "", None)
-        self._hit = self._book.hit(self._broker, "response", api, client, names, self._front)
+        last = self._book.moment(self._front, "response", api)
+        self._hit = self._book.hit(self._broker, "response", api, client, names, self._front, last)
         other = self._act == "repeat" or self._act in CHANGES
         if other and not asked:
             self._spare()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from kafka.protocol.api_key import ApiKey
 
 from chaos.relay.contents import TOPIC_APIS, Names
 from chaos.relay.refusals import ERROR_APIS
-from chaos.relay.roles import Active, Book
+from chaos.relay.roles import Active, Book, MomentApi, StepApi
 
 Act = Literal["drop", "delay", "cut", "slow", "hold", "error", "repeat", "duplicate", "corrupt"]
 Side = Literal["request", "response"]
@@ -23,6 +24,9 @@ _SIDES: dict[Act, tuple[tuple[str | None, Side], ...]] = {
 """The frames with records: what an act on records is done to."""
 APIS: dict[str, int] = {key.name: int(key) for key in ApiKey}
 """The API keys by the names in Kafka's protocol guide."""
+STEPS = {APIS[name]: name for name in get_args(StepApi)}
+MOMENTS = {APIS[name]: name for name in get_args(MomentApi)}
+"""Names by API key. A moment is written as `OffsetCommit request`, and the last step before it in the same way."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Frames:
     """A partition of the topic that the request names."""
     front: str | None = None
     """Shell pattern for the front at which the client speaks, such as `billing/*`; None: the proxy's own ports, too."""
+    after: str | None = None
+    """The last step at the same front before the frame, such as `Produce response`; empty: none came before it."""
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in APIS:
@@ -67,9 +73,16 @@ class Frames:
             return True
         return any(t == self.topic and self.partition in (None, number) for t, number in names or ())
 
-    def match(self, broker: int, side: Side, api: int, client: str, names: Names | None, front: str = "") -> bool:
-        """Return whether a frame is in the set. `names`: the partitions that its request names, None if unknown."""
-        return side == self.side and self.may_match(broker, api, client, front) and self.named(names)
+    def match(
+        self, broker: int, side: Side, api: int, client: str, names: Names | None, front: str = "", last: str = ""
+    ) -> bool:
+        """Return whether a frame is in the set.
+
+        names: the partitions that its request names, None if unknown. last: the last step at the front before it.
+        """
+        if side != self.side or self.after not in (None, last):
+            return False
+        return self.may_match(broker, api, client, front) and self.named(names)
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,8 @@ class Rule:
     """The error code in answers."""
     valid: bool = False
     """Whether changed records get a checksum that fits them."""
+    skip: int = 0
+    """Number of frames that match and pass before the first hit."""
     share: float = 1.0
     """Share of the frames that match to which the act is done."""
     seed: int = 0
@@ -149,6 +164,8 @@ class RuleBook(Book[Rule]):
 
     sessions: bool = False
     """Whether to read all Fetch requests, so that the partitions of each session are known from its begin on."""
+    _last_steps: dict[str, str] = field(default_factory=dict)
+    """The last step at each front."""
     _draws: dict[int, random.Random] = field(default_factory=dict)
     """The random choices of the rules, by id."""
     _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
@@ -162,17 +179,38 @@ class RuleBook(Book[Rule]):
             active.item.reads(broker, api, client, front) for active in self.active.values()
         )
 
+    def moment(self, front: str, side: Side, api: int) -> str:
+        """Count a frame at a front as a moment, if it is one, and return the last step before it."""
+        last = self._last_steps.get(front, "")
+        if front and api in MOMENTS:
+            name = f"{MOMENTS[api]} {side}"
+            self.moments.setdefault(front, Counter())[last, name] += 1
+            if api in STEPS:
+                self._last_steps[front] = name
+        return last
+
     def hit(
-        self, broker: int, side: Side, api: int, client: str, names: Names | None = None, front: str = ""
+        self,
+        broker: int,
+        side: Side,
+        api: int,
+        client: str,
+        names: Names | None = None,
+        front: str = "",
+        last: str = "",
     ) -> Active[Rule] | None:
         """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
         for active in self.active.values():
             rule = active.item
             if rule.act == "slow" or (rule.count is not None and active.hits >= rule.count):
                 continue
-            if rule.frames.match(broker, side, api, client, names, front) and self._drawn(active):
-                active.hits += 1
-                return active
+            if not rule.frames.match(broker, side, api, client, names, front, last) or not self._drawn(active):
+                continue
+            if active.skipped < rule.skip:
+                active.skipped += 1
+                continue
+            active.hits, active.front, active.broker = active.hits + 1, front, broker
+            return active
         return None
 
     def _drawn(self, active: Active[Rule]) -> bool:

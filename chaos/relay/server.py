@@ -162,8 +162,10 @@ class Server:
         if order["do"] in ("hits", "remove"):
             active = added[order["id"]]
             if order["do"] == "remove":
+                if order.get("lose"):
+                    self._lose(active.id)
                 self.remove(active.id)
-            return {"hits": active.hits, "released": active.released, "outlived": active.outlived}
+            return {name: getattr(active, name) for name in ("hits", "released", "outlived", "front", "broker")}
         if order["do"] == "front":
             return {"addresses": self.front(order["name"], order.get("listen", HOST), order.get("advertise", ""))}
         if order["do"] == "seal":
@@ -177,6 +179,9 @@ class Server:
                 for p in self.ports
             ]
             return {"active": [asdict(active.item) for active in self._policy.book.active.values()], "ports": ports}
+        if order["do"] == "moments":
+            moments = self._policy.book.moments
+            return {front: [[*moment, count] for moment, count in of.items()] for front, of in moments.items()}
         raise ValueError(f"unknown order {order['do']!r}")
 
     def remove(self, *ids: int) -> None:
@@ -184,6 +189,11 @@ class Server:
         for number in ids:
             if self._policy.book.remove(number):
                 self._apply(number)
+
+    def _lose(self, number: int) -> None:
+        for port in self.ports:
+            for connection in list(port.connections):
+                connection.lose(number)
 
     def _apply(self, removed: int | None) -> None:
         for port in self.ports:

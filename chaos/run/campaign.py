@@ -15,7 +15,9 @@ from chaos.run.result import Load, Metric, MetricKey, RunOutcome, Verdict
 
 RESULT = "campaign.json"
 FORMAT = 1
-Kind = Literal["catalogue", "repeat", "corpus", "shrink", "bisect", "replay", "gate", "clients", "proof", "ab"]
+Kind = Literal[
+    "catalogue", "repeat", "corpus", "shrink", "bisect", "replay", "gate", "clients", "proof", "ab", "explore"
+]
 
 
 class Data(BaseModel):

@@ -26,6 +26,8 @@ StageState = Literal["begin", "end", "failed"]
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "settle", "stop", "seal", "drive")
 """Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 UNDRAINED, UNSETTLED, UNSEEN = "undrained", "unsettled", "unseen"
+MOMENTS = "moments"
+"""The event with the moments of each instance on the wire: the step before it, the moment, how often it came."""
 CHECKING = ("readback", "audit", "validate")
 STAGE_TEXTS = {
     "deploy": "starting the brokers",

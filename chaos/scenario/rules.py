@@ -19,6 +19,7 @@ from chaos.faults.controllers import voter_problems
 from chaos.faults.groups import ResetShareOffsetsSpec
 from chaos.faults.settings import overlap_problems
 from chaos.faults.topics import CreateTopicSpec, DeleteTopicSpec, RecreateTopicSpec
+from chaos.faults.wire import app_problems
 from chaos.kafka.security import ClusterSecurity
 from chaos.kafka.settings import Config
 from chaos.scenario import retention
@@ -58,6 +59,10 @@ def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trig
         yield f"{where}.acked: {acked} is never reached, the producers send {total} records in all"
     if delivered := trigger.delivered:
         yield from _delivered_problems(setup, faults, f"{where}.delivered", delivered, total)
+    if trigger.wire:
+        yield from app_problems(setup, f"{where}.wire.app", trigger.wire.app)
+        if setup.cluster.security.tls:
+            yield f"{where}.wire: TLS hides the requests of applications; take another moment, or no TLS"
     if trigger.awaited:
         yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
         if trigger.awaited.phase == "healed" and any(
@@ -407,6 +412,10 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
         yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:
             yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
+            if fault.heal.when.wire:
+                yield f"{where}.heal.when.wire: a heal does not wait for the wire; give a time or another phase"
+        if fault.target.broker_of_moment and not fault.when.wire:
+            yield f"{where}.target.broker_of_moment: the fault waits for no moment; give when.wire"
     targets = Counter((fault.kind, fault.target) for fault in faults if fault.once_per_target)
     for (kind, target), count in targets.items():
         if count > 1:

@@ -53,6 +53,8 @@ class Progress:
     """Consumer entries by group."""
     phases: Mapping[tuple[str, Phase], float] = field(default_factory=dict)
     """Times of the phases that have come, by (fault, phase)."""
+    moments: Collection[str] = ()
+    """Faults whose moment on the wire has come."""
 
 
 def steps(faults: Iterable[FaultSpec]) -> list[Step]:
@@ -73,6 +75,8 @@ def is_due(step: Step, progress: Progress) -> bool:
     if after := step.after:
         since = progress.phases.get((after.fault, after.phase))
         return since is not None and progress.elapsed_s >= since + after.delay_s
+    if isinstance(step.trigger, Trigger) and step.trigger.wire is not None:
+        return step.fault in progress.moments
     return isinstance(step.trigger, Trigger) and _is_reached(step.trigger, progress)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from chaos.kafka.partition import TopicPartition
+from chaos.relay.roles import MomentApi, StepApi
 from chaos.setup.names import GroupId, InCluster, RackName, TopicName, TransactionalId
 from chaos.units import Duration, parse_duration
 
@@ -106,6 +107,32 @@ class Acked(Strict):
     records: int = Field(gt=0)
 
 
+def check_step(text: str) -> str:
+    """Return a step, such as `Produce response`, as it is. Raises `ValueError` for anything else."""
+    api, _, side = text.partition(" ")
+    if api not in get_args(StepApi) or side not in ("request", "response"):
+        steps = ", ".join(get_args(StepApi))
+        raise ValueError(f"{text!r} is no step; write a request or its answer, such as Produce response: {steps}")
+    return text
+
+
+class WireMoment(Strict):
+    """A request of an application, or the answer to one, seen on the wire. It waits there until the fault is in."""
+
+    app: str = Field(description="the application, such as billing, or one instance, billing/1")
+    api: MomentApi = Field(description="the kind of request by its Kafka name")
+    side: Literal["request", "response"] = Field("request", description="the request, or its answer")
+    after: Annotated[str, AfterValidator(check_step)] | None = Field(
+        None, description="only if this was the instance's last step before, such as Produce response; any if left out"
+    )
+    nth: int = Field(1, ge=1, description="the first such moment, the second one, …, since the load began")
+
+    def describe(self) -> str:
+        """Return the moment as text, such as `OffsetCommit request of billing after Produce response`."""
+        after = f" after {self.after}" if self.after else ""
+        return f"{self.api} {self.side} of {self.app}{after}"
+
+
 class Trigger(OneOf):
     """The moment of a step: exactly one of these. Progress repeats on slow machines, so prefer it to times."""
 
@@ -117,6 +144,8 @@ class Trigger(OneOf):
     after: Annotated[str, parsed_by(parse_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
+
+    wire: WireMoment | None = Field(None, description="a moment of an application's work, seen on the wire")
 
     @property
     def awaited(self) -> After | None:
@@ -133,6 +162,8 @@ class Trigger(OneOf):
             return f"at {self.delivered.records:,} records processed by {self.delivered.by}"
         if self.after is not None:
             return f"after {self.after}"
+        if self.wire is not None:
+            return f"at moment {self.wire.nth} of this kind: {self.wire.describe()}"
         return f"{self.at:g} s after the start"
 
 
@@ -185,6 +216,9 @@ class Target(OneOf):
     broker: int | None = Field(None, ge=0, description="this broker")
     rack: RackName | None = Field(None, description="all brokers in this rack")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
+    broker_of_moment: Literal[True] | None = Field(
+        None, description="the broker to which the request of `when.wire` went, or from which its answer came"
+    )
     member: Member | None = Field(None, description="this client, such as billing/1")
     random_member: str | None = Field(None, description="a client of this entry, chosen by the seed")
     random_member_of: GroupId | None = Field(

@@ -110,7 +110,7 @@ def _app(row: Row) -> str:
 
 def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyond: Row | None) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
-    past = _past(commits)
+    past = _past(commits, fetches)
     if not fetches:
         if not story.facts.certain:
             return UNFETCHED, ""
@@ -158,13 +158,17 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     return "no member fetched it again", "commit_first_or_passed_over" if later else "commit_first"
 
 
-def _past(commits: Sequence[Row]) -> Row | None:
-    """Return the first commit past the input: acknowledged, else without an answer: it may be in force."""
-    for state in ("ok", "open"):
-        for row in commits:
-            if row["state"] == state:
-                return row
-    return None
+def _past(commits: Sequence[Row], fetches: Sequence[Row]) -> Row | None:
+    """Return the first commit past the input: acknowledged, else without an answer: it may be in force.
+
+    It is in force if a member that never fetched the input commits later: that member began behind the input.
+    """
+    acked = next((row for row in commits if row["state"] == "ok"), None)
+    unanswered = next((row for row in commits if row["state"] == "open"), None)
+    if acked is None or unanswered is None or unanswered["asked_us"] > acked["asked_us"]:
+        return acked or unanswered
+    who = {row["instance"] for row in fetches}
+    return unanswered if unanswered["instance"] in who and acked["instance"] not in who else acked
 
 
 def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:

@@ -102,6 +102,10 @@ def counts(server, added, rule):
     return server.obey({"do": "hits", "id": rule}, added)
 
 
+def numbers(answer):
+    return answer["hits"], answer["released"], answer["outlived"]
+
+
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.005)
@@ -255,7 +259,7 @@ def test_a_held_request_outlives_its_connection_and_passes_after_another_one():
             second.send(heartbeat(), 4, client="till/1")
             await until(lambda: 1 in broker.received)
             assert broker.received == [2, 3, 4, 1]
-            assert counts(server, added, rule) == {"hits": 1, "released": 1, "outlived": 1}
+            assert numbers(counts(server, added, rule)) == (1, 1, 1)
 
     asyncio.run(play())
 
@@ -270,7 +274,7 @@ def test_the_broker_answers_a_request_that_outlived_its_connection_before_it_is_
             client.writer.close()
             await asyncio.sleep(0.1)
             broker.answering.clear()
-            assert server.obey({"do": "remove", "id": rule}, added) == {"hits": 1, "released": 0, "outlived": 1}
+            assert numbers(server.obey({"do": "remove", "id": rule}, added)) == (1, 0, 1)
             await until(lambda: broker.received)
             await asyncio.sleep(0.1)
             assert broker.ended == 0, "a broker may drop requests of a connection that is closed"
@@ -293,7 +297,7 @@ def test_a_held_answer_waits_for_a_request_and_passes_when_its_time_is_over():
             rule = add(server, added, "hold", {"api": "Heartbeat"}, api="Produce", delay_s=0.05)
             first.send(produce(), 3)
             assert await first.produced() == (3, 0, 5)
-            assert counts(server, added, rule) == {"hits": 1, "released": 0, "outlived": 0}
+            assert numbers(counts(server, added, rule)) == (1, 0, 0)
 
     asyncio.run(play())
 
@@ -332,5 +336,73 @@ def test_frames_in_small_pieces_are_read_and_refused_as_well():
             assert await client.produced() == (2, NOT_LEADER, -1)
             assert (await client.answer())[0] == 3
             assert broker.received == [1, 3]
+
+    asyncio.run(play())
+
+
+@asynccontextmanager
+async def front(broker):
+    """A proxy with the front of shop/1, and a client there."""
+    async with proxy(broker) as (server, _):
+        client = Client(*await asyncio.open_connection(*server.front("shop/1")[1]))
+        yield server, client
+
+
+def moment(server, added, side="request", **rule):
+    frames = {"api": "Produce", "side": side, "front": "shop/*", "after": rule.pop("after", None)}
+    order = {"act": "delay", "frames": frames, "delay_s": 600, "count": 1, **rule}
+    return server.obey({"do": "add", "item": order}, added)["id"]
+
+
+def test_a_moment_is_the_nth_frame_after_a_step_at_a_front():
+    async def play():
+        broker = Broker()
+        async with front(broker) as (server, client):
+            rule = moment(server, added := {}, after="Produce response", skip=1)
+            for number in range(1, 4):  # the first one comes after no step, the second one is passed
+                client.send(produce(), number)
+                if number < 3:
+                    await client.produced()
+            await until(lambda: counts(server, added, rule)["hits"])
+            found = counts(server, added, rule)
+            assert (found["front"], found["broker"]) == ("shop/1", 1) and broker.received == [1, 2]
+            server.remove(rule)
+            assert await client.produced() == (3, 0, 5)
+            moments = {(last, name): count for last, name, count in server.obey({"do": "moments"}, {})["shop/1"]}
+            assert moments == {
+                ("", "Produce request"): 1,
+                ("Produce request", "Produce response"): 3,
+                ("Produce response", "Produce request"): 2,
+            }
+
+    asyncio.run(play())
+
+
+def test_a_heartbeat_is_a_moment_and_no_step():
+    async def play():
+        async with front(Broker()) as (server, client):
+            for number, message in enumerate((produce(), heartbeat(), produce())):
+                client.send(message, number)
+                await client.answer()
+            moments = {(last, name): count for last, name, count in server.obey({"do": "moments"}, {})["shop/1"]}
+            assert moments["Produce response", "Heartbeat request"] == 1
+            assert moments["Produce response", "Produce request"] == 1
+
+    asyncio.run(play())
+
+
+def test_what_a_moment_holds_is_lost_with_its_connection():
+    async def play():
+        broker = Broker()
+        async with front(broker) as (server, client):
+            rule = moment(server, added := {})
+            client.send(produce(), 1)
+            await until(lambda: counts(server, added, rule)["hits"])
+            server.obey({"do": "remove", "id": rule, "lose": True}, added)
+            await until(lambda: broker.ended)
+            assert broker.received == []
+            second = Client(*await asyncio.open_connection(*server.front("shop/1")[1]))
+            second.send(produce(), 2)
+            assert await second.produced() == (2, 0, 5)
 
     asyncio.run(play())

@@ -96,6 +96,16 @@ FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
         ("passed_over", facts({"billing/2": [Life("billing/2", 0)]}), {"fetches": FETCHED, "commits": PAST}),
         ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": FURTHER}),
         ("commit_first", facts(KILLED, FAILED), {"fetches": FETCHED, "commits": PAST}),  # of another input, perhaps
+        (
+            "commit_first",  # the answer was lost, but billing/1 began behind it
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open"), commit("billing/1", 20, 1090)]},
+        ),
+        (
+            "not_owner",  # no commit of billing/2 is seen
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/1", 12.4, state="open"), commit("billing/1", 20, 1090)]},
+        ),
         ("not_owner", facts(), {"fetches": FETCHED, "commits": [commit("billing/1", 12.4)]}),
         ("not_owner", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 14.5)]}),  # another process
         ("skipped", facts(), {"commits": PAST}),

@@ -1,0 +1,265 @@
+"""Exploration: an application is crashed at every kind of moment of its work that the wire can show.
+
+A first run without a crash, but with a rolling restart, shows the moments (`chaos.relay`): a request, or the answer to
+one, with the step of the instance before it. Between two steps lies a window in which a crash shows what an application
+is made of. Each moment then gets the crash of the instance that is there, then a stop, then the crash of the instance
+together with the broker that it speaks to. A moment that lost or doubled something runs again without the restart:
+what still breaks needs nothing but that one crash.
+
+File systems are tested in the same way (ALICE, OSDI 2014; CrashMonkey, OSDI 2018).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal, get_args
+
+from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct, digest_of
+from chaos.campaign.folder import Folder, resumed
+from chaos.campaign.score import tally, this_machine
+from chaos.campaign.subject import Raw, Request, Subject, dump, raw_of
+from chaos.errors import RunDirError, UsageError
+from chaos.lab.progress import ProgressListener
+from chaos.relay.roles import MomentApi
+from chaos.run.campaign import Part, PartsResult, TrialRun
+from chaos.run.directory import Run
+from chaos.run.events import MOMENTS, now_us, read_events
+from chaos.run.result import Result
+from chaos.scenario.load import parse
+
+KIND = "explore"
+BUDGET = "60,10m"
+BASELINE, RESTART, CRASH = "baseline", "restart", "crash"
+Blow = Literal["kill", "stop", "broker"]
+BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
+"""What happens at a moment, in the order in which the exploration tries it."""
+DRIVE = "60s"
+"""Limit of a run's load: a moment that does not come until then is not reached."""
+LEAST_SEEN = 1
+_ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce")
+"""The requests that matter most for what is lost or doubled; the others follow in the order of `MomentApi`."""
+STATES = {
+    "lost": "effect_missing",
+    "doubled": "effect_duplicate",
+    "wrong": "effect_wrong",
+    "unexpected": "effect_unexpected",
+    "late": "effect_late",
+}
+"""The states of a moment that broke something, by the kind of effect, the gravest first."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of an application. after: the last step before it. count: how often it came in the first run."""
+
+    app: str
+    name: str
+    after: str
+    count: int
+
+    @property
+    def api(self) -> str:
+        """The kind of request."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def side(self) -> str:
+        """Whether it is the request, or its answer."""
+        return self.name.partition(" ")[2]
+
+    @property
+    def title(self) -> str:
+        """The moment as text."""
+        return f"{self.app}: {self.name} after {self.after}"
+
+    def nth(self, seed: int) -> int:
+        """Return which of these moments gets the crash: one in the second quarter, chosen by the seed."""
+        first, last = self.count // 4 + 1, max(self.count // 2, 1)
+        return Random(f"{seed} {self.title}").randint(min(first, last), last)
+
+
+def explore(asked: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+    """Explore the applications of a scenario. Faults of the scenario are left out.
+
+    Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
+    """
+    asked = resumed(asked, KIND)
+    asked = replace(asked, budget=asked.budget or BUDGET)
+    Budget.parse(asked.budget)
+    subject = asked.subject()
+    if not subject.scenario.apps or not subject.scenario.effects:
+        raise UsageError(f"{asked.source} has no {'apps' if not subject.scenario.apps else 'effects'} to explore")
+    if subject.scenario.cluster.security.tls:
+        raise UsageError(f"{asked.source} has TLS, which hides the moments of its applications; leave it out")
+    asked = asked.fixed(subject)
+    parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
+    folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
+    plan = Exploration(subject, folder)
+    command = shlex.join(["python", "-m", "chaos", KIND, asked.source, *asked.options()])
+    return conduct(plan, folder, asked, listener, lambda runs: plan.result(runs, command), report)
+
+
+@dataclass
+class Exploration(Plan):
+    """The first run, then every moment that it showed with each blow, then what broke once more without the restart."""
+
+    subject: Subject
+    folder: Folder
+
+    def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
+        """Return the trials that are wanted after these runs."""
+        first = self._trial(BASELINE, BASELINE, [restart(app) for app in self._apps])
+        ran = next((run for run in runs if run.part == BASELINE), None)
+        if ran is None:
+            return [first]
+        if ran.verdict != "pass":
+            return [first]  # what breaks without a crash, or is not known, says nothing about crashes
+        moments = self.moments()
+        again = [
+            self._trial(part_of(moment, blow), f"{name_of(moment, blow)}-alone", self._blow(moment, blow))
+            for moment in moments
+            for blow in get_args(Blow)
+            if any(run.part == part_of(moment, blow) and run.verdict == "fail" for run in runs)
+        ]
+        planned = [
+            self._trial(part_of(moment, blow), name_of(moment, blow), [restart(moment.app), *self._blow(moment, blow)])
+            for blow in get_args(Blow)
+            for moment in moments
+        ]
+        return [first, *again, *planned]
+
+    def is_over(self, runs: Sequence[TrialRun]) -> bool:
+        """Return whether the first run leaves nothing to explore."""
+        return any(run.part == BASELINE and run.verdict != "pass" for run in runs)
+
+    @property
+    def _apps(self) -> list[str]:
+        return [app.name for app in self.subject.scenario.apps if not app.external]
+
+    def moments(self) -> list[Moment]:
+        """Return the moments that the first run showed, the most interesting ones first."""
+        run = Run(self.folder.path / self._run_id(BASELINE))
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for event in read_events(run):
+            if event.get("kind") == MOMENTS:
+                for instance, rows in event["by_instance"].items():
+                    for after, name, count in rows:
+                        counts[instance.partition("/")[0], name, after] += count
+        known = [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in self._apps]
+        return sorted(known, key=_interest)
+
+    def _blow(self, moment: Moment, blow: Blow) -> list[Raw]:
+        """Return the faults at a moment."""
+        wire = {
+            "app": moment.app,
+            "api": moment.api,
+            "side": moment.side,
+            "after": moment.after,
+            "nth": moment.nth(self.subject.seed),
+        }
+        kind = "app.stop" if blow == "stop" else "app.kill"
+        faults: list[Raw] = [{"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}}]
+        if blow == "broker":
+            broker = {"name": "broker", "kind": "broker.kill", "target": {"broker_of_moment": True}}
+            faults.append({**broker, "when": {"wire": wire}, "heal": {"after": "3s"}})
+        return faults
+
+    def _run_id(self, name: str) -> str:
+        return f"{self.subject.name}-{name}"
+
+    def _trial(self, part: str, name: str, faults: Iterable[Raw]) -> Trial:
+        raw = raw_of(self.subject.scenario)
+        raw["faults"] = list(faults)
+        raw["limits"] = {**raw.get("limits", {}), "drive": DRIVE}
+        scenario = parse(dump(raw), self.subject.source)
+        subject = replace(self.subject, scenario=scenario)
+        return Trial(self._run_id(name), subject, part, title=part if name == BASELINE else f"{part} ({name})")
+
+    def result(self, runs: list[TrialRun], command: str) -> PartsResult:
+        """Return the table of moments."""
+        first = next((run for run in runs if run.part == BASELINE), None)
+        wanted = list(dict.fromkeys(trial.part for trial in self.trials(runs)))
+        parts = [self._part(name, [run for run in runs if run.part == name]) for name in wanted]
+        tried = [part for part in parts if part.name != BASELINE and part.runs]
+        broken = [part for part in tried if part.state.split()[0] in STATES]
+        held = [part for part in tried if part.state == "held"]
+        if first is None or first.verdict != "pass":
+            why = f"the run without a crash is no pass: {first.sentence}" if first else "the first run did not end"
+            verdict, sentence = (first.verdict if first else "inconclusive"), f"Nothing was explored, because {why}"
+        else:
+            verdict = "fail" if broken else "pass" if held else "inconclusive"
+            untried = len(parts) - 1 - len(tried)
+            sentence = (
+                f"{len(broken)} of {len(tried)} moments of a crash lost or doubled something, {len(held)} held, "
+                f"{len(tried) - len(broken) - len(held)} are not decided, {untried} were not tried."
+            )
+        return PartsResult(
+            kind=KIND,
+            title=f"Crashes at every moment of {', '.join(self._apps)}",
+            verdict=verdict,
+            sentence=sentence,
+            command=command,
+            machine=this_machine(),
+            made_us=now_us(),
+            seed=self.subject.seed,
+            repeat=1,
+            notes=self._mends(broken),
+            parts=parts,
+        )
+
+    def _part(self, name: str, runs: list[TrialRun]) -> Part:
+        state = self._state(runs)
+        return tally(name, runs).model_copy(update={"state": state})
+
+    def _state(self, runs: list[TrialRun]) -> str:
+        if not runs:
+            return "not tried"
+        for state, kind in STATES.items():
+            lost = [run for run in runs if run.verdict == "fail" and run.count(kind)]
+            if lost:
+                alone = any(run.run_id.endswith("-alone") for run in lost)
+                return f"{state}{', also without the restart' if alone else ''}"
+        if any(run.verdict == "fail" for run in runs):
+            return "broken"
+        if any(run.verdict == "pass" for run in runs):
+            return "held"
+        return "not reached" if "never injected" in runs[0].sentence else "undecided"
+
+    def _mends(self, broken: list[Part]) -> list[str]:
+        """Return what happened at the moments that broke and what prevents it, each cause once."""
+        found: dict[str, str] = {}
+        for part in broken:
+            for run in part.runs:
+                try:
+                    result = Result.read(Run(self.folder.path / run.run_id))
+                except RunDirError:
+                    continue
+                for effect in result.effects:
+                    for story in effect.stories:
+                        mend = f" {story.prevents}" if story.prevents else ""
+                        found.setdefault(story.cause or story.kind, f"{part.name}: {story.sentence}{mend}")
+        return list(found.values())
+
+
+def restart(app: str) -> Raw:
+    """Return the rolling restart that shows the steps of a rebalance."""
+    return {"name": f"{RESTART}-{app}", "kind": "app.restart", "target": {"app": app}, "when": {"at": "2s"}}
+
+
+def part_of(moment: Moment, blow: Blow) -> str:
+    """Return the name of a moment with a blow, for people."""
+    return f"{moment.title}, {BLOWS[blow]}"
+
+
+def name_of(moment: Moment, blow: Blow) -> str:
+    """Return the name of a moment with a blow, for a folder."""
+    return f"{moment.app}-{moment.name}-after-{moment.after}-{blow}".replace(" ", "-")
+
+
+def _interest(moment: Moment) -> tuple[int, int, str, str]:
+    apis = [*_ORDER, *(api for part in get_args(MomentApi) for api in (get_args(part) or (part,)))]
+    return apis.index(moment.api), moment.side == "response", moment.name, moment.after

@@ -1,0 +1,91 @@
+"""The moments on the wire that faults wait for: each is held by a rule of the proxy until its fault is in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from chaos.faults.base import FaultSpec
+from chaos.faults.runner import FaultRun
+from chaos.faults.wire import front_of
+from chaos.relay.control import Hits, Proxy
+from chaos.relay.rules import Frames, Rule
+
+HELD_S = 1.0
+"""Time for which a moment is held after its fault has begun. An application that is asked to end may wait for it."""
+MOST_HELD_S = 30.0
+"""Time for which a moment is held in any case. Shorter than the time-out of any request of a client."""
+
+
+@dataclass
+class _Moment:
+    rule: int
+    spec: FaultSpec
+    hits: Hits | None = None
+    """The counts of the rule since the moment came."""
+    since: float = 0.0
+    released: bool = False
+
+
+class Moments:
+    """The moments that faults of a scenario wait for, by fault.
+
+    A moment is held before its fault begins. A request of an instance that is killed then is lost, as if the instance
+    had been killed before it sent the request. A held request or answer of any other instance passes once the fault is
+    injected, and at the latest after `HELD_S`.
+    """
+
+    def __init__(self, proxy: Proxy | None, specs: list[FaultSpec]) -> None:
+        self._proxy, self._specs = proxy, [spec for spec in specs if spec.when.wire]
+        self._moments: dict[str, _Moment] = {}
+        self._before: dict[str, dict[tuple[str, str], int]] = {}
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """Look for the moments, and let everything pass in the end."""
+        self._before = self._proxy.moments() if self._proxy else {}
+        for spec in self._specs:
+            assert self._proxy and spec.when.wire  # a scenario with such a trigger has a proxy
+            wire = spec.when.wire
+            frames = Frames(api=wire.api, side=wire.side, front=front_of(wire.app), after=wire.after)
+            rule = Rule("delay", frames, count=1, skip=wire.nth - 1, delay_s=MOST_HELD_S)
+            self._moments[spec.name] = _Moment(self._proxy.add(rule), spec)
+        try:
+            yield
+        finally:
+            for moment in self._moments.values():
+                self._release(moment)
+
+    def counted(self) -> dict[str, list[tuple[str, str, int]]]:
+        """Return how often each moment came by instance since `armed`: the step before it, the moment, the count."""
+        found: dict[str, list[tuple[str, str, int]]] = {}
+        for front, moments in (self._proxy.moments() if self._proxy else {}).items():
+            before = self._before.get(front, {})
+            counts = [
+                (last, moment, count - before.get((last, moment), 0)) for (last, moment), count in moments.items()
+            ]
+            found[front] = [row for row in counts if row[2]]
+        return found
+
+    def came(self) -> dict[str, Hits]:
+        """Return the moments that came so far, by fault: the instance and the broker that spoke."""
+        for moment in self._moments.values():
+            if moment.hits is None and self._proxy and (counts := self._proxy.counts(moment.rule)).hits:
+                moment.hits, moment.since = counts, time.monotonic()
+        return {name: moment.hits for name, moment in self._moments.items() if moment.hits}
+
+    def release(self, faults: Mapping[str, FaultRun]) -> None:
+        """Let the moments pass whose faults are in."""
+        for name, moment in self._moments.items():
+            if moment.hits is None or moment.released:
+                continue
+            phases = faults[name].phases
+            if {"injected", "failed"} & phases.keys() or time.monotonic() - moment.since > HELD_S:
+                self._release(moment)
+
+    def _release(self, moment: _Moment) -> None:
+        if self._proxy and not moment.released:
+            moment.released = True
+            self._proxy.remove(moment.rule, lose=moment.hits is not None and moment.spec.ends_at_once)
