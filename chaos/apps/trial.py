@@ -5,9 +5,11 @@ The scenario is written as a file that `run` takes, so that the user can change 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,43 @@ class Asked:
         words = [word for word in self.command if re.search(r"[A-Za-z]", Path(word).stem) and not word.startswith("-")]
         program = Path(words[1 if len(words) > 1 and _runs_a_script(words[0]) else 0]).stem if words else "app"
         return self.name or re.sub(r"[^A-Za-z0-9_-]+", "-", program).strip("-_")[:16] or "app"
+
+
+ID_NAMES = re.compile(r"(^|_|[a-z])(id|uuid|key|number|no|ref)$", re.IGNORECASE)
+"""Names of fields that usually identify an input: `order_id`, `orderId`, `uuid`, `invoice_number`."""
+READ_SAMPLES = 1_000
+
+
+def propose_id(samples: Path) -> str:
+    """Return the JSONPath of the field that identifies an input: with another value in each of the samples.
+
+    Of several, the one with the name of an id, then the one nearest to the root, then the first one. Raises
+    `UsageError` if there is none, or if the samples cannot be read; a line that is no JSON is reported by the run.
+    """
+    try:
+        with samples.open(encoding="utf-8") as lines:
+            texts = [line for line in islice(lines, READ_SAMPLES) if line.strip()]
+        rows = [dict(_scalars(json.loads(text))) for text in texts]
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"--samples {samples} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    except ValueError as e:
+        raise UsageError(
+            f"--samples {samples} has a line that is no JSON ({e}); one document belongs in each"
+        ) from None
+    found = [path for path in rows[0] if len({row.get(path) for row in rows} - {None}) == len(rows)] if rows else []
+    if not found:
+        raise UsageError(f"no field of {samples} has another value in each line; name the field of the id with --id")
+    return min(found, key=lambda path: (not ID_NAMES.search(path.rpartition(".")[2]), path.count(".")))
+
+
+def _scalars(document: Any, path: str = "$") -> Iterator[tuple[str, str | int]]:
+    """Yield the texts and whole numbers of a document that are not in a list, by their JSONPath."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            if re.fullmatch(r"\w+", name):
+                yield from _scalars(value, f"{path}.{name}")
+    elif isinstance(document, str | int) and not isinstance(document, bool):
+        yield path, document
 
 
 def _runs_a_script(program: str) -> bool:

@@ -28,7 +28,7 @@ from chaos.relay.roles import MomentApi
 from chaos.run.campaign import Part, PartsResult, TrialRun
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
-from chaos.run.result import Result
+from chaos.run.result import EFFECT_KINDS, Result
 from chaos.scenario.load import parse
 
 KIND = "explore"
@@ -39,7 +39,7 @@ BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "k
 """What happens at a moment, in the order in which the exploration tries it."""
 DRIVE = "60s"
 """Limit of a run's load: a moment that does not come until then is not reached."""
-LEAST_SEEN = 1
+
 _ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce")
 """The requests that matter most for what is lost or doubled; the others follow in the order of `MomentApi`."""
 STATES = {
@@ -47,7 +47,6 @@ STATES = {
     "doubled": "effect_duplicate",
     "wrong": "effect_wrong",
     "unexpected": "effect_unexpected",
-    "late": "effect_late",
 }
 """The states of a moment that broke something, by the kind of effect, the gravest first."""
 
@@ -168,6 +167,15 @@ class Exploration(Plan):
             faults.append({**broker, "when": {"wire": wire}, "heal": {"after": "3s"}})
         return faults
 
+    def _expected(self) -> Raw:
+        """Return the bounds of effects: nothing is missing, and the scenario's upper bounds for the other kinds."""
+        bounds: dict[str, Raw] = {}
+        for effect in self.subject.scenario.effects:
+            given = self.subject.scenario.expect.effects.get(effect.name)
+            most = {kind: getattr(given, kind).max for kind in EFFECT_KINDS} if given else {}
+            bounds[effect.name] = {**{kind: {"max": n} for kind, n in most.items() if n}, "missing": 0}
+        return {"effects": bounds}
+
     def _run_id(self, name: str) -> str:
         return f"{self.subject.name}-{name}"
 
@@ -175,6 +183,7 @@ class Exploration(Plan):
         raw = raw_of(self.subject.scenario)
         raw["faults"] = list(faults)
         raw["limits"] = {**raw.get("limits", {}), "drive": DRIVE}
+        raw["expect"] = self._expected()
         scenario = parse(dump(raw), self.subject.source)
         subject = replace(self.subject, scenario=scenario)
         return Trial(self._run_id(name), subject, part, title=part if name == BASELINE else f"{part} ({name})")

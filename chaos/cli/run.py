@@ -131,7 +131,12 @@ def test(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The application's command, after --.")],
     reads: Annotated[list[str], typer.Option(help="A topic that it reads. May be given several times.")],
     samples: Annotated[Path, typer.Option(help="Inputs as it gets them: a JSON object in each line.", dir_okay=False)],
-    identity: Annotated[str, typer.Option("--id", metavar="JSONPATH", help="Where an input has its id: $.order_id")],
+    identity: Annotated[
+        str,
+        typer.Option(
+            "--id", metavar="JSONPATH", help="Where an input has its id: $.order_id; proposed from samples if left out."
+        ),
+    ] = "",
     writes: Annotated[list[str] | None, typer.Option(help="A topic that gets one record for each input.")] = None,
     instances: Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")] = 2,
     group: Annotated[str | None, typer.Option(help="Its consumer group; found by itself if left out.")] = None,
@@ -163,13 +168,16 @@ def test(
     application, and the crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance,
     and a slow link. It is written as a file that `run` takes.
     """
-    from chaos.apps.trial import FAULTS, Asked, write_scenario
+    from chaos.apps.trial import FAULTS, Asked, propose_id, write_scenario
     from chaos.errors import UsageError
 
     if not writes:
         raise UsageError(
             "name with --writes a topic that gets one record for each input; other effects need a scenario"
         )
+    if not identity:
+        identity = propose_id(samples)
+        typer.echo(f"id: {identity}, which differs in each sample; name another field with --id", err=True)
     asked = Asked(
         command=command,
         reads=reads,
