@@ -154,7 +154,7 @@ def test(
         list[str] | None, typer.Option("--only", metavar="FAULT", help="Only these faults, in order.")
     ] = None,
     name: Annotated[str, typer.Option(help="Its name in the report; the name of its program if left out.")] = "",
-    out: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
+    save: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
     only_write: Annotated[bool, typer.Option("--plan", help="Write the scenario and run nothing.")] = False,
     kafka: opt.Kafka = None,
     driver: opt.Driver = None,
@@ -194,7 +194,7 @@ def test(
         records=records,
         breaks=breaks or list(FAULTS),
     )
-    path = out or runs_dir / f"test-{asked.app}.yaml"
+    path = save or runs_dir / f"test-{asked.app}.yaml"
     write_scenario(asked, path)
     typer.echo(f"scenario: {path}", err=True)
     if not only_write:
