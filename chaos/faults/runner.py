@@ -80,12 +80,22 @@ class FaultRun:
         thread.start()
 
     def _inject(self) -> None:
-        self._act("injection", self.fault.inject, ("injecting", "injected"), self.fault.spec.target.describe())
+        self._act("injection", self._injected, ("injecting", "injected"), self.fault.spec.target.describe())
         while "injected" in self.phases and self._searched_s() < self.proof_timeout_s and not self._ending.is_set():
             if proof := self.fault.proof(self.world):
                 self._enter("proven", proof)
                 return
             time.sleep(PROOF_INTERVAL_S)
+
+    def _injected(self, world: World) -> str:
+        """Inject the fault; return the outcome, with what waited on the wire if the fault waited for that."""
+        outcome = self.fault.inject(world)
+        wire = self.fault.spec.when.wire
+        if wire is None or world.moment is None:
+            return outcome
+        way = "to" if wire.side == "request" else "from"
+        spoken = f"{wire.api} {wire.side} {way} broker {world.moment.broker}"
+        return f"{outcome} while the {spoken} of {world.moment.front} was on the wire"
 
     def _searched_s(self) -> float:
         """Return for how long a proof was looked for, less the heal: some effects show when brokers are back."""

@@ -112,6 +112,8 @@ def mistakes(error: ValidationError, model: type[BaseModel], members: Models, so
     """Return one line for each mistake. lists: the command that lists what is too long for a line."""
     by_place: dict[Path, list[tuple[ErrorDetails, str, list[str]]]] = {}
     for details in error.errors():
+        if details["type"] == "default_factory_not_called":
+            continue  # follows from another mistake
         path, keys = _place(details["loc"], model, members)
         by_place.setdefault(path, []).append((details, as_key(path), keys))
     found: list[str] = []

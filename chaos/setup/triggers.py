@@ -128,9 +128,9 @@ class WireMoment(Strict):
     nth: int = Field(1, ge=1, description="the first such moment, the second one, …, since the load began")
 
     def describe(self) -> str:
-        """Return the moment as text, such as `OffsetCommit request of billing after Produce response`."""
+        """Return the moment as text, such as `OffsetCommit request 3 of billing after Produce response`."""
         after = f" after {self.after}" if self.after else ""
-        return f"{self.api} {self.side} of {self.app}{after}"
+        return f"{self.api} {self.side} {self.nth} of {self.app}{after}"
 
 
 class Trigger(OneOf):
@@ -163,7 +163,7 @@ class Trigger(OneOf):
         if self.after is not None:
             return f"after {self.after}"
         if self.wire is not None:
-            return f"at moment {self.wire.nth} of this kind: {self.wire.describe()}"
+            return f"at {self.wire.describe()}"
         return f"{self.at:g} s after the start"
 
 

@@ -510,7 +510,10 @@ def test_a_mistake_in_an_option_or_a_variant_names_it():
         ("title: a\ntitle: b\n", "mine.yaml:2:1 is not valid YAML: key 'title' is given twice"),
         (SMALL.replace("partitions: 2", "partitions: two"), "topics[0].partitions: 'two' is not a whole number"),
         (SMALL.replace("[orders]", "orders"), "consumers[0].topics: 'orders' is not a list"),
-        (SMALL.replace("{acked: 50}", "50"), "faults[0].when: 50 is not a mapping with at, acked, delivered or after"),
+        (
+            SMALL.replace("{acked: 50}", "50"),
+            "faults[0].when: 50 is not a mapping with at, acked, delivered, after or wire",
+        ),
         (
             SMALL.replace("broker.kill", "broker.explode"),
             f"; there are {len(SPECS)} kinds, which `python -m chaos reference faults` lists",

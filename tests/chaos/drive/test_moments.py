@@ -1,0 +1,132 @@
+"""Moments on the wire: the rules that hold them, what passes and what is lost, and the triggers of a scenario."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.drive.moments import MOST_HELD_S, Moments
+from chaos.errors import ScenarioError
+from chaos.relay.control import Hits
+from chaos.scenario.load import parse
+from chaos.scenario.timeline import Progress, is_due, steps
+
+SCENARIO = """
+title: Moments
+topics: [{{name: orders, partitions: 1, replication_factor: 1}}, {{name: invoices, partitions: 1, replication_factor: 1}}]
+producers:
+  - {{name: shop, topic: orders, rate: 100/s, records: 100, value: {{template: '{{{{"id": "{{id}}"}}}}'}}}}
+apps: [{{name: billing, command: [service, "{{bootstrap}}"], reads: [orders]}}]
+effects: [{{name: invoices, topic: invoices, id: $.id}}]
+cluster: {{brokers: 1{cluster}}}
+faults:
+  - {{name: crash, kind: {kind}, target: {target}, when: {{wire: {wire}}}{heal}}}
+"""
+COMMIT = "{app: billing, api: OffsetCommit, after: Produce response, nth: 3}"
+
+
+def scenario(kind="app.kill", target="{app: billing}", wire=COMMIT, heal="", cluster=""):
+    return parse(SCENARIO.format(kind=kind, target=target, wire=wire, heal=heal, cluster=cluster), "moments.yaml")
+
+
+class Proxy:
+    def __init__(self):
+        self.rules, self.removed, self.hit = [], [], {}
+        self.counted = {"billing/1": {("Produce response", "OffsetCommit request"): 2}}
+
+    def add(self, rule):
+        self.rules.append(rule)
+        return len(self.rules)
+
+    def counts(self, number):
+        return self.hit.get(number, Hits(0, 0, 0))
+
+    def remove(self, number, lose=False):
+        self.removed.append((number, lose))
+        return self.counts(number)
+
+    def moments(self):
+        return {front: dict(moments) for front, moments in self.counted.items()}
+
+
+def faults(**phases):
+    return {"crash": SimpleNamespace(phases=phases)}
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("app.kill", True), ("app.stop", False), ("app.pause", False)])
+def test_a_moment_is_held_until_its_fault_is_in(kind, lost):
+    proxy = Proxy()
+    moments = Moments(proxy, scenario(kind).faults)
+    with moments.armed():
+        rule = proxy.rules[0]
+        assert (rule.act, rule.count, rule.skip, rule.delay_s) == ("delay", 1, 2, MOST_HELD_S)
+        assert (rule.frames.front, rule.frames.api, rule.frames.after) == (
+            "billing/*",
+            "OffsetCommit",
+            "Produce response",
+        )
+        assert moments.came() == {}
+        proxy.hit[1] = Hits(1, 0, 0, "billing/2", 3)
+        assert moments.came()["crash"].front == "billing/2"
+        moments.release(faults(injecting=1.0))
+        assert proxy.removed == []
+        moments.release(faults(injecting=1.0, injected=2.0))
+        assert proxy.removed == [(1, lost)]
+    assert len(proxy.removed) == 1
+
+
+def test_a_moment_that_did_not_come_is_no_longer_waited_for_after_the_load():
+    proxy = Proxy()
+    with Moments(proxy, scenario().faults).armed():
+        pass
+    assert proxy.removed == [(1, False)]
+
+
+def test_moments_are_counted_from_the_begin_of_the_load():
+    proxy = Proxy()
+    moments = Moments(proxy, scenario().faults)
+    with moments.armed():
+        proxy.counted["billing/1"]["Produce response", "OffsetCommit request"] = 7
+        proxy.counted["billing/2"] = {("", "Fetch request"): 1}
+    assert moments.counted() == {
+        "billing/1": [("Produce response", "OffsetCommit request", 5)],
+        "billing/2": [("", "Fetch request", 1)],
+    }
+
+
+def test_a_step_is_due_when_its_moment_has_come():
+    (step,) = steps(scenario().faults)
+    progress = Progress(1.0, {}, {})
+    assert not is_due(step, progress)
+    assert is_due(step, Progress(1.0, {}, {}, moments={"crash"}))
+    assert step.describe() == "inject crash at OffsetCommit request 3 of billing after Produce response"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"wire": "{app: biling, api: Fetch}"}, r"faults\[0\]\.when\.wire\.app"),
+        ({"wire": "{app: billing/2, api: Fetch}"}, "billing has instances 1 to 1, not 2"),
+        ({"wire": "{app: billing, api: Metadata}"}, "api"),
+        ({"wire": "{app: billing, api: Fetch, after: Fetch response}"}, "is no step; write a request or its answer"),
+        ({"wire": "{app: billing, api: Fetch, nth: 0}"}, "nth"),
+        ({"cluster": ", security: {protocol: SSL}"}, "TLS hides the requests of applications"),
+        ({"heal": f", heal: {{when: {{wire: {COMMIT}}}}}"}, "a heal does not wait for the wire"),
+    ],
+)
+def test_a_moment_that_cannot_come_is_refused_at_load(given, message):
+    with pytest.raises(ScenarioError, match=message):
+        scenario(**given)
+
+
+def test_the_broker_of_a_moment_needs_a_moment():
+    assert scenario("broker.kill", "{broker_of_moment: true}").faults[0].target.describe() == "broker of moment"
+    text = SCENARIO.format(kind="broker.kill", target="{broker_of_moment: true}", wire=COMMIT, heal="", cluster="")
+    with pytest.raises(ScenarioError, match="the fault waits for no moment"):
+        parse(text.replace(f"{{wire: {COMMIT}}}", "{at: 1s}"), "moments.yaml")
+
+
+def test_a_value_that_is_refused_is_one_line_and_not_a_second_one_of_what_follows():
+    text = SCENARIO.format(kind="app.kill", target="{app: billing}", wire=COMMIT, heal="", cluster="")
+    with pytest.raises(ScenarioError) as e:
+        parse(text.replace("value: {", "value: {id: $.id, "), "m")
+    assert len(str(e.value).splitlines()) == 2 and "leave id out" in str(e.value)
