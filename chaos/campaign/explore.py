@@ -1,10 +1,10 @@
 """Exploration: an application is crashed at every kind of moment of its work that the wire can show.
 
-A first run without a crash, but with a rolling restart, shows the moments (`chaos.relay`): a request, or the answer to
-one, with the step of the instance before it. Between two steps lies a window in which a crash shows what an application
-is made of. Each moment then gets the crash of the instance that is there, then a stop, then the crash of the instance
-together with the broker that it speaks to. A moment that lost or doubled something runs again without the restart:
-what still breaks needs nothing but that one crash.
+A first run without a crash, in which an instance leaves and comes back, shows the moments (`chaos.relay`): a request
+or the answer to one, with the step of the instance before it. Between two steps lies a window in which a crash shows what
+an application is made of. Each moment then gets the crash of the instance that is there, then a stop, and, if it held
+under the crash, the crash of the instance together with the broker that it speaks to. So what breaks is the smallest
+scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves.
 
 File systems are tested in the same way (ALICE, OSDI 2014; CrashMonkey, OSDI 2018).
 """
@@ -33,7 +33,9 @@ from chaos.scenario.load import parse
 
 KIND = "explore"
 BUDGET = "60,10m"
-BASELINE, RESTART, CRASH = "baseline", "restart", "crash"
+BASELINE, LEAVE, CRASH = "baseline", "leave", "crash"
+MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
+"""Steps that an instance takes only when it comes or when its group changes."""
 Blow = Literal["kill", "stop", "broker"]
 BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
 """What happens at a moment, in the order in which the exploration tries it."""
@@ -49,6 +51,7 @@ STATES = {
     "unexpected": "effect_unexpected",
 }
 """The states of a moment that broke something, by the kind of effect, the gravest first."""
+BROKEN = (*STATES, "broken")
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class Moment:
     def title(self) -> str:
         """The moment as text."""
         return f"{self.app}: {self.name} after {self.after}"
+
+    @property
+    def of_change(self) -> bool:
+        """Whether the moment comes only when an instance comes or leaves."""
+        return self.api in MEMBERSHIP or self.after.startswith(MEMBERSHIP)
 
     def nth(self, seed: int) -> int:
         """Return which of these moments gets the crash: one in the second quarter, chosen by the seed."""
@@ -104,32 +112,25 @@ def explore(asked: Request, listener: ProgressListener, report: Report[PartsResu
 
 @dataclass
 class Exploration(Plan):
-    """The first run, then every moment that it showed with each blow, then what broke once more without the restart."""
+    """The first run, then every moment that it showed with each blow."""
 
     subject: Subject
     folder: Folder
 
     def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
         """Return the trials that are wanted after these runs."""
-        first = self._trial(BASELINE, BASELINE, [restart(app) for app in self._apps])
-        ran = next((run for run in runs if run.part == BASELINE), None)
-        if ran is None:
-            return [first]
-        if ran.verdict != "pass":
+        first = self._trial(BASELINE, BASELINE, map(leave, self._apps))
+        if not any(run.part == BASELINE and run.verdict == "pass" for run in runs):
             return [first]  # what breaks without a crash, or is not known, says nothing about crashes
+        broken = {run.part for run in runs if run.verdict == "fail"}
         moments = self.moments()
-        again = [
-            self._trial(part_of(moment, blow), f"{name_of(moment, blow)}-alone", self._blow(moment, blow))
-            for moment in moments
-            for blow in get_args(Blow)
-            if any(run.part == part_of(moment, blow) and run.verdict == "fail" for run in runs)
-        ]
         planned = [
-            self._trial(part_of(moment, blow), name_of(moment, blow), [restart(moment.app), *self._blow(moment, blow)])
+            self._trial(part_of(moment, blow), name_of(moment, blow), self._faults(moment, blow))
             for blow in get_args(Blow)
             for moment in moments
+            if blow != "broker" or part_of(moment, "kill") not in broken
         ]
-        return [first, *again, *planned]
+        return [first, *planned]
 
     def is_over(self, runs: Sequence[TrialRun]) -> bool:
         """Return whether the first run leaves nothing to explore."""
@@ -151,8 +152,8 @@ class Exploration(Plan):
         known = [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in self._apps]
         return sorted(known, key=_interest)
 
-    def _blow(self, moment: Moment, blow: Blow) -> list[Raw]:
-        """Return the faults at a moment."""
+    def _faults(self, moment: Moment, blow: Blow) -> list[Raw]:
+        """Return the faults at a moment, and before it what makes it come."""
         wire = {
             "app": moment.app,
             "api": moment.api,
@@ -161,7 +162,8 @@ class Exploration(Plan):
             "nth": moment.nth(self.subject.seed),
         }
         kind = "app.stop" if blow == "stop" else "app.kill"
-        faults: list[Raw] = [{"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}}]
+        faults: list[Raw] = [leave(moment.app)] if moment.of_change else []
+        faults.append({"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}})
         if blow == "broker":
             broker = {"name": "broker", "kind": "broker.kill", "target": {"broker_of_moment": True}}
             faults.append({**broker, "when": {"wire": wire}, "heal": {"after": "3s"}})
@@ -192,19 +194,20 @@ class Exploration(Plan):
         """Return the table of moments."""
         first = next((run for run in runs if run.part == BASELINE), None)
         wanted = list(dict.fromkeys(trial.part for trial in self.trials(runs)))
-        parts = [self._part(name, [run for run in runs if run.part == name]) for name in wanted]
-        tried = [part for part in parts if part.name != BASELINE and part.runs]
-        broken = [part for part in tried if part.state.split()[0] in STATES]
+        ran = [name for name in wanted if any(run.part == name for run in runs)]
+        parts = [self._part(name, [run for run in runs if run.part == name]) for name in ran]
+        tried = [part for part in parts if part.name != BASELINE]
+        untried = [name for name in wanted if name not in ran]
+        broken = [part for part in tried if part.state in BROKEN]
         held = [part for part in tried if part.state == "held"]
         if first is None or first.verdict != "pass":
             why = f"the run without a crash is no pass: {first.sentence}" if first else "the first run did not end"
             verdict, sentence = (first.verdict if first else "inconclusive"), f"Nothing was explored, because {why}"
         else:
             verdict = "fail" if broken else "pass" if held else "inconclusive"
-            untried = len(parts) - 1 - len(tried)
             sentence = (
                 f"{len(broken)} of {len(tried)} moments of a crash lost or doubled something, {len(held)} held, "
-                f"{len(tried) - len(broken) - len(held)} are not decided, {untried} were not tried."
+                f"{len(tried) - len(broken) - len(held)} are not decided, {len(untried)} were not tried."
             )
         return PartsResult(
             kind=KIND,
@@ -216,7 +219,7 @@ class Exploration(Plan):
             made_us=now_us(),
             seed=self.subject.seed,
             repeat=1,
-            notes=self._mends(broken),
+            notes=[*self._mends(broken), *([f"not tried: {'; '.join(untried)}"] if untried else [])],
             parts=parts,
         )
 
@@ -225,13 +228,9 @@ class Exploration(Plan):
         return tally(name, runs).model_copy(update={"state": state})
 
     def _state(self, runs: list[TrialRun]) -> str:
-        if not runs:
-            return "not tried"
         for state, kind in STATES.items():
-            lost = [run for run in runs if run.verdict == "fail" and run.count(kind)]
-            if lost:
-                alone = any(run.run_id.endswith("-alone") for run in lost)
-                return f"{state}{', also without the restart' if alone else ''}"
+            if any(run.verdict == "fail" and run.count(kind) for run in runs):
+                return state
         if any(run.verdict == "fail" for run in runs):
             return "broken"
         if any(run.verdict == "pass" for run in runs):
@@ -254,9 +253,10 @@ class Exploration(Plan):
         return list(found.values())
 
 
-def restart(app: str) -> Raw:
-    """Return the rolling restart that shows the steps of a rebalance."""
-    return {"name": f"{RESTART}-{app}", "kind": "app.restart", "target": {"app": app}, "when": {"at": "2s"}}
+def leave(app: str) -> Raw:
+    """Return the fault by which the first instance leaves and comes back, so that the steps of a rebalance come."""
+    target, heal = {"app": f"{app}/1"}, {"after": "2s"}
+    return {"name": f"{LEAVE}-{app}", "kind": "app.stop", "target": target, "when": {"at": "2s"}, "heal": heal}
 
 
 def part_of(moment: Moment, blow: Blow) -> str:

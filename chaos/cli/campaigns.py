@@ -383,9 +383,9 @@ def explore(
     """Crash an application at every kind of moment of its work that the wire shows, and say what each crash lost.
 
     A run without a crash shows the moments: a request or an answer, and the step before it. Each moment then gets
-    SIGKILL, then SIGTERM, then SIGKILL together with the broker that the instance speaks to. What breaks runs again
-    with that crash alone, and is bundled. No run begins after 60 runs or 10 minutes, unless --for says otherwise. Ends
-    with 0 if every crash that was tried lost and doubled nothing, 1 if one did, 3 if that is not known.
+    SIGKILL, then SIGTERM, then SIGKILL together with the broker that the instance speaks to. What breaks is bundled.
+    No run begins after 60 runs or 10 minutes, unless --for says otherwise. Ends with 0 if every crash that was tried
+    lost and doubled nothing, 1 if one did, 3 if that is not known.
     campaign.json, report.html and summary.md are in one folder; Ctrl-C (130) keeps the finished runs.
     """
     with loading():

@@ -31,7 +31,7 @@ StepApi = Literal[
     "ShareAcknowledge",
 ]
 """The requests that are steps of a client's work. A client repeats the others all the time, whatever it does."""
-MomentApi = Literal[StepApi, "Fetch", "ShareFetch", "Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"]
+MomentApi = Literal[StepApi, "Fetch", "ShareFetch", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"]
 """The requests that can be a moment of a client's work: the last step says where in the work they are."""
 
 Payloads = Literal["none", "needed", "all"]

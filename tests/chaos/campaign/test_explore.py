@@ -57,34 +57,25 @@ def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
     trials = plan.trials([run(BASELINE)])
     assert [trial.part for trial in trials[1:3]] == [part_of(COMMIT, "kill"), part_of(FETCH, "kill")]
     assert len({trial.run_id for trial in trials}) == len(trials) == 7
-    restart, crash = trials[1].subject.scenario.faults
-    assert (restart.kind, crash.kind) == ("app.restart", "app.kill")
+    (crash,) = trials[1].subject.scenario.faults
+    assert crash.kind == "app.kill"
     wire = crash.when.wire
     assert (wire.api, wire.side, wire.after) == ("OffsetCommit", "request", "Produce response")
-    assert 11 <= wire.nth <= 20 and wire.nth == plan.trials([run(BASELINE)])[1].subject.scenario.faults[1].when.wire.nth
-    assert [fault.name for fault in trials[-1].subject.scenario.faults][1:] == [CRASH, "broker"]
+    assert 11 <= wire.nth <= 20 and wire.nth == plan.trials([run(BASELINE)])[1].subject.scenario.faults[0].when.wire.nth
+    assert [fault.name for fault in trials[-1].subject.scenario.faults] == ["leave-billing", CRASH, "broker"]
 
 
-def test_what_broke_runs_again_without_the_restart_before_other_moments(plan):
-    broken = part_of(COMMIT, "kill")
-    again = plan.trials([run(BASELINE), run(broken, "fail", effect_duplicate=3)])[1]
-    assert again.part == broken and [fault.kind for fault in again.subject.scenario.faults] == ["app.kill"]
+def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broker(plan):
+    broken = plan.trials([run(BASELINE), run(part_of(COMMIT, "kill"), "fail", effect_duplicate=3)])
+    assert [t.part for t in broken if "with its broker" in t.part] == [part_of(FETCH, "broker")]
 
 
 @pytest.mark.parametrize(
     ("runs", "state"),
     [
-        ([], "not tried"),
         ([run("x")], "held"),
         ([run("x", "fail", **{"effect_duplicate invoices": 3})], "doubled"),
         ([run("x", "fail", **{"effect_duplicate invoices": 3, "effect_missing invoices": 1})], "lost"),
-        (
-            [
-                run("x", "fail", **{"effect_missing invoices": 3}),
-                run("x", "fail", "x-alone", **{"effect_missing invoices": 3}),
-            ],
-            "lost, also without the restart",
-        ),
         ([run("x", "fail", lost_write=1)], "broken"),
         (
             [run("x", "inconclusive", sentence="fault crash was never injected: its trigger did not come")],

@@ -12,7 +12,9 @@ from chaos.scenario.timeline import Progress, is_due, steps
 
 SCENARIO = """
 title: Moments
-topics: [{{name: orders, partitions: 1, replication_factor: 1}}, {{name: invoices, partitions: 1, replication_factor: 1}}]
+topics:
+  - {{name: orders, partitions: 1, replication_factor: 1}}
+  - {{name: invoices, partitions: 1, replication_factor: 1}}
 producers:
   - {{name: shop, topic: orders, rate: 100/s, records: 100, value: {{template: '{{{{"id": "{{id}}"}}}}'}}}}
 apps: [{{name: billing, command: [service, "{{bootstrap}}"], reads: [orders]}}]
