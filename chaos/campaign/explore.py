@@ -1,10 +1,10 @@
 """Exploration: an application is crashed at every kind of moment of its work that the wire can show.
 
 A first run without a crash, in which an instance leaves and comes back, shows the moments (`chaos.relay`): a request
-or the answer to one, with the step of the instance before it. Between two steps lies a window in which a crash shows what
-an application is made of. Each moment then gets the crash of the instance that is there, then a stop, and, if it held
-under the crash, the crash of the instance together with the broker that it speaks to. So what breaks is the smallest
-scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves.
+or the answer to one, with the step of the instance before it. Between two steps lies a window in which a crash shows
+what an application is made of. Each moment then gets the crash of the instance that is there, then a stop, and, if it
+held under the crash, the crash of the instance together with the broker that it speaks to. So what breaks is the
+smallest scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves.
 
 File systems are tested in the same way (ALICE, OSDI 2014; CrashMonkey, OSDI 2018).
 """
