@@ -100,8 +100,8 @@ def explore(asked: Request, listener: ProgressListener, report: Report[PartsResu
     subject = asked.subject()
     if not subject.scenario.apps or not subject.scenario.effects:
         raise UsageError(f"{asked.source} has no {'apps' if not subject.scenario.apps else 'effects'} to explore")
-    if subject.scenario.cluster.security.tls:
-        raise UsageError(f"{asked.source} has TLS, which hides the moments of its applications; leave it out")
+    if subject.scenario.attached and subject.scenario.cluster.security.tls:
+        raise UsageError(f"{asked.source} is on a cluster with TLS that exists, which hides what applications say")
     asked = asked.fixed(subject)
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)

@@ -61,8 +61,8 @@ def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trig
         yield from _delivered_problems(setup, faults, f"{where}.delivered", delivered, total)
     if trigger.wire:
         yield from app_problems(setup, f"{where}.wire.app", trigger.wire.app)
-        if setup.cluster.security.tls:
-            yield f"{where}.wire: TLS hides the requests of applications; take another moment, or no TLS"
+        if setup.attached and setup.cluster.security.tls:
+            yield f"{where}.wire: TLS of a cluster that exists hides the requests of applications; take another moment"
     if trigger.awaited:
         yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
         if trigger.awaited.phase == "healed" and any(
