@@ -376,7 +376,7 @@ class App(Strict):
         The application has absolute paths. What has placeholders is known later.
         """
         directory = Path(self.directory or ".")
-        if self.image is None and not directory.is_dir():
+        if not (self.image or self.external) and not directory.is_dir():
             yield ("directory",), f"there is no folder {directory}"
         program = self.command[0] if self.command else ""
         if program and not list(placeholders(program)) and not _found(program, directory, self.env.get("PATH")):
@@ -415,6 +415,7 @@ class App(Strict):
     def placed_in(self, folder: Path) -> App:
         """Return the application with absolute paths; relative ones are those in the folder of the scenario."""
         files = {name: str(folder / Path(path).expanduser()) for name, path in self.files.items()}
-        directory = None if self.image else str((folder / Path(self.directory or ".").expanduser()).resolve())
+        own = self.image or self.external  # they have no working directory of this machine
+        directory = None if own else str((folder / Path(self.directory or ".").expanduser()).resolve())
         program = self.program and str((folder / Path(self.program).expanduser()).resolve())
         return self.model_copy(update={"files": files, "directory": directory, "program": program})

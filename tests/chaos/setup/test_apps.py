@@ -208,3 +208,18 @@ def test_a_placeholder_without_a_value_for_the_protocol_is_refused(security, nam
         return
     with pytest.raises(ScenarioError, match=f"has no value: {message}"):
         loaded(env={"X": names})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"command": "x {bootstrap}", "directory": "work", "files": {"a": "a.tpl"}},
+        {"program": "x.py", "env": {"B": "{bootstrap}"}},
+        {"image": "x", "env": {"B": "{bootstrap}"}},
+        {"external": True},
+        {"external": {"listen": "0.0.0.0", "advertise": "me"}},
+    ],
+)
+def test_an_application_of_each_kind_is_read_again_as_a_run_records_it(kind):
+    (app,) = loaded(**{"command": None} | kind).apps
+    assert App.model_validate_json(app.model_dump_json()) == app
