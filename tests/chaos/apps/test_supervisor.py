@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from chaos.apps.supervisor import prepare
 from chaos.cluster.docker import engine
+from chaos.cluster.reaper import end_all
 from chaos.cluster.secured.certificates import Authority
 from chaos.errors import ClientError, MachineError, UsageError
 from chaos.install.java import find_java
@@ -276,6 +277,42 @@ def test_an_instance_in_a_container_is_broken_as_a_process_is(started):
         assert instance.exit_code == 0
         assert "bye" in one.log()
     assert engine.find_labelled(engine.connect(), one.run.path) == []
+
+
+@pytest.mark.docker
+@needs_engine
+def test_what_ends_a_run_ends_its_containers_with_any_driver_even_frozen_ones(started):
+    with started(command=None, image="aftershock-base:bookworm", arguments=["sh", "-c", "echo up; sleep 600"]) as one:
+        one.apps.start()
+        one.apps.pause("billing/1")
+        end_all(one.run.path)
+        assert engine.find_labelled(engine.connect(), one.run.path) == []
+        eventually(lambda: not one.apps.instance("billing/1").alive)
+
+
+@pytest.mark.docker
+@needs_engine
+def test_any_user_of_an_image_has_files_and_data_and_the_run_removes_secrets(tmp_path):
+    (tmp_path / "app.tpl").write_text("p={password}")
+    login = {"mechanism": "PLAIN", "username": "u", "password": "env:APP_PASSWORD"}
+    access = Access(Security(protocol="SASL_PLAINTEXT", **login), "secret-word")
+    script = "setpriv --reuid 1000 --regid 1000 --clear-groups sh -c 'cat {files}/a >{data}/seen' && echo up; sleep 600"
+    app = {"command": None, "image": "aftershock-base:bookworm", "arguments": ["sh", "-c", script]}
+    with Started(tmp_path / "x", access, files={"a": "../app.tpl"}, **app) as one:
+        one.apps.start()
+        folder = one.run.path / "apps" / "billing-1"
+        assert (folder / "data" / "seen").read_text() == "p=secret-word"
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not (folder / "files" / "a").exists()
+
+
+@pytest.mark.docker
+@needs_engine
+def test_a_container_that_cannot_start_is_named_and_leaves_none(started):
+    with started(command=None, image="aftershock-base:bookworm", arguments=["no-such-program"]) as one:
+        with pytest.raises(ClientError, match=r"billing/1 cannot be started in a container .*no-such-program"):
+            one.apps.start()
+        assert engine.find_labelled(engine.connect(), one.run.path) == []
 
 
 @pytest.mark.docker
