@@ -84,7 +84,6 @@ _FAILURES = {
     "sarama": "return the error from ConsumeClaim, and mark no message that failed; read Errors() of an AsyncProducer",
     "kafka-go": "check the error of WriteMessages before CommitMessages; Async: true hides it",
     "kafkajs": "await producer.send in eachMessage, and let its error pass through",
-    "platformatic": "autocommit: false, and message.commit() only after the work succeeded",
     "watermill": "return the error from the handler, so that the message is sent to it again; of middleware, the first "
     "is the outer one: PoisonQueue before Retry, or no error reaches Retry",
     "faststream": "ack_policy=AckPolicy.NACK_ON_ERROR, which reads a message again after its handler failed; the "
@@ -192,7 +191,7 @@ CAUSES: dict[str, Cause] = {
     "moved": Cause("its partition moved before the offset was committed, and the work is not idempotent", _MOVED),
     "went_back": Cause(
         "the position went back behind a committed offset (a seek, a reset, or offsets that were lost)",
-        _POSITION | {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
+        {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
     ),
     "repeated": Cause("its instance fetched it again (a retry or a seek), and the work is not idempotent", _ONCE),
     "given_twice": Cause(

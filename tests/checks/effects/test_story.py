@@ -345,6 +345,16 @@ def test_the_end_of_the_run_ends_no_incarnation():
     ]
 
 
+def test_what_keeps_a_group_from_beginning_too_late_does_not_keep_it_from_going_back():
+    for announced in (
+        "kafkajs 2.2.4",
+        "apache-kafka-java 3.9.0",
+        "client id main@host (github.com/segmentio/kafka-go)",
+    ):
+        assert "no seek behind the committed offset" in CAUSES["went_back"].prevention(announced)
+        assert CAUSES["skipped"].prevention(announced) != CAUSES["went_back"].prevention(announced)
+
+
 @pytest.mark.parametrize(
     ("announced", "library"),
     [
