@@ -545,6 +545,12 @@ def not_one_of_ours(s: Story) -> None:
     s.wrote(0).log(1, None)
 
 
+@story(lost_write=1, phantom_write=1)
+def not_one_of_ours_at_an_acknowledged_offset(s: Story) -> None:
+    """A record without an identity may be any record: its offset was not used twice."""
+    s.wrote(0).send(1, 1).log(1, None)
+
+
 @story(phantom_write=1)
 def of_another_run(s: Story) -> None:
     s.wrote(0).log(1, 1, run="00000000")
@@ -3609,6 +3615,13 @@ def set_beyond_a_record_by_a_fault(s: Story) -> None:
 @story(miscounted_share=1)
 def counted_the_same_twice(s: Story) -> None:
     s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
+def counted_too_high_before_a_late_poll(s: Story) -> None:
+    """Only the count of four is wrong: the last poll returned what the broker had given before it."""
+    s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=4).ends("release")
+    s.acquires(2, 0, count=2).too_late().share_seen(1, 0)
 
 
 @story()

@@ -166,6 +166,7 @@ def transaction(began_s: float, ended_s: float, outcome: str = "committed") -> d
         (stable((1, 5, 5), (97, 0, 5)), [], 1),  # to the end of the drive
         (stable((1, 5, 5), (97, 0, 5)), [transaction(96, 100)], 0),
         (stable((1, 0, 5), (13, 5, 5)), [transaction(6, 12)], 1),  # began when it had stopped
+        (stable((1, 0, 5), (13, 5, 5)), [transaction(1, 12)], 0),  # began as it stopped
         (stable((6, 0, 5), (14, 5, 5)), [transaction(0, 2)], 0),
         (stable((6, 0, 5), (18, 5, 5)), [transaction(5, 7), transaction(5, 14)], 0),
         (stable((6, 0, 5), (18, 5, 5)), [transaction(5, 7), transaction(5, 14, "unknown")], 1),
