@@ -45,8 +45,8 @@ lint: setup ## ruff and mypy
 
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
-test-quick: setup ## the quick lane: no broker, no Airflow, no container, no browser
-	$(PYTEST) -m "not (kafka or airflow or spark_cluster or browser or docker or histories or landing or nightly)"
+test-quick: setup ## the quick lane: no broker, no Airflow, no container, no browser, little Spark
+	$(PYTEST) -m "not (kafka or airflow or spark or spark_cluster or browser or docker or histories or landing or nightly)"
 
 test: lint ## the standard lane: each behaviour, on real clusters, in a container, through Airflow and in a browser
 	$(PYTEST) -m "not landing and not nightly"

@@ -11,6 +11,8 @@ from checks.audit import audit, stage
 from checks.audit.engine.blocks import BLOCK_BITS
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
+pytestmark = pytest.mark.spark
+
 BLOCKS = 7
 
 

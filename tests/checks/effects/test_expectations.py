@@ -8,6 +8,8 @@ from checks.effects.tables import FINDINGS, TOTALS, write_table
 from checks.verdict.decision import collect
 from tests.checks.effects.story import TOPIC, Story
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def judged(tmp_path, validated):

@@ -8,6 +8,8 @@ from checks.effects.inputs import id_column, identified
 from tests.checks.effects.story import TOPIC, Story
 from tests.support.fake_runs import T0
 
+pytestmark = pytest.mark.spark
+
 CLEAN = {"missing": 0, "duplicate": 0, "unexpected": 0}
 
 

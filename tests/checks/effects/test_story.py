@@ -414,6 +414,7 @@ def whole(**tables):
     return {name: [own | row for row in tables.get(name, ())] for name in WIRE}
 
 
+@pytest.mark.spark
 def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
     """Near misses: a batch that ends before the input, one that begins before the asked offset, another partition,
     a commit up to the input, one in a transaction that was aborted, and a client that is no application."""

@@ -23,6 +23,8 @@ from tests.checks.audit.story import RUN_ID, Story, resolved_of, rows_of
 from tests.checks.audit.story import write_ledger as write_observed
 from tests.checks.wire import test_written as made
 
+pytestmark = pytest.mark.spark
+
 S = 1_000_000
 
 

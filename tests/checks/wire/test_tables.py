@@ -33,6 +33,8 @@ from tests.checks.wire.story import (
     synced,
 )
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def decoder(spark):
