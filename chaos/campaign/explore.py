@@ -219,7 +219,7 @@ class Exploration(Plan):
             made_us=now_us(),
             seed=self.subject.seed,
             repeat=1,
-            notes=[*self._mends(broken), *([f"not tried: {'; '.join(untried)}"] if untried else [])],
+            notes=[*self._mends(broken), *_left(untried)],
             parts=parts,
         )
 
@@ -248,9 +248,16 @@ class Exploration(Plan):
                     continue
                 for effect in result.effects:
                     for story in effect.stories:
-                        mend = f" {story.prevents}" if story.prevents else ""
+                        mend = f". What prevents it: {story.prevents}" if story.prevents else ""
                         found.setdefault(story.cause or story.kind, f"{part.name}: {story.sentence}{mend}")
         return list(found.values())
+
+
+def _left(untried: Sequence[str]) -> list[str]:
+    """Return which moments the budget left, with the number for each blow."""
+    counts = Counter(name.rpartition(", ")[2] for name in untried)
+    left = ", ".join(f"{count} {how}" for how, count in counts.items())
+    return [f"not tried: {left}; --resume goes on"] if left else []
 
 
 def leave(app: str) -> Raw:

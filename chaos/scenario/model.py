@@ -167,6 +167,13 @@ class Scenario(Experiment):
         return self.written_in_transactions() | {fault.topic for fault in self.raw_writes if fault.in_transaction}
 
     @property
+    def with_unseen_transactions(self) -> frozenset[str]:
+        """The topics that an application may write to in a transaction that no ledger has."""
+        if self.judged_on_wire:
+            return frozenset()
+        return self.app_topics | {effect.topic for effect in self.effects if effect.topic}
+
+    @property
     def compacted(self) -> frozenset[str]:
         """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
         return retention.compacted_topics(self, self.faults)

@@ -215,13 +215,16 @@ def hanging_transaction(run: RunData, tally: Tally) -> None:
 
     The time counts from the end of every transaction that was open when it stopped; at the end of the drive any such
     time is a finding. Only observations with an answer of the partition's leader count. Only transactions of producers
-    that wrote in transactions to the partition explain it, and only if their end is known.
+    that wrote in transactions to the partition explain it, and only if their end is known. A topic that applications
+    may write to is left out unless the wire is judged: an open transaction of theirs would be a finding.
     """
     writers = run.survey.members(TRANSACTION_WRITERS)
     ended = [t for t in run.transactions if t["outcome"] in ("committed", "aborted")]
     keys = ("last_stable_offset", "end_offset", "offsets_answer")
     for entity in run.observed.entities("last_stable_offset"):
         topic, _, number = entity.rpartition("/")
+        if topic in run.scenario.with_unseen_transactions:
+            continue
         partition = int(number)
         tally.add(STABLE_OFFSETS, topic, value=len(run.observed.changes(entity, "last_stable_offset")))
         for offset, span in joined(_stuck(run.observed.spans(*((entity, key) for key in keys)))):
@@ -406,7 +409,7 @@ RULES = {
     "hanging_transaction": Rule(
         examines=(STABLE_OFFSETS,),
         explain=_explain_hanging,
-        scopes=TOPICS.among(lambda s: s.topics_with_markers, NO_TRANSACTIONS),
+        scopes=TOPICS.among(lambda s: s.topics_with_markers - s.with_unseen_transactions, NO_TRANSACTIONS),
         needs_clock=True,
         run=hanging_transaction,
     ),

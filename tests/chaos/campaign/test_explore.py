@@ -100,3 +100,8 @@ def test_the_verdict_is_red_with_a_broken_moment_and_open_without_one_that_held(
 def test_a_scenario_without_an_application_is_refused(tmp_path):
     with pytest.raises(UsageError, match="has no apps to explore"):
         explore(Request(runs_dir=tmp_path, source="clean-run"), ProgressListener())
+
+
+def test_what_the_budget_left_is_counted_by_what_happens_there(plan):
+    notes = plan.result([run(BASELINE), run(part_of(COMMIT, "kill"))], "c").notes
+    assert notes == ["not tried: 1 killed, 2 asked to end, 2 killed with its broker; --resume goes on"]

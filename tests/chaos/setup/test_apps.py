@@ -59,6 +59,13 @@ def test_topics_that_only_applications_write_are_not_those_of_clients():
     assert parse(json.dumps(BASE | {"effects": []}), "mine.yaml").app_topics == frozenset()
 
 
+def test_transactions_of_applications_are_unseen_unless_the_wire_is_judged():
+    assert loaded().with_unseen_transactions == {"invoices"}
+    on_wire = BASE | {"capture": {"judged": "wire"}}
+    assert parse(json.dumps(on_wire), "mine.yaml").with_unseen_transactions == frozenset()
+    assert parse(json.dumps(BASE | {"effects": [], "apps": []}), "mine.yaml").with_unseen_transactions == frozenset()
+
+
 FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when": {"at": "1s"}}
 
 

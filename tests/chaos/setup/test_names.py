@@ -67,6 +67,8 @@ OTHER_TEXTS = {
     "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},
+    "WireMoment": {"app", "after"},
+    "Arrivals": {"recording"},
     "App": {"name", "command", "program", "libraries", "image", "arguments", "env", "files", "directory"},
     "External": {"listen", "advertise"},
     "Effect": {
@@ -97,6 +99,9 @@ OTHER_TEXTS = {
     "WireCutSpec": {"name", "client", "app"},
     "WireHoldSpec": {"name", "client", "app"},
     "WireErrorSpec": {"name", "client", "app", "error"},
+    "WireRepeatSpec": {"name", "client", "app"},
+    "WireDuplicateSpec": {"name", "client", "app"},
+    "WireCorruptSpec": {"name", "client", "app"},
     "FrameSet": {"client", "app"},
 }
 FAULT_TEXTS = {"name"}

@@ -110,7 +110,8 @@ def found_in(rule: Callable[[Any, Tally], None], seen: list[Seen], **run: Any) -
     rows = [{"at_us": int(s * SECOND), "entity": e, "key": k, "value": json.dumps(v)} for s, e, k, v in seen]
     tally, found = Tally(), {"": 0, UNDECIDED: 0}
     tally.merge(survey := run.pop("survey", Tally()))
-    rule(SimpleNamespace(observed=Observed(rows, END_US), survey=survey, **run), tally)
+    scenario = SimpleNamespace(with_unseen_transactions=run.pop("unseen", ()))
+    rule(SimpleNamespace(observed=Observed(rows, END_US), survey=survey, scenario=scenario, **run), tally)
     for (_, split, _), (count, _) in tally.each(FINDINGS):
         found[split] += count
     counted = (groups.COORDINATORS, groups.SETTLED, transactions.STABLE_OFFSETS)
@@ -177,6 +178,7 @@ def test_a_last_stable_offset_below_the_end(seen: list[Seen], ended: list[dict[s
     survey.add(TRANSACTION_WRITERS, value={("t", 0, "p/1", 1)})
     judge = transactions.hanging_transaction
     assert found_in(judge, seen, transactions=ended, survey=survey) == (found, 0, len(seen) // 2)
+    assert found_in(judge, seen, transactions=ended, survey=survey, unseen={"t"}) == (0, 0, 0)
 
 
 def members(*held: str, topics: list[str] | None) -> list[dict[str, Any]]:
