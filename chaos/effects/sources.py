@@ -9,28 +9,35 @@ from __future__ import annotations
 import csv
 import io
 import json
+import queue
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote, unquote_plus
 
 from chaos.effects.payload import Record, Unreadable, shown
-from chaos.errors import AftershockError
+from chaos.errors import AftershockError, UsageError
 from chaos.kafka.security import read_secret
 from chaos.processes.scrub import Scrubber
 from chaos.setup.effects import Effect
 
 CONNECT_S = 10
+LOOK_S, READ_S = 30.0, 300.0
+"""Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
 """Different ids of a query up to which a repetition is recognized."""
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)")
 _PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
+_ENCODED = "; in a login, write / as %2F, : as %3A and @ as %40"
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
 
@@ -60,13 +67,30 @@ class Item:
 
 def database_url(effect: Effect) -> str:
     """Return the URL of the database, with its secret. Raises `UsageError` if the reference leads nowhere."""
-    given = effect.sql or ""
-    return read_secret(given, f"effects: {effect.name}: sql") if given.startswith(("env:", "file:")) else given
+    given, setting = effect.sql or "", f"effects: {effect.name}: sql"
+    url = read_secret(given, setting) if given.startswith(("env:", "file:")) else given
+    if not by_spark(url):
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            parts = make_url(url)
+        except (ArgumentError, ValueError):  # the message has the URL, or a part of it
+            raise UsageError(f"{setting}: {given} is no URL of a database{_ENCODED}") from None
+        if parts.password is not None and "@" in f"{parts.host}{parts.database}":
+            raise UsageError(f"{setting}: the login in {given} has an @ that ends it{_ENCODED}")
+    return url
+
+
+def by_spark(url: str) -> bool:
+    """Return whether Spark reads a database: the run does not look at it while it drives."""
+    return url.startswith("jdbc:")
 
 
 def scrubber(url: str) -> Scrubber:
     """Return what replaces the URL and the password in it, in messages."""
-    passwords = _PASSWORD.findall(url)
+    written = _PASSWORD.findall(url)
+    passwords = {form for password in written for form in (password, unquote(password), unquote_plus(password))}
     return Scrubber([*([url] if passwords else []), *passwords])
 
 
@@ -85,8 +109,11 @@ class Query:
         self._effect, self._hidden, self._url = effect, hidden, database_url(effect)
         self._scrub = scrubber(self._url)
 
-    def items(self) -> Iterator[Item]:
-        """Yield the rows. The mark of a row is its first value, or its id, with a number if it is repeated."""
+    def items(self, limit_s: float = READ_S) -> Iterator[Item]:
+        """Yield the rows. Raises `SourceError`, also after a time without a row."""
+        return patient(self._rows(), limit_s, self._effect)
+
+    def _rows(self) -> Iterator[Item]:
         from sqlalchemy import create_engine, make_url, text
         from sqlalchemy.pool import NullPool
 
@@ -105,10 +132,12 @@ class Query:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+        from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
         try:
             yield
+        except NoSuchModuleError as e:
+            raise self._error(e) from None
         except ArgumentError:  # the message has the whole URL
             raise self._error("it is no URL of a database") from None
         except ModuleNotFoundError as e:
@@ -123,6 +152,46 @@ class Query:
         shown_line = without_values(lines[0]) if self._hidden else lines[0]
         message = f"effect {self._effect.name} cannot be read: {shown_line}"
         return SourceError(message, bool(_NO_TABLE.search(lines[0])))
+
+
+def patient(items: Iterator[Item], limit_s: float, effect: Effect) -> Iterator[Item]:
+    """Yield the items of a database. Raises `SourceError` after `limit_s` without one.
+
+    No driver ends a request to a server that hangs, so it stays behind in a thread of its own.
+    """
+    batches: queue.Queue[list[Item] | Exception] = queue.Queue(2)
+    left = threading.Event()
+
+    def hand_over(batch: list[Item] | Exception) -> None:
+        while not left.is_set():
+            with suppress(queue.Full):
+                return batches.put(batch, timeout=1)
+
+    def pull() -> None:
+        try:
+            while batch := list(islice(items, ROWS_PER_FETCH)):
+                hand_over(batch)
+                if left.is_set():
+                    return
+            hand_over([])
+        except Exception as e:  # noqa: BLE001 - raised where the items are read
+            hand_over(e)
+
+    threading.Thread(target=pull, daemon=True, name=f"query {effect.name}").start()
+    try:
+        while True:
+            try:
+                batch = batches.get(timeout=limit_s)
+            except queue.Empty:
+                reason = f"the database did not answer within {limit_s:g} s"
+                raise SourceError(f"effect {effect.name} cannot be read: {reason}") from None
+            if isinstance(batch, Exception):
+                raise batch
+            if not batch:
+                return
+            yield from batch
+    finally:
+        left.set()
 
 
 class Repeated:
@@ -144,7 +213,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class FilePart:
-    """A file of an effect. name: as messages show it."""
+    """A file of an effect. path: in its file system; name: as messages show it."""
 
     effect: Effect
     path: str
@@ -171,6 +240,7 @@ def files_of(effect: Effect, logs: Path) -> list[FilePart]:
     pattern = effect.files or ""
     with _file_errors(effect, pattern):
         fs, path = fsspec.core.url_to_fs(pattern)
+        fs.invalidate_cache()  # a file system may keep what it listed
         if fs.isdir(path):
             path = f"{path.rstrip('/')}/*"
         paths = fs.glob(path) if "*" in path or "?" in path or "[" in path else [path]
@@ -178,22 +248,17 @@ def files_of(effect: Effect, logs: Path) -> list[FilePart]:
         infos = [info for info in infos if info["type"] == "file"]
     if not infos:
         raise SourceError(f"effect {effect.name} cannot be read: no file is at {pattern}", True)
-    return [
-        FilePart(effect, fs.unstrip_protocol(i["name"]), i["name"].rsplit("/", 1)[-1], int(i["size"] or 0))
-        for i in infos
-    ]
+    return [FilePart(effect, i["name"], i["name"].rsplit("/", 1)[-1], int(i["size"] or 0)) for i in infos]
 
 
 def read_file(part: FilePart, start: int | None = None) -> Iterator[tuple[Item, int]]:
     """Yield the items of a file, each with the offset behind it. Raises `SourceError`.
 
     start: the offset to begin at, of a file that only grows; None for all of a file that is complete. A last line
-    without a newline may go on, so only a complete file has it.
+    without a newline may go on, so only a complete file has it, unless it is a whole object.
     """
-    import fsspec
-
     kind = re.sub(r"\.(gz|bz2|xz|zst)$", "", part.path.lower())
-    with _file_errors(part.effect, part.name), fsspec.open(part.path, "rb", compression="infer") as file:
+    with _file_errors(part.effect, part.name), _opened(part) as file:
         if kind.endswith(".parquet"):
             yield from ((item, 0) for item in _parquet(part, file))
         elif kind.endswith(".csv"):
@@ -202,6 +267,20 @@ def read_file(part: FilePart, start: int | None = None) -> Iterator[tuple[Item, 
             if start:
                 file.seek(start)
             yield from _lines(part, file, start)
+
+
+@contextmanager
+def _opened(part: FilePart) -> Iterator[IO[bytes]]:
+    """Open a file in the file system of its pattern: only that knows the member of an archive."""
+    if part.effect.log is not None:
+        with Path(part.path).open("rb") as log:
+            yield log
+        return
+    import fsspec
+
+    fs, _ = fsspec.core.url_to_fs(part.effect.files)  # it ends with its last reference, and its files with it
+    with fs.open(part.path, "rb", compression="infer") as file:
+        yield file
 
 
 def read_whole(part: FilePart) -> Iterator[Item]:
@@ -214,7 +293,7 @@ def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple
     parse = _log_line(part.effect) if part.effect.log else _json_line
     at = start or 0
     for line in file:
-        if start is not None and not line.endswith(b"\n"):
+        if start is not None and not line.endswith(b"\n") and (part.effect.log or not _is_object(line)):
             return
         where, mark, at = f"{part.name} at byte {at:,}", f"{part.path} {at}", at + len(line)
         if not line.strip():
@@ -233,6 +312,12 @@ def _json_line(line: bytes) -> Any:
         return json.loads(line, parse_float=Decimal)
     except (ValueError, RecursionError):
         raise Unreadable("the line is no JSON", shown(line.strip())) from None
+
+
+def _is_object(line: bytes) -> bool:
+    with suppress(Unreadable):
+        return isinstance(_json_line(line), dict | list)
+    return False
 
 
 def _log_line(effect: Effect) -> Callable[[bytes], Any]:

@@ -10,19 +10,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from chaos.effects.payload import Extractor, Unreadable
 from chaos.effects.receiver import Receiver, Sight
 from chaos.effects.sources import (
+    LOOK_S,
     MOST_COUNTED,
     FilePart,
     Item,
     Query,
     Repeated,
     SourceError,
+    by_spark,
+    database_url,
     files_of,
     read_file,
 )
@@ -61,7 +64,7 @@ class Watch:
             folder.mkdir(exist_ok=True)
         self._files = {e.name: _Lines(folder / f"{e.name}.jsonl") for e in self._effects if e.topic is None}
         hidden = self._scenario.hides_payloads
-        looked = [effect for effect in self._effects if effect.polled and not _by_spark(effect)]
+        looked = [e for e in self._effects if e.polled and not (e.sql and by_spark(database_url(e)))]
         self._looks = [_Look(effect, run.logs, self._files[effect.name], hidden) for effect in looked]
         rng = resolved.rng("effects")
         reach = next((app.external for app in self._scenario.apps if isinstance(app.external, External)), None)
@@ -89,10 +92,9 @@ class Watch:
 
     def __exit__(self, *exc: object) -> None:
         self._stopping.set()
-        for thread in self._threads:
-            thread.join(LONGEST_LOOK_S)
-        for look in self._looks:
-            if not look.ended:
+        for thread, look in zip(self._threads, self._looks, strict=True):
+            thread.join(LOOK_S + LONGEST_LOOK_S)
+            if not look.ended and not thread.is_alive():
                 self._note(look)
         self._stack.close()
         for name, receiver in self._receivers.items():
@@ -153,8 +155,9 @@ class Watch:
             return topic[0], now - topic[1]
         file = self._files[effect.name]
         look = next((look for look in self._looks if look.effect == effect), None)
-        if effect.http is None and (look is None or look.ended):  # nobody looks
-            return MOST_COUNTED, now - began
+        if effect.http is None and (look is None or look.ended):  # nobody looks; a drain may have waited for readers
+            drained = any(input_topic(self._scenario, effect) in app.reads for app in self._scenario.apps)
+            return MOST_COUNTED if drained else 0, now - began
         return file.rows - self._before.get(effect.name, 0), (look.looked_s if look else now) - file.changed_s
 
     def _repeat(self, look: _Look) -> None:
@@ -182,16 +185,17 @@ class _Look:
     def take(self) -> str:
         """Look once, and return a note, mostly empty."""
         began_s, began_us = time.monotonic(), now_us()
+        found: list[tuple[str, str]] = []
         try:
-            found = list(self._of_query() if self.effect.sql else self._of_files())
+            for sight in self._of_query() if self.effect.sql else self._of_files():
+                found.append(sight)
         except SourceError as e:
+            self._write(found)  # they are known now, so the next look does not find them
             first, self._failed = not self._failed, True
             if e.absent:
                 self._after_us, self.looked_s = began_us, began_s
             return f"{e}; the run looks again" if first and not e.absent else ""
-        at_us = now_us()
-        rows = [{"mark": mark, "id": id_, "at_us": at_us, "after_us": self._after_us} for mark, id_ in found]
-        self._file.write(rows)
+        self._write(found)
         self._failed, self._after_us, self.looked_s = False, began_us, began_s
         if time.monotonic() - began_s > LONGEST_LOOK_S or len(self._seen) > MOST_COUNTED:
             self.ended = True
@@ -199,10 +203,14 @@ class _Look:
             return f"effect {name} is too large to look at during the drive: the times of later ones are unknown"
         return ""
 
+    def _write(self, found: Sequence[tuple[str, str]]) -> None:
+        at_us = now_us()
+        self._file.write({"mark": mark, "id": id_, "at_us": at_us, "after_us": self._after_us} for mark, id_ in found)
+
     def _of_query(self) -> Iterator[tuple[str, str]]:
         """Yield mark and id of each row that was not there before."""
         marks = Repeated()
-        for item in Query(self.effect, self._hidden).items():
+        for item in Query(self.effect, self._hidden).items(LOOK_S):
             if (found := self._id(item)) is not None:
                 mark = marks.mark(found)
                 if marks.counts[found] > self._seen.get(found, 0):
@@ -217,15 +225,18 @@ class _Look:
         known = self._seen.get(part.path, 0)
         if part.size == known:
             return
-        number, reached = 0, known
+        number, whole, reached = 0, 0, known
         rows = f"{part.path} rows"
         for item, offset in read_file(part, known if part.appended and known <= part.size else None):
             number += 1
             reached = offset
-            if (part.appended or number > self._seen.get(rows, 0)) and (found := self._id(item)) is not None:
+            if (found := self._id(item)) is None:
+                continue
+            whole = number  # a last row that is only begun has no id, and is looked at again
+            if part.appended or number > self._seen.get(rows, 0):
                 yield item.mark, found
         if not part.appended:
-            reached, self._seen[rows] = part.size, max(number, self._seen.get(rows, 0))
+            reached, self._seen[rows] = part.size, max(whole, self._seen.get(rows, 0))
         self._seen[part.path] = reached
 
     def _id(self, item: Item) -> str | None:
@@ -271,8 +282,3 @@ def read_sights(path: Path) -> Iterator[Sight]:
         for line in lines:
             if line.endswith("\n"):
                 yield json.loads(line)
-
-
-def _by_spark(effect: Effect) -> bool:
-    """Return whether only Spark reads a database, which the drive does not have."""
-    return (effect.sql or "").startswith("jdbc:")

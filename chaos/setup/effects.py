@@ -98,6 +98,13 @@ def _checked_database(value: Any) -> Any:
     return value
 
 
+def _checked_files(value: Any) -> Any:
+    """Refuse a login in the URL of files, without repeating it."""
+    if isinstance(value, str) and re.search(r"://[^/@\s]*:[^/@\s]*@", value):
+        raise ValueError("a login is not written here; fsspec has it from variables such as FSSPEC_FTP_PASSWORD")
+    return value
+
+
 def _number_of(value: Any) -> Any:
     return value if value != "input" else {"input": 1}
 
@@ -168,9 +175,8 @@ class Effect(Strict):
         "it, and Spark if it begins with jdbc:",
     )
     query: str | None = Field(None, min_length=1, description="sql: the query, with the id among its columns")
-    files: str | None = Field(
+    files: Annotated[str, Field(min_length=1), BeforeValidator(_checked_files)] | None = Field(
         None,
-        min_length=1,
         description="a line or row of these files: path or URL of fsspec, with * for several; .csv, .parquet, and JSON "
         "lines for all others",
     )

@@ -23,13 +23,16 @@ from pyspark.sql import SparkSession
 
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
 from chaos.effects.sources import (
+    READ_S,
     FilePart,
     Item,
     Query,
     Repeated,
     SourceError,
+    by_spark,
     database_url,
     files_of,
+    patient,
     read_whole,
     scrubber,
     without_values,
@@ -192,8 +195,8 @@ def _plan(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str, sec
 def _parts_of(spark: SparkSession, run: Run, effect: Effect, hidden: bool) -> tuple[list[Part], int]:
     """Return the parts of an effect that is no topic, and their weight."""
     if effect.sql is not None:
-        jdbc = database_url(effect).startswith("jdbc:")
-        items = (lambda: _jdbc(spark, effect, hidden)) if jdbc else Query(effect, hidden).items
+        jdbc = by_spark(database_url(effect))
+        items = (lambda: patient(_jdbc(spark, effect, hidden), READ_S, effect)) if jdbc else Query(effect, hidden).items
         return [SourcePart(effect, items, hidden)], 0
     if effect.http is not None:
         return [CallPart(effect, run.ledger / SIGHTS / f"{effect.name}.jsonl")], 0

@@ -2,12 +2,15 @@
 
 import gzip
 import sqlite3
+import threading
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.effects.sources import Query, SourceError, files_of, read_file, read_whole
+from chaos.effects.sources import Query, SourceError, files_of, patient, read_file, read_whole, scrubber
+from chaos.errors import UsageError
 from chaos.setup.effects import Effect
 from tests.support.postgres import postgres_server
 
@@ -55,6 +58,29 @@ def test_a_look_at_a_file_that_grows_leaves_a_line_without_its_end(tmp_path):
     assert ids(item for item, _ in read_file(part, seen[-1][1])) == []
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
     assert ids(item for item, _ in read_file(part, seen[-1][1])) == ["2"]
+
+
+def test_a_look_takes_a_last_line_that_is_a_whole_object(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2}')
+    (part,) = files_of(Effect(name="out", files=str(tmp_path / "a.jsonl"), id="$.id"), tmp_path)
+    seen = list(read_file(part, 0))
+    assert ids(item for item, _ in seen) == ["1", "2"]
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n{"id": 3}\n')
+    assert ids(item for item, _ in read_file(part, seen[-1][1])) == ["3"]
+    (tmp_path / "b.jsonl").write_text("12")
+    (part,) = files_of(Effect(name="out", files=str(tmp_path / "b.jsonl"), id="$.id"), tmp_path)
+    assert list(read_file(part, 0)) == [], "it may go on, as 123"
+
+
+def test_files_in_an_archive_are_read_by_their_own_file_system(tmp_path):
+    with zipfile.ZipFile(tmp_path / "out.zip", "w") as archive:
+        archive.writestr("a.jsonl", '{"id": 1}\n')
+        archive.writestr("b.csv", "id\n2\n")
+    made = Effect(name="out", files=f"zip://*::file://{tmp_path}/out.zip", id="$.id")
+    parts = files_of(made, tmp_path)
+    assert [part.name for part in parts] == ["a.jsonl", "b.csv"]
+    assert ids(item for part in parts for item in read_whole(part)) == ["1", "2"]
+    assert ids(item for item, _ in read_file(parts[0], 0)) == ["1"]
 
 
 def test_the_lines_of_the_logs_of_one_application(tmp_path):
@@ -107,7 +133,38 @@ def test_no_message_has_a_password(monkeypatch):
     with pytest.raises(SourceError) as e:
         list(Query(sql("env:DB"), hidden=False).items())
     assert "hunter22" not in str(e.value) and "other99" not in str(e.value)
-    monkeypatch.setenv("DB", "no url hunter22")
-    with pytest.raises(SourceError, match="it is no URL of a database") as e:
+    monkeypatch.setenv("DB", "nothing://me:hunter22@h/x")
+    with pytest.raises(SourceError, match=r"Can't load plugin: .*nothing") as e:
         list(Query(sql("env:DB"), hidden=False).items())
     assert "hunter22" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["no url hunter22", "postgresql://me:p@hunter22@h/x", "postgresql://me:p@s/hunter22@h/x", "mysql://h:hunter22"],
+)
+def test_a_login_that_is_not_encoded_is_refused_without_a_part_of_it(monkeypatch, url):
+    monkeypatch.setenv("DB", url)
+    with pytest.raises(UsageError, match=r"^effects: db: sql: .*env:DB .*write / as %2F, : as %3A and @ as %40$") as e:
+        Query(sql("env:DB"), hidden=False)
+    assert "hunter22" not in str(e.value)
+
+
+def test_the_decoded_form_of_a_password_is_replaced_too():
+    for url in ("jdbc:postgresql://h/d?user=u&password=p%40s%2Bx+1", "postgresql://u:p%40s%2Bx+1@h/d"):
+        assert scrubber(url).text("p@s+x 1, p@s+x+1, p%40s%2Bx+1") == "[secret], [secret], [secret]"
+
+
+def test_a_database_that_does_not_answer_is_given_up():
+    answer = threading.Event()
+
+    def rows():
+        yield "a7"
+        answer.wait()
+
+    with pytest.raises(SourceError, match=r"^effect db cannot be read: the database did not answer within 0.05 s$"):
+        list(patient(rows(), 0.05, sql("sqlite:///b.db")))
+    answer.set()
+    assert list(patient(iter(["a7", "a8"]), 60, sql("sqlite:///b.db"))) == ["a7", "a8"]
+    with pytest.raises(ZeroDivisionError):
+        list(patient((1 // n for n in (1, 0)), 60, sql("sqlite:///b.db")))

@@ -76,6 +76,37 @@ def test_lines_of_files_are_seen_once_each(watch, tmp_path):
     assert [row["id"] for row in sights(run, "out")] == ["1", "2", "3"]
 
 
+def test_a_row_of_a_csv_file_that_is_only_begun_is_seen_when_it_is_whole(watch, tmp_path):
+    (tmp_path / "a.csv").write_text("amount,id\n5,1\n7")
+    made, run = watch(f"  - {{name: out, files: '{tmp_path}/*.csv', id: id, every: 50ms}}")
+    with made:
+        wait_until(lambda: len(sights(run, "out")) == 1, 20, "the first row is not seen")
+        with (tmp_path / "a.csv").open("a") as file:
+            file.write(",2\n")
+        wait_until(lambda: len(sights(run, "out")) == 2, 20, "the second row is not seen")
+    assert [row["id"] for row in sights(run, "out")] == ["1", "2"]
+
+
+def test_what_a_look_found_before_it_failed_is_kept(watch, tmp_path):
+    made, run = watch(f"  - {{name: out, files: '{tmp_path}/out/*', id: $.id, every: 50ms}}")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.jsonl").write_text('{"id": 1}\n')
+    (tmp_path / "out" / "b.parquet").write_bytes(b"PAR1")
+    with made:
+        wait_until(lambda: sights(run, "out"), 20, "it is not seen")
+    notes = [e["words"] for e in read_events(run) if "cannot be read" in e.get("words", "")]
+    assert [row["id"] for row in sights(run, "out")] == ["1"]
+    assert len(notes) == 1 and notes[0].startswith("effect out cannot be read: b.parquet: ")
+
+
+def test_a_database_that_spark_reads_is_not_looked_at(watch, monkeypatch):
+    monkeypatch.setenv("BILLING_DB", "jdbc:postgresql://127.0.0.1:1/x?user=u&password=hunter22")
+    made, run = watch("  - {name: db, sql: 'env:BILLING_DB', query: select id from invoice, settle: 0s}")
+    with made:
+        made.settle(lambda topics: (0, False), lambda topic: 3, 0.0, lambda: None)
+    assert sights(run, "db") == [] and [e["kind"] for e in read_events(run)] == []
+
+
 def test_calls_of_a_receiver_are_effects_unless_they_are_refused(watch):
     made, run = watch("  - {name: hook, http: {path: /invoices}, id: $.id}")
     with made:

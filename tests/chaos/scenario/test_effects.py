@@ -41,6 +41,7 @@ def test_an_effect_is_read_with_its_defaults():
         ("{name: e, sql: 'env:DB', query: q, id: $.a}", "did you mean a?"),
         ("{name: e, sql: 'postgresql://u:hunter22@h/d', query: q}", "a login is not written here"),
         ("{name: e, sql: 'jdbc:postgresql://h/d?user=u&password=hunter22', query: q}", "a login is not written here"),
+        ("{name: e, files: 'ftp://u:hunter22@h/*.csv', id: id}", "a login is not written here"),
         ("{name: e, log: {app: a, pattern: 'x(?P<y>.)'}}", "has no group `id`"),
         ("{name: e, log: {app: a, pattern: '('}}", "is no regular expression"),
         ("{name: e, topic: invoices, id: key, aggregate: avg($.a)}", "is not understood"),
