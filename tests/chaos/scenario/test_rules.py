@@ -71,7 +71,11 @@ def test_a_consistent_scenario_is_accepted(producer: str) -> None:
             BILLING.replace("members: 2", "plain: {commit: after_output}, config: {transactional.id: x}"),
             "is set by",
         ),
-        ("", "expect: {duplicate_output: 1}\n", "duplicate_output: never appears: there are no processors"),
+        (
+            "",
+            "expect: {duplicate_output: 1}\n",
+            "duplicate_output: never appears: only outputs of processors are traced, and there are none",
+        ),
         ("count: 2", faults("kind: producer.crash, unreported: 5, target: {member: shop/1}"), "that is one process"),
     ],
 )
