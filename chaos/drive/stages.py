@@ -338,7 +338,7 @@ def end_brokers(run: Run, events: EventLog) -> None:
         try:
             attach(run).end_brokers()
         except ClusterError as e:  # the run can still be judged; `destroy` tries again and raises
-            events.problem(str(e))
+            events.note(str(e))
 
 
 def destroy(run: Run, events: EventLog) -> Run:

@@ -2,7 +2,7 @@
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
 acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
-(words: a sentence about something that may keep the run from a proof), `undrained` (readers that made progress when the
+(words: why a drive without an anomaly proves nothing), `undrained` (readers that made progress when the
 drain ended, limit), `unsettled` (effects that changed at the end of their wait, limit), `unseen` (words: an instance of
 an application that the relay does not see), `work` (stage, done, total: Spark tasks; passed to the listener only),
 `verdict` (verdict, sentence, report).
@@ -102,7 +102,7 @@ class EventLog:
         self.emit("note", words=sentence)
 
     def problem(self, sentence: str) -> None:
-        """Append a problem."""
+        """Append a problem: it makes a run inconclusive that would pass. What proves as much without it, is a note."""
         self.emit("problem", words=sentence)
 
     @contextmanager

@@ -129,7 +129,7 @@ class Measure:
         if not (row["examined"] or row["count"] or row["undecided"]):
             what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
             return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
-        if kind == "missing" and row["count"] and (reason := self._conditions.unsettled(term.scope)):
+        if _may_change(term, row["count"]) and (reason := self._conditions.unsettled(term.scope)):
             return Observation.missing(text, reason)
         unsettled = ""
         if row["undecided"]:
@@ -248,6 +248,13 @@ class Measure:
             return []
         exempt = CLIENT_FAULTS if metric == "produce_unavailability" else "none"
         return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(exempt)]
+
+
+def _may_change(term: Term, count: int) -> bool:
+    """Return whether effects that still come may change the verdict about a number: fewer are missing, others rise."""
+    if term.split == "missing":
+        return count > 0
+    return count <= term.at_most if term.at_most is not None else count < term.at_least
 
 
 def _most_members(run: Run, group: str) -> Observation:

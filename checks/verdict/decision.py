@@ -87,6 +87,7 @@ def decide(
     unpromised: Mapping[tuple[str, str], str] = NOTHING,
     outages: Sequence[str] = (),
     effects: Sequence[EffectCount] = (),
+    of_drive: Sequence[str] = (),
 ) -> Decision:
     """Return the verdict: fail > inconclusive > pass.
 
@@ -95,6 +96,8 @@ def decide(
     Of the reasons, one from which others follow comes first: the last words of clients with a death that ended the
     drive, or why all sends failed. What follows from it comes last, in one line. A drive that broke off otherwise, and
     readers without a record that reported an error, come before faults that were not injected or not healed for that.
+
+    of_drive: problems that the drive recorded. They count if nothing else is a reason: most cause one that says more.
     """
     unmet = [e for e in expectations if e.verdict == "inconclusive"]
     follows = [e.name for e in unmet if e.follows]
@@ -107,6 +110,7 @@ def decide(
     of_records = [e for e in expectations if e.check in ANOMALIES]
     nothing = [NOTHING_APPLIES] if of_records and not any(e.applies for e in of_records) else []
     reasons = list(dict.fromkeys([*died, *problems, *broken_off, *starved, *unproven, *undecided, *nothing]))
+    reasons = reasons or list(dict.fromkeys(of_drive))
     verdict = merge([e.verdict for e in expectations if e.verdict != NOT_APPLICABLE])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
@@ -148,7 +152,10 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     not_promised = unpromised(resolved.scenario)
     effects = effect_counts(run, resolved, began_us)
-    decision = decide(expectations, faults, totals, findings, problems, counts, not_promised, outages, effects)
+    of_drive = [event["words"] for event in events if event["kind"] == "problem"]
+    decision = decide(
+        expectations, faults, totals, findings, problems, counts, not_promised, outages, effects, of_drive
+    )
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -208,11 +215,11 @@ def _problems(
 
 def _idle(run: Run, resolved: Resolved) -> Iterator[str]:
     """Yield that an application which reads got no record from any broker, as far as its frames were captured."""
-    from checks.wire.tables import table_path  # on use: it imports Spark
+    from checks.wire.tables import capture_failure, has_capture, table_path  # on use: it imports Spark
 
     idle = {app.name: app for app in resolved.scenario.apps if app.reads}
     tables = [path for name in _RECEIVED if (path := table_path(run, name)).exists()]
-    if not idle or not tables:
+    if not idle or not tables or (has_capture(run) and capture_failure(run)):  # what is not there may have passed
         return
     for path in tables:
         got = ds.dataset(path, format="parquet").scanner(columns=["instance"], filter=ds.field("last_offset") >= 0)

@@ -109,6 +109,22 @@ def test_missing_effects_prove_nothing_while_others_still_come(judged):
 
 
 @pytest.mark.parametrize(
+    ("number", "bounds", "verdict"),
+    [
+        (0, "{}", "inconclusive"),
+        (2, "{duplicate: {max: 2}}", "inconclusive"),
+        (3, "{duplicate: {max: 2}}", "fail"),
+        (0, "{duplicate: {min: 1}}", "inconclusive"),
+        (1, "{duplicate: {min: 1}}", "pass"),
+    ],
+)
+def test_a_number_that_may_still_rise_is_no_pass_below_its_bound(judged, number, bounds, verdict):
+    verdicts, found, _ = judged(CLEAN | {"duplicate": number}, bounds, unsettled=True)
+    assert verdicts["duplicate"] == verdict, found["duplicate"].why
+    assert verdicts["missing"] == "pass", "each input has its effect already"
+
+
+@pytest.mark.parametrize(
     ("least_s", "most_s", "verdict"),
     [(1, 5, "pass"), (1, 6, "inconclusive"), (5.001, 6, "fail"), (None, 0, "inconclusive")],
 )

@@ -348,6 +348,28 @@ def test_an_application_that_the_relay_does_not_see_makes_the_run_inconclusive(f
     assert result.sentence.startswith("No verdict: billing/1 never connected to its address")
 
 
+def test_a_problem_of_the_drive_makes_a_pass_inconclusive(fake):
+    run: FakeRun = fake()
+    run.write()
+    events = EventLog(run.run)
+    events.note("the brokers could not be ended")
+    assert collect(run.run, run.resolved, [expectation("pass")]).verdict == "pass"
+    why = "after 180 s (limits.drive) still waiting for: heal kill at 5,000 acknowledged records"
+    events.problem(why)
+    result = collect(run.run, run.resolved, [expectation("pass")])
+    assert (result.verdict, result.problems) == ("inconclusive", [why])
+    assert result.sentence.startswith(f"No verdict: {why}")
+    assert collect(run.run, run.resolved, [expectation("fail")]).verdict == "fail"
+
+
+def test_a_problem_of_the_drive_is_not_said_beside_what_it_caused(fake):
+    run: FakeRun = fake()
+    run.write()
+    EventLog(run.run).problem("shop/1 ended by itself (exit code 1)")
+    result = collect(run.run, run.resolved, [expectation("pass"), expectation("inconclusive", "clients_lived")])
+    assert (result.verdict, result.problems) == ("inconclusive", ["nothing was seen; look again"])
+
+
 def test_collect_of_an_empty_run_is_inconclusive_with_a_reason(fake):
     run: FakeRun = fake()
     result = collect(run.run, run.resolved, [])
@@ -418,5 +440,12 @@ def test_an_application_that_got_no_record_makes_the_run_inconclusive(tmp_path):
     received("acquired")
     (problem,) = _idle(run, resolved)
     assert problem.startswith("no instance of billing got a record of orders from a broker, so the run proves nothing")
+    segment = run.path / "wire" / "proxy.wire"
+    segment.touch()
+    seal = segment.with_name("seal.json")
+    seal.write_text('{"failure": "the disk is full"}')
+    assert list(_idle(run, resolved)) == [], "what was not captured may be records"
+    seal.write_text('{"failure": ""}')
+    assert list(_idle(run, resolved)) == [problem]
     received("acquired", "billing/2")
     assert list(_idle(run, resolved)) == []
