@@ -357,11 +357,21 @@ def _input_rows(effect: Effect, form: Format) -> Callable[[Any, str], Row]:
     return row
 
 
+def _driver(spark: SparkSession, url: str) -> dict[str, str]:
+    """Return the option with the driver that accepts a URL: Java's own search does not see the jars of `spark.jars`."""
+    jvm: Any = spark._jvm
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    for driver in jvm.java.util.ServiceLoader.load(loader.loadClass("java.sql.Driver"), loader).iterator():
+        if driver.acceptsURL(url):
+            return {"driver": str(driver.getClass().getName())}
+    return {}
+
+
 def _jdbc(spark: SparkSession, effect: Effect, hidden: bool) -> Iterator[Item]:
     """Yield the rows of a query through Spark's JDBC source."""
     url = database_url(effect)
     try:
-        options = {"url": url, "query": effect.query or "", "fetchsize": "10000"}
+        options = {"url": url, "query": effect.query or "", "fetchsize": "10000", **_driver(spark, url)}
         rows = spark.read.format("jdbc").options(**options).load().toLocalIterator()
         for number, row in enumerate(rows, 1):
             yield Item(Record(row.asDict()), f"row {number:,} of the query", "")

@@ -14,6 +14,7 @@ from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, UNDRAINED, UNSETTLED, Event, notes, read_events, stages_broken_off
 from chaos.run.result import EFFECT_READ
 from chaos.scenario.cluster_rules import wrong_times
+from chaos.scenario.expect import ZERO, EffectBound
 from chaos.scenario.resolve import Resolved
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.topic_lives import topic_of
@@ -140,11 +141,35 @@ class Conditions:
             return Observation.missing("not read", reason)
         if row["error"]:
             return Observation.missing("not read", row["error"])
+        if reason := self._untraced(name, row["rows"]):
+            return Observation.missing("no id of an input", reason)
         text = f"{row['rows']:,} rows"
         if not row["unreadable"]:
             return Observation(0, text, text)
         reason = f"{row['unreadable']:,} of {row['rows']:,} rows of effect {name} have no id ({row['example']})"
         return Observation(row["unreadable"], f"{row['unreadable']:,} without an id", reason)
+
+    def _untraced(self, name: str, rows: int) -> str:
+        """Return why effects prove nothing if about as many as the inputs are there, and none has the id of an input.
+
+        Then the place of the id is wrong, or the application writes others: what is missing is not known.
+        """
+        if self._scenario.expect.effects.get(name, EffectBound()).unexpected != ZERO:
+            return ""
+        of_effect = {r["kind"]: r for r in audit_rows(self._run, "effect_totals") if r["effect"] == name}
+        traced = of_effect.get("wrong") or of_effect.get("duplicate")
+        if not traced or traced["examined"]:
+            return ""
+        inputs, foreign = of_effect["missing"]["examined"], of_effect["unexpected"]
+        if not inputs or foreign["count"] + foreign["undecided"] < max(1, inputs // 2):
+            return ""
+        found = audit_rows(self._run, "effect_findings")
+        example = next((r["id"] for r in found if (r["effect"], r["kind"]) == (name, "unexpected")), None)
+        shown = f", such as {example!r}" if example and not self._scenario.hides_payloads else ""
+        return (
+            f"none of {rows:,} rows of effect {name} has the id of an input{shown}: effects[{name}].id names another "
+            "place, or the application writes another id"
+        )
 
     def unsettled(self, name: str) -> str:
         """Return why a missing effect proves nothing; empty if the drive waited until none came any more."""

@@ -98,6 +98,22 @@ def test_no_effect_at_all_is_missing_and_never_a_pass(judged):
     assert verdicts == {"missing": "pass", "duplicate": "inconclusive", "unexpected": "inconclusive", "read": "pass"}
 
 
+def test_ids_of_no_input_prove_nothing(judged):
+    foreign = {"missing": 3, "duplicate": {"count": 0, "examined": 0}, "unexpected": {"count": 3, "examined": 3}}
+    verdicts, _, result = judged(foreign)
+    assert verdicts == dict.fromkeys(CLEAN, "not applicable") | {"read": "inconclusive"}
+    line = (
+        "none of 3 rows of effect invoices has the id of an input: effects[invoices].id names another place, or the "
+        "application writes another id"
+    )
+    assert [problem for problem in result.problems if "invoices" in problem] == [line]
+    assert judged(foreign, "{unexpected: 3}")[0]["missing"] == "fail", "the scenario expects them"
+    one_own = {"missing": 2, "duplicate": 0, "unexpected": {"count": 2, "examined": 3}}
+    assert judged(one_own)[0] == PASSED | {"missing": "fail", "unexpected": "fail"}
+    few = foreign | {"missing": {"count": 30, "examined": 30}}
+    assert judged(few)[0]["missing"] == "fail", "they may be of something else"
+
+
 def test_no_input_at_all_is_never_a_pass(judged):
     nothing = {kind: {"count": 0, "examined": 0} for kind in CLEAN}
     assert judged(nothing, rows=0)[0] == dict.fromkeys(CLEAN, "inconclusive") | {"read": "pass"}

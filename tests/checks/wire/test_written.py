@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from chaos.run.directory import Run
 from checks.audit.output.totals import visible
 from checks.wire.coordination import Hold, Holds, holds, transactions
-from checks.wire.ledger import _Task, incomplete
+from checks.wire.ledger import _Task, bypasses, incomplete
 from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition
+from checks.wire.tables import table_path
+from tests.support.fake_runs import FakeRun
 
 MS = 1000
 
@@ -530,6 +532,30 @@ def test_a_capture_without_a_seal_or_without_the_log_says_so(tmp_path):
         "the capture of the wire was never sealed: its proxy was killed",
         "the batches of the final log were not captured",
     ]
+
+
+APPS = """
+title: Billing
+topics: [{name: orders}, {name: invoices}]
+producers: [{name: shop, topic: orders, value: {template: 'order {id}'}}]
+apps: [{name: billing, command: "sleep {bootstrap}", reads: [orders]}]
+effects: [{name: done, http: {path: /done}, id: $.id}]
+"""
+
+
+def test_a_batch_of_an_unknown_producer_is_named_also_where_only_applications_write_nothing(tmp_path):
+    for n, (text, found) in enumerate([(APPS, 1), (APPS.replace(", {name: invoices}", ""), 0)]):
+        fake = FakeRun(tmp_path / str(n), text)
+        captured(fake.run, "")
+        batch = {"topic": "invoices", "producer_id": 7, "control": None}
+        tables = {"log": [batch], "produced": [batch | {"producer_id": 6}], "transactions": [{"given_producer_id": 5}]}
+        for name, rows in tables.items():
+            table_path(fake.run, name).mkdir()
+            schema = pa.schema([("topic", pa.string()), ("producer_id", pa.int64()), ("control", pa.string())])
+            table = pa.Table.from_pylist(rows, schema if name != "transactions" else None)
+            pq.write_table(table, table_path(fake.run, name) / "part-0.parquet")
+        names = [sentence.split(", which")[0] for sentence in bypasses(fake.run, fake.resolved.scenario)]
+        assert names == ["invoices has records of producer id 7"] * found
 
 
 def test_a_rule_that_is_not_decided_on_the_wire_shows_no_finding():
