@@ -143,7 +143,7 @@ class Applications:
         for app in self._apps.values():
             if app.external:
                 address = self._addresses(f"{app.name}/1")
-                self._events.note(f"start {app.name} now, with the brokers at {address}{self._login()}")
+                self._events.note(f"start {app.name} now, with the brokers at {address}{self._use(app)}")
             for number in range(1, app.instances + 1) if not app.external else ():
                 self._launch(app, number)
         for name in self._apps:
@@ -166,6 +166,14 @@ class Applications:
         parts += [f"authorities in {s.ca}"] if s.ca else []
         parts += [f"certificate in {s.certificate}, key in {s.key}"] if s.certificate else []
         return f" ({'; '.join(parts)})"
+
+    def _use(self, app: App) -> str:
+        """Return the login of an application, and its names on an existing cluster, as the end of a sentence."""
+        if not self._prefix:
+            return self._login()
+        topics = [topic.name for topic in self._scenario.topics]
+        names = f"topics {', '.join(topics)}" + (f", group {', '.join(app.groups)}" if app.groups else "")
+        return f"{self._login()}; on this cluster, the names of the run are: {names}"
 
     def _launch(self, app: App, number: int) -> Instance:
         """Begin to supervise an instance."""

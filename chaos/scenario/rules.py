@@ -30,7 +30,7 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, External, placeholders
+from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, App, External, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -42,6 +42,7 @@ from chaos.setup.clients import (
     uses_kip_848,
 )
 from chaos.setup.model import Setup, unknown
+from chaos.setup.names import is_called
 from chaos.setup.share import LIMIT, RESET, Share
 from chaos.setup.triggers import Acked, Delivered, Trigger
 
@@ -482,6 +483,24 @@ def _login_lacks(security: ClusterSecurity, name: str) -> str:
     return ""
 
 
+def _names_of_others(app: App, where: str) -> Iterator[str]:
+    """Yield that nothing gives an application the names of the run on an existing cluster: it would use others."""
+    given = app.names()
+    topics = [name.removeprefix(TOPIC) for name in given if name.startswith(TOPIC)]
+    if app.reads and not any(is_called(topic, own) for topic in app.reads for own in topics):
+        yield (
+            f"{where}: on an existing cluster, the names of topics begin with a prefix of the run, so that {app.name} "
+            f"does not read a topic {app.reads[0]} of others; write {{{TOPIC}{app.reads[0]}}} in its env, its command "
+            "or a template of files"
+        )
+    if app.groups and "group" not in given:
+        yield (
+            f"{where}: on an existing cluster, the names of groups begin with a prefix of the run, so that {app.name} "
+            f"does not join a group {app.groups[0]} of others; write {{group}} in its env, its command or a template "
+            "of files"
+        )
+
+
 def _app_problems(setup: Setup) -> Iterator[str]:
     """Yield what does not fit between applications and the rest of a scenario."""
     if setup.apps and not setup.effects:
@@ -506,8 +525,9 @@ def _app_problems(setup: Setup) -> Iterator[str]:
         topics = {topic.name for topic in setup.topics}
         for key, text in app.texts():
             for name in placeholders(text):
-                if name.startswith(TOPIC) and name.removeprefix(TOPIC) not in topics:
-                    yield f"{where}.{key}: there is no topic {name.removeprefix(TOPIC)!r} for {{{name}}}"
+                own = name.removeprefix(TOPIC)
+                if name != own and not any(is_called(topic, own) for topic in topics):
+                    yield f"{where}.{key}: there is no topic {own!r} for {{{name}}}"
                 if name.startswith(HTTP) and name.removeprefix(HTTP) not in {e.name for e in setup.effects if e.http}:
                     yield f"{where}.{key}: no effect {name.removeprefix(HTTP)!r} has http, for {{{name}}}"
                 if name in LOGIN and (lack := _login_lacks(setup.cluster.security, name)):
@@ -516,6 +536,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
                     yield f"{where}.{key}: {{{name}}} is of this machine, and a container does not have it"
                 if name == "group" and not app.groups:
                     yield f"{where}.{key}: {{group}} has no value; give group"
+        if setup.attached and not app.external:
+            yield from _names_of_others(app, where)
         if "bootstrap" not in {name for _, text in app.texts() for name in placeholders(text)} and not (
             app.external or app.files
         ):

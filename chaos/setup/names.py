@@ -115,6 +115,11 @@ def new_prefix(run_id: str) -> str:
     return f"aftershock-{re.sub(r'[^A-Za-z0-9._-]', '-', run_id)[:MAX_RUN_ID]}-{secrets.token_hex(3)}-"
 
 
+def is_called(name: str, own: str) -> bool:
+    """Return whether a name is `own`, as the user writes it, or `own` with the prefix of a run before it."""
+    return re.fullmatch(rf"(aftershock-[A-Za-z0-9._-]+-[0-9a-f]{{6}}-)?{re.escape(own)}", name) is not None
+
+
 def prefixed(scenario: Model, prefix: str) -> Model:
     """Return the scenario with the prefix before every name in the cluster. Raises `ScenarioError` for long names."""
     return scenario.model_validate(scenario.model_dump(), context=prefix)

@@ -12,6 +12,7 @@ import yaml
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.setup.apps import App, filled
+from chaos.setup.names import new_prefix, prefixed
 
 VALUE = {"template": '{{"order_id": "{id}"}}'}
 BASE = {
@@ -121,6 +122,41 @@ def test_a_mistake_is_one_line_that_says_where_and_what(changes, message):
     first, *rest = str(caught.value).splitlines()
     assert first == "mine.yaml is not a valid scenario:"
     assert all("mine.yaml:1" in line or "is used 2 times" in line for line in rest)
+
+
+EXISTING = {"driver": "attached", "bootstrap": "k:9092"}
+
+
+def on_existing(**changes):
+    app = {"name": "billing", "command": "python service.py {bootstrap}", "group": "b", "reads": ["orders"]} | changes
+    return parse(json.dumps(BASE | {"apps": [app], "cluster": EXISTING}), "mine.yaml")
+
+
+def test_an_application_gets_the_names_of_the_run_on_an_existing_cluster(tmp_path):
+    given = {"IN": "{topic.orders}", "OUT": "{topic.invoices}", "GROUP": "{group}"}
+    scenario = prefixed(on_existing(env=given), new_prefix("mine-20261127-1a2b3c-4d5e"))
+    (app,) = scenario.apps
+    assert app.env == given and app.reads == [scenario.topics[0].name] != ["orders"]
+    assert app.groups[0].endswith("-b") and prefixed(scenario, "") == scenario
+    template = tmp_path / "app.properties"
+    template.write_text("at={bootstrap}\ntopic={topic.orders}\ngroup={group}\n")
+    on_existing(files={"app.properties": str(template)})
+    on_existing(command=None, external=True)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (
+            {"OUT": "{topic.invoices}", "GROUP": "{group}"},
+            "so that billing does not read a topic orders of others; write",
+        ),
+        ({"IN": "{topic.orders}"}, r"so that billing does not join a group b of others; write \{group\} in its env"),
+    ],
+)
+def test_an_application_with_names_of_its_own_is_refused_on_an_existing_cluster(env, message):
+    with pytest.raises(ScenarioError, match=message):
+        on_existing(env=env)
 
 
 def test_an_external_application_is_reached_at_another_address_through_the_relay_only(monkeypatch):
