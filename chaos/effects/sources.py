@@ -132,7 +132,7 @@ class Query:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+        from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
         try:
             yield
@@ -144,7 +144,9 @@ class Query:
             raise self._error(f"it needs the Python package {e.name}: pip install it") from None
         except DBAPIError as e:
             raise self._error(e.orig) from None
-        except SQLAlchemyError as e:
+        except AftershockError:
+            raise
+        except Exception as e:  # noqa: BLE001 - a driver has errors of its own, such as a text that is no UTF-8
             raise self._error(e) from None
 
     def _error(self, reason: object) -> SourceError:
@@ -354,12 +356,12 @@ def _parquet(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
 
 @contextmanager
 def _file_errors(effect: Effect, name: str) -> Iterator[None]:
-    import pyarrow as pa
-
     try:
         yield
     except FileNotFoundError:
         raise SourceError(f"effect {effect.name} cannot be read: there is no file {name}", True) from None
-    except (OSError, ValueError, ImportError, csv.Error, pa.ArrowException) as e:
+    except AftershockError:
+        raise
+    except Exception as e:  # noqa: BLE001 - each file system has errors of its own
         reason = (str(e).strip() or type(e).__name__).splitlines()[0][:200]
         raise SourceError(f"effect {effect.name} cannot be read: {name}: {reason}") from None

@@ -169,6 +169,12 @@ def _sum(value: Column, where: Column | None = None) -> Column:
     return F.coalesce(F.sum(value if where is None else F.when(where, value)), F.lit(0)).cast("long")
 
 
+def _plain(number: Column) -> Column:
+    """Return a number as text without zeros at its end, as effects have it; Spark writes a zero as 0E-10."""
+    text = F.regexp_replace(number.cast("string"), r"(\.\d*?)0+$", "$1")
+    return F.when(number == 0, "0").otherwise(F.regexp_replace(text, r"\.$", ""))
+
+
 class _Judged:
     """The judgement of one effect. frame: a row per input, or per key of an aggregate."""
 
@@ -395,7 +401,7 @@ class _Aggregates(_Judged):
         sure, is_open = F.col("state") == "ok", F.col("state") != "ok"
         expected = inputs.join(values.withColumnRenamed("value", "amount"), KEY).where("key is not null")
         expected = expected.groupBy("key").agg(
-            function(F.when(sure, number)).cast("string").alias("expected"),
+            _plain(function(F.when(sure, number))).alias("expected"),
             F.count(F.when(sure, 1)).alias("inputs"),
             F.count(F.when(is_open, 1)).alias("open"),
             F.min("acked_us").alias("acked_us"),

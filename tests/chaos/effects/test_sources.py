@@ -50,6 +50,18 @@ def test_a_missing_file_is_one_line_and_an_empty_one_has_no_effect(tmp_path):
         of_files(tmp_path, "broken.parquet")
 
 
+def test_an_error_of_a_file_system_is_one_line(monkeypatch, tmp_path):
+    class Refused(Exception):
+        pass
+
+    def refuse(url):
+        raise Refused("530 Authentication failed\nmore")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(SourceError, match=r"^effect out cannot be read: .*\*: 530 Authentication failed$"):
+        of_files(tmp_path, "*")
+
+
 def test_a_look_at_a_file_that_grows_leaves_a_line_without_its_end(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n{"id": 2')
     (part,) = files_of(Effect(name="out", files=str(tmp_path / "a.jsonl"), id="$.id"), tmp_path)

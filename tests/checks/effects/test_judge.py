@@ -292,6 +292,16 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
 
 
+def test_a_sum_is_shown_as_a_plain_number_and_may_be_zero(spark, story):
+    s = story(SUM, inputs=0)
+    for seq, (customer, amount) in enumerate([("anna", "5"), ("anna", "-5"), ("bob", "99.5"), ("bob", "0.50")]):
+        s.input(seq, value=(amount, customer))
+    s.effect("anna", at=9, value="0")
+    s.effect("bob", at=9, value="90.5")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 1}
+    assert words(s, "wrong")[0].startswith("bob (acknowledged at 2.1 s) has 90.5 in invoices and not 100 (")
+
+
 def test_an_aggregate_over_an_input_of_unknown_outcome_is_undecided(spark, story):
     s = story(SUM, inputs=0)
     s.input(0, value=("1", "anna"))
