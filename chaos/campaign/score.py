@@ -32,8 +32,8 @@ def parse_anomaly(text: str, scenario: Scenario) -> str:
         raise UsageError(f"the scenario has no bound for {kind}; add one: --set expect.{kind}.max=30s")
     names = [effect_anomaly(of, effect.name) for effect in scenario.effects for of in EFFECT_KINDS]
     of_effects = {name.replace(" ", "."): name for name in names}
-    if text.strip() in of_effects:
-        return of_effects[text.strip()]
+    if (name := text.strip().replace(" ", ".")) in of_effects:
+        return of_effects[name]
     if kind not in ANOMALIES or (split and split not in ANOMALIES[kind].splits):
         known = ", ".join([*ANOMALIES, *of_effects, *METRICS])
         raise UsageError(f"there is no anomaly and no bounded time {text!r}; known are {known}")

@@ -158,7 +158,9 @@ class Drive:
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
                 wait_formed(self._scenario, observer, self._limits.clients, lambda: self._check_infrastructure(fleet))
-                apps.start()
+                if self._scenario.apps:
+                    with self._events.stage("apps"):
+                        apps.start()
                 self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()

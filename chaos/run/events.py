@@ -34,6 +34,7 @@ STAGE_TEXTS = {
     "install": "installing Kafka and the client libraries",
     "topics": "creating the topics",
     "clients": "starting the clients",
+    "apps": "starting the applications",
     "load": "producing, consuming, breaking",
     "heal": "healing the cluster",
     "drain": "waiting for consumers to reach the end",
@@ -54,7 +55,7 @@ STAGE_TEXTS = {
 """The stages that a view of a run names, and what each does, for people."""
 WAIT = "judge"
 """The wait for Spark: a stage inside of `clients` (before the first record), or of the stage that starts Spark."""
-NESTED = (WAIT, "install", "topics", "commit_log", "effects")
+NESTED = (WAIT, "install", "topics", "apps", "commit_log", "effects")
 """Stages inside of others, which do not count their time."""
 ALL_STAGE_TEXTS = {"drive": "driving", **STAGE_TEXTS}
 """All stages: `drive` is the sum of those from `clients` to `seal`."""
@@ -216,5 +217,6 @@ def stage_times(events: Iterable[Event]) -> dict[str, float]:
 
 
 def notes(events: list[Event]) -> list[str]:
-    """Return the notes of the drive about limits that it reached."""
-    return [str(e["words"]) for e in events if e.get("kind") == "note" and "(limits." in str(e.get("words", ""))]
+    """Return the notes and problems of the drive about limits that it reached."""
+    of_limits = (e for e in events if e.get("kind") in ("note", "problem") and "(limits." in str(e.get("words", "")))
+    return [str(e["words"]) for e in of_limits]

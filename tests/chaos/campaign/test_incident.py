@@ -173,6 +173,7 @@ def test_an_anomaly_is_named_as_the_contract_does():
 def test_a_kind_of_an_effect_is_named_with_its_effect():
     scenario = load(find("app-operations"))
     assert score.parse_anomaly("effect_missing.invoices", scenario) == "effect_missing invoices"
+    assert score.parse_anomaly("effect_missing invoices", scenario) == "effect_missing invoices", "as results name it"
     for wrong in ("effect_missing", "effect_missing.invoice", "effect_late.invoices"):
         with pytest.raises(UsageError, match=r"known are .*effect_missing\.invoices"):
             score.parse_anomaly(wrong, scenario)

@@ -444,6 +444,14 @@ def test_a_run_in_which_too_little_happened_is_inconclusive(fake, change, split)
     assert others_pass(judged(run), ("something_happened", split, ""))
 
 
+def test_why_not_all_records_were_sent_is_what_the_drive_waited_for_at_its_limit(fake):
+    run = fake()
+    next(r for r in run.counts if r["name"] == "sent").update(value=900)
+    EventLog(run.run).problem("after 180 s (limits.drive) still waiting for: heal kill 5s after slow.healed")
+    why = judged(run)["something_happened", "sent", ""].why
+    assert "900 of 1,000 records were sent: after 180 s (limits.drive) still waiting for: heal kill" in why
+
+
 def test_a_reader_without_counts_received_nothing(fake):
     run = fake()
     run.counts = [r for r in run.counts if r["scope"] != "replay/1"]
