@@ -29,7 +29,7 @@ from chaos.processes.scrub import Scrubber
 from chaos.setup.effects import Effect
 
 CONNECT_S = 10
-LOOK_S, READ_S = 30.0, 300.0
+LOOK_S, READ_S = 30.0, 120.0
 """Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
@@ -54,12 +54,16 @@ class SourceError(AftershockError):
 
 @dataclass(frozen=True)
 class Item:
-    """A row or line. record: None if it cannot be parsed, for the reason `problem`. mark: see the module."""
+    """A row or line. record: None if it cannot be parsed, for the reason `problem`. mark: see the module.
+
+    torn: whether it is the begin of a last line, whose writer ended before it was whole: that is no effect.
+    """
 
     record: Record | None
     where: str
     mark: str
     problem: Unreadable | None = None
+    torn: bool = False
 
 
 # Databases.
@@ -303,7 +307,7 @@ def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple
         try:
             data = parse(line)
         except Unreadable as e:
-            yield Item(None, where, mark, e), at
+            yield Item(None, where, mark, e, not line.endswith(b"\n")), at
             continue
         if data is not None:
             yield Item(Record(data), where, mark), at
@@ -334,11 +338,19 @@ def _log_line(effect: Effect) -> Callable[[bytes], Any]:
 
 
 def _csv(part: FilePart, file: IO[bytes]) -> Iterator[Item]:
-    rows = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""))
-    for number, row in enumerate(rows, 2):
+    latest = ""
+
+    def lines() -> Iterator[str]:
+        nonlocal latest
+        for line in io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline=""):
+            latest = line
+            yield line
+
+    for number, row in enumerate(csv.DictReader(lines()), 2):
         where, mark = f"{part.name} line {number:,}", f"{part.path} {number}"
         if None in row or any(value is None for value in row.values()):
-            yield Item(None, where, mark, Unreadable("the line has another number of columns than the first one"))
+            why = Unreadable("the line has another number of columns than the first one")
+            yield Item(None, where, mark, why, not latest.endswith(("\n", "\r")))
         else:
             yield Item(Record(row), where, mark)
 

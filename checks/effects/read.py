@@ -43,7 +43,7 @@ from chaos.kafka.security import Security
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS
 from chaos.ledger.seal import parquet_options, part_name
 from chaos.run.directory import Run
-from chaos.run.events import now_us
+from chaos.run.events import EventLog, now_us
 from chaos.scenario.effect_rules import input_format, input_topic
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect, Format, Place
@@ -95,6 +95,9 @@ class SourcePart:
         """Yield a row for each item."""
         extract, marks = Extractor(self.effect), Repeated()
         for number, item in enumerate(self.items()):
+            if item.torn:
+                yield {"torn": item.where}
+                continue
             row = {"effect": self.effect.name, "where": item.where, "number": number, "mark": item.mark}
             try:
                 if item.problem or item.record is None:
@@ -126,13 +129,14 @@ Part = TopicPart | SourcePart | CallPart
 
 @dataclass
 class Outcome:
-    """What reading a part gave."""
+    """What reading a part gave. torn: where its last line is only begun."""
 
     effect: str
     rows: int = 0
     unreadable: int = 0
     example: str | None = None
     error: str | None = None
+    torn: str | None = None
 
 
 @dataclass
@@ -160,6 +164,9 @@ def read_effects(
             shutil.rmtree(run.ledger / f"{name}.parquet", ignore_errors=True)
             (half / name).rename(run.ledger / f"{name}.parquet")
         _write_reads(run.ledger / "effect_reads.parquet", effects, outcomes, read_us)
+        for outcome in (outcome for outcome in outcomes if outcome.torn):
+            words = f"effect {outcome.effect}: the last line is only begun, and no effect: {outcome.torn}"
+            EventLog(run).note(words)
     finally:
         shutil.rmtree(half, ignore_errors=True)
 
@@ -278,6 +285,8 @@ def _read(folder: Path, numbered: tuple[int, Part]) -> Outcome:
         rows, writer = part.rows(), None
         try:
             while batch := list(islice(rows, ROWS_PER_BATCH)):
+                outcome.torn = batch[-1].get("torn")
+                batch = batch[:-1] if outcome.torn else batch
                 table = pa.Table.from_pylist(batch, schema)
                 writer = writer or pq.ParquetWriter(folder / name / part_name(index), schema, **parquet_options(schema))
                 writer.write_table(table)

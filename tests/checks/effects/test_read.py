@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from chaos.effects.watch import Watch
 from chaos.ledger.schemas import LOG_RANGE
-from chaos.run.events import EventLog
+from chaos.run.events import EventLog, read_events
 from checks.effects.read import read_effects
 from tests.support.fake_runs import FakeRun
 
@@ -61,6 +61,29 @@ def test_without_payloads_no_file_of_the_run_has_a_part_of_one(tmp_path):
         "rows": (1, "c.parquet row 1: there is no id"),
         "calls": (4, "call 1: it is no JSON"),
     }
+
+
+def test_a_last_line_that_is_only_begun_is_no_effect_and_is_noted(tmp_path):
+    sources = tmp_path / "out"
+    sources.mkdir()
+    (sources / "a.jsonl").write_text('{"id": "a7"}\n{"id": "a')
+    (sources / "b.csv").write_text("amount,name\n1,a7\n2")
+    (sources / "c.jsonl").write_text('{"id": "a\n{"id": "a8"}')
+    fake = FakeRun(tmp_path, SCENARIO % ((sources,) * 3))
+    pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
+    pq.write_table(pa.table({"id": [1]}), sources / "c.parquet")
+    read_effects(None, fake.run, fake.resolved, "")
+    rows = pq.read_table(fake.run.ledger / "effect_reads.parquet").to_pylist()
+    assert [(row["effect"], row["rows"], row["unreadable"]) for row in rows if row["effect"] in ("lines", "named")] == [
+        ("lines", 3, 1),
+        ("named", 1, 0),
+    ]
+    ids = pq.read_table(fake.run.ledger / "effects.parquet", partitioning=None).to_pylist()
+    assert sorted(row["id"] for row in ids if row["id"] and row["effect"] == "lines") == ["a7", "a8"]
+    assert [event["words"].rpartition(": ")[2] for event in read_events(fake.run)] == [
+        "a.jsonl at byte 13",
+        "b.csv line 3",
+    ]
 
 
 def test_with_payloads_the_reasons_show_what_is_wrong(tmp_path):
