@@ -6,6 +6,9 @@ restart belong to the lender, with their files and logs.
 
 A borrower leaves only topics, groups and rights in the cluster, which are removed at the end. An unhealthy cluster is
 not lent again.
+
+The settings of topics are removed before the topics. A broker that restarts otherwise gives a topic the settings of a
+deleted one with the same name (`chaos/bugs/FINDINGS.md`), and so the topics of the next run those of this one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.kafka import users
+from chaos.kafka import admin, users
 from chaos.kafka.cleanup import remove
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
@@ -61,8 +64,22 @@ def give_back(cluster: Cluster) -> None:
             users.withdraw_all(kafka, client_principal(secured.spec))
         finally:
             kafka.close()
+    _reset_topics(cluster)
     remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())
     check_healthy(cluster)
+
+
+def _reset_topics(cluster: Cluster) -> None:
+    """Remove the settings of all topics except internal ones. Raises `ClusterError`."""
+    kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
+    try:
+        metadata = kafka.metadata()
+        for topic in sorted(
+            {p.topic for p in metadata.partitions if not p.topic.startswith(INTERNAL)} if metadata else ()
+        ):
+            admin.reset_settings(kafka, topic)
+    finally:
+        kafka.close()
 
 
 def check_healthy(cluster: Cluster) -> None:

@@ -183,6 +183,14 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
     return {c.name: (c.value or "", c.config_source == _OF_TOPIC) for r in answer.results for c in r.configs}
 
 
+def reset_settings(kafka: Kafka, topic: str) -> None:
+    """Remove all settings that a topic has of its own. A topic that is gone has none. Raises `ClusterError`."""
+    answer = _described(kafka, _TOPIC_RESOURCE, topic, None)
+    found = [c for r in answer.results for c in r.configs or ()] if answer else []
+    if own := [c.name for c in found if c.config_source == _OF_TOPIC]:
+        set_settings(kafka, topic, dict.fromkeys(own))
+
+
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:
     """Set settings of a topic; None removes the topic's value, so that the default applies."""
     _change(kafka, _TOPIC_RESOURCE, topic, values, topic)

@@ -37,11 +37,14 @@ def state(releases: list[str], **changes: object) -> ClusterState:
 def test_a_cluster_is_lent_on_only_as_it_was_deployed(
     monkeypatch: pytest.MonkeyPatch, found: ClusterState, lent: bool
 ) -> None:
-    monkeypatch.setattr(lending, "remove", lambda *_: None)
+    done: list[str] = []
+    monkeypatch.setattr(lending, "_reset_topics", lambda _: done.append("settings"))
+    monkeypatch.setattr(lending, "remove", lambda *_: done.append("topics"))
     monkeypatch.setattr(lending, "check_healthy", lambda _: None)
     cluster = SimpleNamespace(state=found, bootstrap="")
     if lent:
         lending.give_back(cluster)  # type: ignore[arg-type]
+        assert done == ["settings", "topics"], "a restarted broker gives a topic the settings of a deleted namesake"
         return
     with pytest.raises(ClusterError, match="the release, the features, the clocks or the disks"):
         lending.give_back(cluster)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
+from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
@@ -28,8 +29,8 @@ def cluster(request, tmp_path_factory):
     else:
         run = Run.create(tmp_path_factory.mktemp("runs"), "client")
         cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2, 3)])[TOPIC].result(30)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([NewTopic(TOPIC, 2, 3)])[TOPIC].result(30)
     yield cluster
     if request.param != "4.3.1":
         cluster.destroy()
@@ -76,6 +77,16 @@ def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
 def test_each_broker_that_does_not_list_a_topic_is_named(kafka):
     assert kafka.lacking([TOPIC]) == []
     assert kafka.lacking([TOPIC, "bills"]) == [f"broker {b} does not list bills" for b in (1, 2, 3)]
+
+
+def test_all_own_settings_of_a_topic_are_removed_and_a_topic_that_is_gone_has_none(kafka):
+    own = {"max.message.bytes": "4096", "retention.ms": "1000000"}
+    changed = lambda: {name: value for name, (value, its) in admin.settings(kafka, TOPIC, own).items() if its}  # noqa: E731
+    admin.set_settings(kafka, TOPIC, own)
+    wait_until(lambda: changed() == own, 10, "the settings are not there")
+    admin.reset_settings(kafka, TOPIC)
+    wait_until(lambda: not changed(), 10, lambda: f"the topic still has {changed()}")
+    admin.reset_settings(kafka, "gone")
 
 
 def test_an_unknown_group_is_dead_and_has_no_commits(kafka):
