@@ -1,12 +1,14 @@
-"""The wait for groups before the load, with the states of groups by hand."""
+"""The drive by hand: its wait for groups before the load, and what it records as problem or as note."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from chaos.drive.drive import wait_formed
-from chaos.errors import WaitTimeout
+from chaos.drive.drive import Drive, wait_formed
+from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.client import GroupState
+from chaos.run.directory import Run
+from chaos.run.events import EventLog, read_events
 from chaos.scenario.load import parse
 
 HEAD = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, records: 9}]\n"
@@ -47,3 +49,29 @@ def test_members_that_join_later_are_not_awaited():
     join = "faults: [{name: join, kind: consumer.join, target: {member: billing/1}, when: {acked: 2}}]\n"
     wait(group("range") + join, 1, 9.0)
     wait(group("range", members=1) + join, 0, 9.0, "Dead")
+
+
+APPS = """
+apps: [{name: billing, command: [service, "{bootstrap}"], reads: [orders]}]
+effects: [{name: calls, http: {path: /calls}, id: $.id}]
+"""
+VALUE = '{name: shop, topic: orders, records: 9, value: {template: \'{{"id": "{id}"}}\'}}'
+
+
+def failing() -> dict[str, str]:
+    raise ClusterError("the wire proxy does not answer")
+
+
+@pytest.mark.parametrize(("more", "kind"), [(APPS, "problem"), ("", "note")])
+@pytest.mark.parametrize(("sealed", "why"), [(lambda: {"failure": "the disk is full"}, "disk"), (failing, "answer")])
+def test_a_capture_that_is_not_complete_is_a_problem_if_it_has_to_show_applications(tmp_path, more, kind, sealed, why):
+    head = HEAD.replace("{name: shop, topic: orders, records: 9}", VALUE if more else "{name: shop, topic: orders}")
+    run = Run.create(tmp_path, "r1")
+    resolved = SimpleNamespace(scenario=parse(f"{head}capture: {{}}\n{more}", "x"))
+    drive = Drive(run, resolved, SimpleNamespace(), EventLog(run), lambda: None)
+    drive._end_capture(SimpleNamespace(seal=lambda: {"failure": ""}))
+    assert read_events(run) == []
+    drive._end_capture(SimpleNamespace(seal=sealed))
+    (event,) = read_events(run)
+    assert event["kind"] == kind and "the capture of the wire is not complete: " in event["words"]
+    assert why in event["words"]
