@@ -44,9 +44,11 @@ def render(result: Result, console: Console) -> None:
     if result.effects:
         page.line(Text())
         console.print(_effects(page, result.effects))
-        for story in (story for effect in result.effects for story in effect.stories if story.prevents):
-            seen = f" ({story.library})" if story.library else ""
-            page.line(page.text(f"prevents {story.kind}{seen}: {story.prevents}", "dim"))
+        stories = [story for effect in result.effects for story in effect.stories if story.prevents]
+        seen = [f" ({story.library})" if story.library else "" for story in stories]
+        lines = [f"prevents {s.kind}{by}: {s.prevents}" for s, by in zip(stories, seen, strict=True)]
+        for line in dict.fromkeys(lines):  # several effects may have one cause
+            page.line(page.text(line, "dim"))
     if result.faults:
         page.line(Text())
         console.print(_faults(page, result.faults))

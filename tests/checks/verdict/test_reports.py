@@ -12,7 +12,7 @@ from rich.console import Console
 from chaos.report.html import render as render_page
 from chaos.report.junit import junit
 from chaos.report.terminal import render
-from chaos.run.result import Expectation, Result
+from chaos.run.result import EffectCount, EffectStory, Expectation, Result
 from checks.verdict.decision import collect
 from tests.support.fake_runs import SCENARIO, FakeRun
 
@@ -176,3 +176,14 @@ def test_commits_decided_from_the_log_are_counted_with_the_reasons_for_the_other
     assert "; commits decided from the log: 5 of 7" in shown(result, width=200)
     text = render_page(run.run, result, run.resolved)
     assert "decided from the log: 5 of 7 (3 carried out, 2 not). Left out: 2, because of two." in text
+
+
+def test_what_prevents_the_anomalies_of_several_effects_is_said_once(fake):
+    def effect(name: str, prevents: str) -> EffectCount:
+        story = EffectStory(kind="duplicate", cause="c", number=1, sentence="s", prevents=prevents, library="sarama 1")
+        return EffectCount(name=name, source="topic x", stories=[story])
+
+    result = result_of(fake(), "pass")
+    found = [effect("invoices", "be idempotent"), effect("copies", "be idempotent"), effect("mails", "commit later")]
+    lines = [e for e in shown(result.model_copy(update={"effects": found})).splitlines() if e.startswith("prevents")]
+    assert lines == [f"prevents duplicate (sarama 1): {what}" for what in ("be idempotent", "commit later")]
