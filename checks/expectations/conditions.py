@@ -141,7 +141,7 @@ class Conditions:
             return Observation.missing("not read", reason)
         if row["error"]:
             return Observation.missing("not read", row["error"])
-        if reason := self._untraced(name, row["rows"]):
+        if reason := self._untraced(name, row["rows"], row["unreadable"] or 0):
             return Observation.missing("no id of an input", reason)
         text = f"{row['rows']:,} rows"
         if not row["unreadable"]:
@@ -149,7 +149,7 @@ class Conditions:
         reason = f"{row['unreadable']:,} of {row['rows']:,} rows of effect {name} have no id ({row['example']})"
         return Observation(row["unreadable"], f"{row['unreadable']:,} without an id", reason)
 
-    def _untraced(self, name: str, rows: int) -> str:
+    def _untraced(self, name: str, rows: int, unreadable: int) -> str:
         """Return why effects prove nothing if about as many as the inputs are there, and none has the id of an input.
 
         Then the place of the id is wrong, or the application writes others: what is missing is not known.
@@ -161,7 +161,7 @@ class Conditions:
         if not traced or traced["examined"]:
             return ""
         inputs, foreign = of_effect["missing"]["examined"], of_effect["unexpected"]
-        if not inputs or foreign["count"] + foreign["undecided"] < max(1, inputs // 2):
+        if not inputs or foreign["count"] + foreign["undecided"] - unreadable < max(1, inputs // 2):
             return ""
         found = audit_rows(self._run, "effect_findings")
         example = next((r["id"] for r in found if (r["effect"], r["kind"]) == (name, "unexpected")), None)

@@ -110,6 +110,9 @@ def test_ids_of_no_input_prove_nothing(judged):
     assert judged(foreign, "{unexpected: 3}")[0]["missing"] == "fail", "the scenario expects them"
     one_own = {"missing": 2, "duplicate": 0, "unexpected": {"count": 2, "examined": 3}}
     assert judged(one_own)[0] == PASSED | {"missing": "fail", "unexpected": "fail"}
+    unread = {"unexpected": {"count": 0, "undecided": 3, "examined": 0}}
+    result = judged(foreign | unread, unreadable=3, example="row 1: there is no a (there are b)")[2]
+    assert "3 of 6 rows of effect invoices have no id (row 1: there is no a (there are b))" in result.problems
     few = foreign | {"missing": {"count": 30, "examined": 30}}
     assert judged(few)[0]["missing"] == "fail", "they may be of something else"
 
