@@ -213,5 +213,11 @@ CAUSES: dict[str, Cause] = {
     ),
     "stranger": Cause("something else writes there", {"": "a target that only the applications of the run write to"}),
     "sent_twice": Cause("the application wrote it twice after one fetch", _PRODUCER),
+    "done_twice": Cause(
+        "the application did it twice after one fetch, as with a call that it repeats, or the query has rows twice",
+        {
+            "": "a target that refuses an id again (a unique key, an idempotency key); a query with one row for each"
+        },
+    ),
 }
 """By the key that findings have."""

@@ -22,6 +22,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | repeated                    | fetched again by the same process before a commit past it                 |
 |           | went_back                   | fetched again after a commit past it                                      |
 |           | sent_twice                  | two writes after one fetch                                                |
+|           | done_twice                  | two effects after one fetch, in what is no topic                          |
 |           | given_twice                 | twice in one answer, by a fault of the run                                |
 | late      | late_behind                 | most of the time before its first fetch, and its partition did not move   |
 |           | late_down, late_moved       | the same, or before its last fetch, and an instance ended, or gave it up  |
@@ -184,7 +185,7 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     if second is None:
         if not story.facts.certain:
             return f"no other fetch of it is seen{unseen}", ""
-        return f"no member fetched it again{unseen}", "sent_twice"
+        return f"no member fetched it again{unseen}", "sent_twice" if story.output else "done_twice"
     instance, from_us, to_us = first["instance"], first["answered_us"], second["answered_us"]
     if second.get("made") and (second["instance"], to_us) == (instance, from_us):
         return f"no other answer had it{unseen}", "given_twice"

@@ -224,6 +224,13 @@ def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
     assert row["cause"] == cause and words in told, told
 
 
+def test_two_effects_after_one_fetch_in_what_is_no_topic_may_be_of_a_query_too():
+    row = finding("duplicate", places=["row 1 of the query", "row 2 of the query"])
+    row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
+    assert row["cause"] == "done_twice" and "or the query has rows twice" in sentence(row, 0)
+    assert "unique key" in CAUSES["done_twice"].prevention("librdkafka 2.5.0")
+
+
 MADE = {"made": True}
 BEFORE = fetch("billing/2", 12.0) | {"asked_us": None}
 ENDED = {"billing/2": [Life("billing/2", 0, at(12.05), "was killed")]}
