@@ -215,9 +215,7 @@ CAUSES: dict[str, Cause] = {
     "sent_twice": Cause("the application wrote it twice after one fetch", _PRODUCER),
     "done_twice": Cause(
         "the application did it twice after one fetch, as with a call that it repeats, or the query has rows twice",
-        {
-            "": "a target that refuses an id again (a unique key, an idempotency key); a query with one row for each"
-        },
+        {"": "a target that refuses an id again (a unique key, an idempotency key); a query with one row for each"},
     ),
 }
 """By the key that findings have."""
