@@ -110,9 +110,17 @@ def start_process(
     return LocalProcess(spawned, run.path, role)
 
 
-def connected(pid: int, addresses: Collection[tuple[str, int]]) -> set[str]:
-    """Return the addresses to which a process and its children are connected; those of others may not be visible."""
-    wanted = {(str(info[4][0]), port): f"{host}:{port}" for host, port in addresses for info in _resolved(host, port)}
+Ends = Mapping[tuple[str, int], str]
+"""Addresses as `host:port`, by the IP addresses and ports to which they lead."""
+
+
+def ends_of(addresses: Collection[tuple[str, int]]) -> Ends:
+    """Return where addresses lead; a host without an address leads nowhere."""
+    return {(str(info[4][0]), port): f"{host}:{port}" for host, port in addresses for info in _resolved(host, port)}
+
+
+def connected(pid: int, wanted: Ends) -> set[str]:
+    """Return the addresses to which a process and its children are connected; other users' may not be visible."""
     found = set()
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(pid)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from chaos.apps import readiness
 from chaos.apps.instance import Instance
-from chaos.apps.processes import connected, find_image
+from chaos.apps.processes import connected, ends_of, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
 from chaos.install.programs import build
@@ -152,9 +152,10 @@ class Applications:
     def _look(self) -> None:
         """Note the connections of instances past their addresses, until the run ends."""
         while not self._ending.wait(LOOK_S):
+            brokers = ends_of(self._brokers())
             for instance in list(self._instances.values()):
                 if instance.pid is not None:
-                    self._past[instance.name].update(connected(instance.pid, self._brokers()))
+                    self._past[instance.name].update(connected(instance.pid, brokers))
 
     def _login(self) -> str:
         """Return how somebody logs in who starts an application, as the end of a sentence: files, and no secret."""
@@ -221,7 +222,7 @@ class Applications:
         return {"truststore": "", "keystore": "", "store_password": password} | {k: str(v) for k, v in made.items()}
 
     def _copied(self, login: Mapping[str, str], folder: Path) -> dict[str, str]:
-        """Return the paths of copies of certificates and keys for a container, which does not see those of the run."""
+        """Return the paths of copies of certificates and keys for a container, which does not see the originals."""
         copies = {}
         for name in ("ca", "certificate", "key"):
             if login[name]:

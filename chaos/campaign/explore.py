@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from random import Random
 from typing import Literal, get_args
 
@@ -42,8 +43,8 @@ BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "k
 DRIVE = "60s"
 """Limit of a run's load: a moment that does not come until then is not reached."""
 
-_ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce")
-"""The requests that matter most for what is lost or doubled; the others follow in the order of `MomentApi`."""
+_ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce", *get_args(MomentApi))
+"""The requests that matter most for what is lost or doubled, then the others."""
 STATES = {
     "lost": "effect_missing",
     "doubled": "effect_duplicate",
@@ -116,18 +117,19 @@ class Exploration(Plan):
 
     subject: Subject
     folder: Folder
+    _made: dict[str, Trial] = field(default_factory=dict)
+    """The trials by their names: a plan is asked after each run, and a scenario is parsed once."""
 
     def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
         """Return the trials that are wanted after these runs."""
-        first = self._trial(BASELINE, BASELINE, map(leave, self._apps))
+        first = self._trial(BASELINE, BASELINE, lambda: map(leave, self._apps))
         if not any(run.part == BASELINE and run.verdict == "pass" for run in runs):
             return [first]  # what breaks without a crash, or is not known, says nothing about crashes
         broken = {run.part for run in runs if run.verdict == "fail"}
-        moments = self.moments()
         planned = [
-            self._trial(part_of(moment, blow), name_of(moment, blow), self._faults(moment, blow))
+            self._trial(part_of(moment, blow), name_of(moment, blow), partial(self._faults, moment, blow))
             for blow in get_args(Blow)
-            for moment in moments
+            for moment in self.moments
             if blow != "broker" or part_of(moment, "kill") not in broken
         ]
         return [first, *planned]
@@ -140,8 +142,9 @@ class Exploration(Plan):
     def _apps(self) -> list[str]:
         return [app.name for app in self.subject.scenario.apps if not app.external]
 
+    @cached_property
     def moments(self) -> list[Moment]:
-        """Return the moments that the first run showed, the most interesting ones first."""
+        """The moments that the first run showed, the most interesting ones first."""
         run = Run(self.folder.path / self._run_id(BASELINE))
         counts: Counter[tuple[str, str, str]] = Counter()
         for event in read_events(run):
@@ -181,9 +184,14 @@ class Exploration(Plan):
     def _run_id(self, name: str) -> str:
         return f"{self.subject.name}-{name}"
 
-    def _trial(self, part: str, name: str, faults: Iterable[Raw]) -> Trial:
+    def _trial(self, part: str, name: str, faults: Callable[[], Iterable[Raw]]) -> Trial:
+        if name not in self._made:
+            self._made[name] = self._make(part, name, list(faults()))
+        return self._made[name]
+
+    def _make(self, part: str, name: str, faults: list[Raw]) -> Trial:
         raw = raw_of(self.subject.scenario)
-        raw["faults"] = list(faults)
+        raw["faults"] = faults
         raw["limits"] = {**raw.get("limits", {}), "drive": DRIVE}
         raw["expect"] = self._expected()
         scenario = parse(dump(raw), self.subject.source)
@@ -193,7 +201,7 @@ class Exploration(Plan):
     def result(self, runs: list[TrialRun], command: str) -> PartsResult:
         """Return the table of moments."""
         first = next((run for run in runs if run.part == BASELINE), None)
-        wanted = list(dict.fromkeys(trial.part for trial in self.trials(runs)))
+        wanted = [trial.part for trial in self.trials(runs)]
         ran = [name for name in wanted if any(run.part == name for run in runs)]
         parts = [self._part(name, [run for run in runs if run.part == name]) for name in ran]
         tried = [part for part in parts if part.name != BASELINE]
@@ -277,5 +285,4 @@ def name_of(moment: Moment, blow: Blow) -> str:
 
 
 def _interest(moment: Moment) -> tuple[int, int, str, str]:
-    apis = [*_ORDER, *(api for part in get_args(MomentApi) for api in (get_args(part) or (part,)))]
-    return apis.index(moment.api), moment.side == "response", moment.name, moment.after
+    return _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after

@@ -21,7 +21,7 @@ from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka import admin, users
-from chaos.kafka.cleanup import remove
+from chaos.kafka.cleanup import list_topics, remove
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
@@ -65,18 +65,19 @@ def give_back(cluster: Cluster) -> None:
         finally:
             kafka.close()
     _reset_topics(cluster)
-    remove(cluster.bootstrap, lambda name: not name.startswith(INTERNAL), cluster.state.access())
+    remove(cluster.bootstrap, _is_ours, cluster.state.access())
     check_healthy(cluster)
+
+
+def _is_ours(name: str) -> bool:
+    return not name.startswith(INTERNAL)
 
 
 def _reset_topics(cluster: Cluster) -> None:
     """Remove the settings of all topics except internal ones. Raises `ClusterError`."""
     kafka = Kafka(cluster.bootstrap, access=cluster.state.access())
     try:
-        metadata = kafka.metadata()
-        for topic in sorted(
-            {p.topic for p in metadata.partitions if not p.topic.startswith(INTERNAL)} if metadata else ()
-        ):
+        for topic in list_topics(kafka, _is_ours) or ():
             admin.reset_settings(kafka, topic)
     finally:
         kafka.close()

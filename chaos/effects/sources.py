@@ -150,7 +150,7 @@ class Query:
             raise self._error(e.orig) from None
         except AftershockError:
             raise
-        except Exception as e:  # noqa: BLE001 - a driver has errors of its own, such as a text that is no UTF-8
+        except Exception as e:  # noqa: BLE001 - a driver raises other errors, too, such as for a text that is no UTF-8
             raise self._error(e) from None
 
     def _error(self, reason: object) -> SourceError:
@@ -163,7 +163,7 @@ class Query:
 def patient(items: Iterator[Item], limit_s: float, effect: Effect) -> Iterator[Item]:
     """Yield the items of a database. Raises `SourceError` after `limit_s` without one.
 
-    No driver ends a request to a server that hangs, so it stays behind in a thread of its own.
+    No driver ends a request to a server that hangs, so it stays behind in a separate thread.
     """
     batches: queue.Queue[list[Item] | Exception] = queue.Queue(2)
     left = threading.Event()
@@ -374,6 +374,6 @@ def _file_errors(effect: Effect, name: str) -> Iterator[None]:
         raise SourceError(f"effect {effect.name} cannot be read: there is no file {name}", True) from None
     except AftershockError:
         raise
-    except Exception as e:  # noqa: BLE001 - each file system has errors of its own
+    except Exception as e:  # noqa: BLE001 - each file system raises other errors
         reason = (str(e).strip() or type(e).__name__).splitlines()[0][:200]
         raise SourceError(f"effect {effect.name} cannot be read: {name}: {reason}") from None

@@ -184,7 +184,7 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
 
 
 def reset_settings(kafka: Kafka, topic: str) -> None:
-    """Remove all settings that a topic has of its own. A topic that is gone has none. Raises `ClusterError`."""
+    """Remove all settings that are set for a topic. A topic that is gone has none. Raises `ClusterError`."""
     answer = _described(kafka, _TOPIC_RESOURCE, topic, None)
     found = [c for r in answer.results for c in r.configs or ()] if answer else []
     if own := [c.name for c in found if c.config_source == _OF_TOPIC]:

@@ -35,7 +35,7 @@ def remove(bootstrap: str, selected: Callable[[str], bool], access: Access | Non
     kafka = Kafka(bootstrap, ANSWER_S, access)
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        for kind, listed, delete in (("groups", list_groups, _delete_groups), ("topics", _topics, _delete_topics)):
+        for kind, listed, delete in (("groups", list_groups, _delete_groups), ("topics", list_topics, _delete_topics)):
             reason = "the cluster does not answer"
             while (names := listed(kafka, selected)) is None or names:
                 if time.monotonic() > deadline:
@@ -48,7 +48,8 @@ def remove(bootstrap: str, selected: Callable[[str], bool], access: Access | Non
         kafka.close()
 
 
-def _topics(kafka: Kafka, selected: Callable[[str], bool]) -> list[str] | None:
+def list_topics(kafka: Kafka, selected: Callable[[str], bool]) -> list[str] | None:
+    """Return the topics with a selected name; None if no broker answers."""
     metadata = kafka.metadata()
     return sorted({p.topic for p in metadata.partitions if selected(p.topic)}) if metadata else None
 

@@ -24,9 +24,10 @@ _SIDES: dict[Act, tuple[tuple[str | None, Side], ...]] = {
 """The frames with records: what an act on records is done to."""
 APIS: dict[str, int] = {key.name: int(key) for key in ApiKey}
 """The API keys by the names in Kafka's protocol guide."""
-STEPS = {APIS[name]: name for name in get_args(StepApi)}
-MOMENTS = {APIS[name]: name for name in get_args(MomentApi)}
-"""Names by API key. A moment is written as `OffsetCommit request`, and the last step before it in the same way."""
+STEPS = frozenset(APIS[name] for name in get_args(StepApi))
+"""The API keys of requests that are steps."""
+MOMENTS = {(APIS[name], side): f"{name} {side}" for name in get_args(MomentApi) for side in get_args(Side)}
+"""How a moment, and the last step before it, is written, such as `OffsetCommit request`, by API key and side."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,7 @@ class RuleBook(Book[Rule]):
     def moment(self, front: str, side: Side, api: int) -> str:
         """Count a frame at a front as a moment, if it is one, and return the last step before it."""
         last = self._last_steps.get(front, "")
-        if front and api in MOMENTS:
-            name = f"{MOMENTS[api]} {side}"
+        if front and (name := MOMENTS.get((api, side))):
             self.moments.setdefault(front, Counter())[last, name] += 1
             if api in STEPS:
                 self._last_steps[front] = name

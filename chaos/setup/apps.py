@@ -63,9 +63,18 @@ STORES = frozenset({"truststore", "keystore", "store_password"})
 SECRETS = frozenset({"password", "store_password"})
 LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"}) | STORES
 """The placeholders that only a secured cluster fills."""
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
+
+
+def _as_property(text: str) -> str:
+    """Return a value as java.util.Properties reads it, in any encoding of the file."""
+    ascii_only = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text.translate(_ESCAPES))
+    return f"\\{ascii_only}" if ascii_only.startswith(" ") else ascii_only
+
+
 FORMS: dict[str, Callable[[str], str]] = {
     "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    "properties": lambda text: _as_property(text),
+    "properties": _as_property,
     "jaas": jaas,
     "shell": shlex.quote,
     "xml": lambda text: escape(text, quote=True).replace("\n", "&#10;").replace("\r", "&#13;"),
@@ -86,13 +95,6 @@ LIBRARY = {
 }
 """How a pinned library of a program is written, and an example, by the suffix of the program."""
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)((?:\|[a-z]+)*)\}")
-_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
-
-
-def _as_property(text: str) -> str:
-    """Return a value as java.util.Properties reads it, in any encoding of the file."""
-    ascii_only = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text.translate(_ESCAPES))
-    return f"\\{ascii_only}" if ascii_only.startswith(" ") else ascii_only
 
 
 def placeholders(text: str) -> Iterator[str]:

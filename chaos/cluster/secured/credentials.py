@@ -85,7 +85,7 @@ def make(run: Run, security: ClusterSecurity, homes: Mapping[int, Path], hosts: 
 def of_relay(run: Run, secured: Secured, name: str, hosts: Iterable[str]) -> Encryption:
     """Make the certificate of a relay that ends the TLS of clients; return its files.
 
-    run: whose cluster it is. name: a name of the relay that no other has. hosts: by which clients reach the relay.
+    run: the run with the cluster. name: of this relay alone. hosts: names by which clients reach the relay.
     """
     store, clients = folder(run) / f"relay-{name}.pem", secured.clients
     write_store(store, authorities(run)[0], hosts)

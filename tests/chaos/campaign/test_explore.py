@@ -50,7 +50,7 @@ def test_nothing_but_the_first_run_is_wanted_before_it_has_passed(plan):
 
 
 def test_moments_are_of_applications_after_a_step_and_counted_over_instances(plan):
-    assert plan.moments() == [COMMIT, FETCH]
+    assert plan.moments == [COMMIT, FETCH]
 
 
 def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
