@@ -41,15 +41,20 @@ SCENARIO = {
          "reads": ["orders"], "restart": {"delay": "100ms"}}
     ],
     "effects": [{"name": "invoices", "topic": "invoices", "id": "$.order_id", "settle": "10s"}],
-    "faults": [{"name": "crash", "kind": "app.kill", "target": {"app": "billing"}, "when": {"acked": 700}}],
 }  # fmt: skip
+BEFORE_WORK = {"app": "billing", "api": "Produce", "after": "OffsetCommit response", "nth": 3}
+"""The offsets are committed, and the effects have not reached a broker."""
+BEFORE_COMMIT = {"app": "billing", "api": "OffsetCommit", "after": "Produce response", "nth": 3}
+"""The effects are acknowledged, and the offsets are not committed."""
 
 
-def run(folder, *steps):
-    """Run the scenario with a service that takes these steps, and return the exit code and the result."""
+def run(folder, *steps, when):
+    """Run the scenario with a service that takes these steps and is killed at a moment on the wire. Return the exit
+    code and the result."""
+    crash = {"name": "crash", "kind": "app.kill", "target": {"app": "billing"}, "when": {"wire": when}}
     (folder / "service.py").write_text(SERVICE.format("\n    ".join(steps)))
     (folder / "orders.jsonl").write_text('{"order_id": "x", "amount": 3}\n{"order_id": "y", "amount": 4}\n')
-    (folder / "mine.yaml").write_text(json.dumps(SCENARIO))
+    (folder / "mine.yaml").write_text(json.dumps({**SCENARIO, "faults": [crash]}))
     ended = chaos("run", folder / "mine.yaml", "--json", "--seed", 7, "--runs-dir", folder / "runs")
     assert left_running(folder / "runs") == []
     return ended.code, ended.result
@@ -61,7 +66,7 @@ def counts(result):
 
 
 def test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts(tmp_path):
-    code, result = run(tmp_path, COMMIT, WORK)
+    code, result = run(tmp_path, COMMIT, WORK, when=BEFORE_WORK)
     assert code == 1, result["sentence"]
     assert counts(result)["missing"] > 0
     assert counts(result)["duplicate"] == counts(result)["unexpected"] == 0
@@ -75,7 +80,7 @@ def test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts(
 
 @pytest.mark.landing
 def test_offsets_that_are_committed_after_the_work_repeat_what_a_kill_interrupts(tmp_path):
-    code, result = run(tmp_path, WORK, COMMIT)
+    code, result = run(tmp_path, WORK, COMMIT, when=BEFORE_COMMIT)
     assert code == 1, result["sentence"]
     assert counts(result)["duplicate"] > 0
     assert counts(result)["missing"] == counts(result)["unexpected"] == 0
