@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import math
 import random
 import signal
 import sys
@@ -245,7 +246,10 @@ def _run(
     if not lasting:
         events.note("healing")
         fault.heal()
+    limit = math.inf if lasting else time.monotonic() + HEAL_S
     while fault.busy and not ("healed" in fault.phases and is_over()):  # the proof may come after the heal
+        if "healed" not in fault.phases and time.monotonic() > limit:
+            break  # `finish` waits once more, and gives up
         time.sleep(SAMPLE_S)
     if not lasting:
         fault.finish(HEAL_S)

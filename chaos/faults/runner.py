@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from chaos.errors import AftershockError
+from chaos.errors import AftershockError, FaultError
 from chaos.faults.base import Fault, World
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import EventLog, now_us
@@ -37,6 +37,7 @@ class FaultRun:
     _acting: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
+    _given_up: bool = False
 
     @property
     def busy(self) -> bool:
@@ -60,13 +61,37 @@ class FaultRun:
         self._start("heal", self._heal)
 
     def finish(self, timeout_s: float) -> None:
-        """Heal the fault if it is not healed, and wait for it. Call it before the drain and whenever a run ends."""
+        """Heal the fault if it is not healed, and wait for it. Call it before the drain and whenever a run ends.
+
+        What runs already has this time, and so has the heal. A heal that takes longer is a problem of the run; a heal
+        that waits for an injection follows when the injection ends.
+        """
+        if self._given_up:
+            return
         self._ending.set()
+        self._wait(timeout_s)
+        if "injecting" not in self.phases or "healed" in self.phases:
+            return
+        if not self._healing:
+            self.heal()
+            self._wait(timeout_s)
+        if self._healing and "healed" not in self.phases:
+            self._given_up = True
+            act: Act = "heal" if "healing" in self.phases else "injection"
+            self._fail("heal", FaultError(f"the {act} did not end within {timeout_s:g} s; what it changed may remain"))
+            self.events.problem(self.errors[-1])
+
+    @property
+    def _healing(self) -> bool:
+        """Whether a heal is running, or waits for the injection."""
+        return any(thread.is_alive() for thread in self._threads if thread.name.endswith("-heal"))
+
+    def _wait(self, timeout_s: float) -> None:
+        """Wait for what is running; once the fault is healed, not for the search for a proof."""
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if "injecting" in self.phases and "healed" not in self.phases:
-            self._heal()
+            while thread.is_alive() and time.monotonic() < deadline and "healed" not in self.phases:
+                thread.join(PROOF_INTERVAL_S)
 
     def _start(self, name: Act, act: Callable[[], None]) -> None:
         def guarded() -> None:

@@ -46,7 +46,7 @@ class Rows:
     """A ledger writer that keeps its rows in memory."""
 
     def __init__(self):
-        self.rows = []
+        self.rows, self.problems = [], []
 
     def append_rows(self, rows):
         self.rows += rows
@@ -61,7 +61,7 @@ def rows():
 
 
 def run_of(fault, rows, proof_timeout_s=5.0):
-    events = SimpleNamespace(emit=lambda *a, **k: None)
+    events = SimpleNamespace(emit=lambda *a, **k: None, problem=rows.problems.append)
     return FaultRun(fault, None, rows, events, proof_timeout_s)
 
 
@@ -163,6 +163,64 @@ def test_a_heal_after_its_limit_is_recorded_as_a_failed_heal_and_then_as_healed(
     run.finish(5)
     assert rows.phases() == ["injecting", "injected", "proven", "healing", "failed", "healing", "healed"]
     assert json.loads(rows.rows[4]["evidence"])["act"] == "heal"
+
+
+def hanging(part, release):
+    """Return a fault with an injection or a heal that ends only after `release`."""
+    fault = Scripted(proofs=["moved"])
+    act = getattr(fault, part)
+    setattr(fault, part, lambda world: release.wait() and act(world))
+    return fault
+
+
+@pytest.mark.parametrize("by_timeline", [True, False])
+def test_a_heal_that_hangs_is_a_problem_once_and_delays_the_end_no_longer(rows, by_timeline):
+    release = threading.Event()
+    run = run_of(hanging("_undo", release), rows)
+    run.inject()
+    settled(run)
+    if by_timeline:
+        run.heal()
+    run.finish(0.2)
+    began = time.monotonic()
+    run.finish(60)
+    assert time.monotonic() - began < 30
+    assert rows.phases() == ["injecting", "injected", "proven", "healing", "failed"]
+    assert json.loads(rows.rows[-1]["evidence"])["act"] == "heal"
+    assert rows.problems == [
+        "heal of kill failed: the heal did not end within 0.2 s; what it changed may remain",
+    ]
+    release.set()
+    settled(run)
+    assert rows.phases()[-1] == "healed"
+
+
+def test_an_injection_that_hangs_is_named_and_is_healed_when_it_ends(rows):
+    release = threading.Event()
+    fault = hanging("_inject", release)
+    run = run_of(fault, rows)
+    run.inject()
+    wait_until(lambda: rows.phases(), 10, "no injection")
+    run.finish(0.2)
+    assert rows.problems == [
+        "heal of kill failed: the injection did not end within 0.2 s; what it changed may remain",
+    ]
+    release.set()
+    settled(run)
+    assert rows.phases()[-1] == "healed"
+    assert fault.healed == 1
+
+
+def test_a_search_for_proof_that_hangs_does_not_delay_the_heal(rows):
+    release = threading.Event()
+    run = run_of(hanging("_effect", release), rows)
+    run.inject()
+    wait_until(lambda: "injected" in run.phases, 10, "no injection")
+    run.finish(0.2)
+    assert rows.phases() == ["injecting", "injected", "healing", "healed"]
+    assert rows.problems == []
+    release.set()
+    settled(run)
 
 
 def test_rows_fit_the_ledger_schema(rows):
