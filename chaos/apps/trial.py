@@ -25,6 +25,7 @@ ADDRESS_VARIABLES = (
 """Environment variables that usual applications read the address from: all are set unless the user names one."""
 HEADLINE = "# Made by `python -m chaos test`. `python -m chaos run` runs it, also after changes."
 PARTITIONS, REPLICAS, PRODUCER = 6, 3, "traffic"
+LOOK_PARTITIONS = 2
 INTERPRETERS = re.compile(r"python[\d.]*|node|ruby|perl|bash|sh|uv|npx|tsx|bun|deno|\{python\}")
 PAUSE = "2s"
 """Time between the heal of a fault and the next fault."""
@@ -54,6 +55,8 @@ class Asked:
     group: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     ready: Mapping[str, str | int] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where the id of the input is, by written topic; as in the input if left out."""
     rate: str = "200/s"
     records: int = 2_000
     breaks: Sequence[str] = tuple(FAULTS)
@@ -80,7 +83,7 @@ def propose_id(samples: Path) -> str:
     try:
         with samples.open(encoding="utf-8") as lines:
             texts = [line for line in islice(lines, READ_SAMPLES) if line.strip()]
-        rows = [dict(_scalars(json.loads(text))) for text in texts]
+        rows = [dict(scalars(json.loads(text))) for text in texts]
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"--samples {samples} cannot be read: {getattr(e, 'strerror', None) or e}") from None
     except ValueError as e:
@@ -93,12 +96,12 @@ def propose_id(samples: Path) -> str:
     return min(found, key=lambda path: (not ID_NAMES.search(path.rpartition(".")[2]), path.count(".")))
 
 
-def _scalars(document: Any, path: str = "$") -> Iterator[tuple[str, str | int]]:
+def scalars(document: Any, path: str = "$") -> Iterator[tuple[str, str | int]]:
     """Yield the texts and whole numbers of a document that are not in a list, by their JSONPath."""
     if isinstance(document, dict):
         for name, value in document.items():
             if re.fullmatch(r"\w+", name):
-                yield from _scalars(value, f"{path}.{name}")
+                yield from scalars(value, f"{path}.{name}")
     elif isinstance(document, str | int) and not isinstance(document, bool):
         yield path, document
 
@@ -108,29 +111,22 @@ def _runs_a_script(program: str) -> bool:
     return bool(INTERPRETERS.fullmatch(Path(program).name))
 
 
-def scenario_of(asked: Asked) -> dict[str, Any]:
-    """Return the scenario as a mapping. Raises `UsageError` for an unknown fault."""
+def check_faults(asked: Asked) -> None:
+    """Raise `UsageError` for an unknown fault."""
     for name in asked.breaks:
         if name not in FAULTS:
             raise UsageError(
                 f"--only {name}: there is no such fault{nearest(name, FAULTS)}; there are {', '.join(FAULTS)}"
             )
-    topics = dict.fromkeys([*asked.reads, *asked.writes])
-    app: dict[str, Any] = {
-        "name": asked.app,
-        "command": list(asked.command),
-        "directory": str(asked.directory),
-        "instances": asked.instances,
-        "env": dict(asked.env) or dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"),
-        "reads": list(asked.reads),
-    }
-    app |= {"group": asked.group} if asked.group else {}
-    app |= {"ready": dict(asked.ready)} if asked.ready else {}
+
+
+def scenario_of(asked: Asked) -> dict[str, Any]:
+    """Return the scenario as a mapping."""
     value = {"samples": str(asked.samples), "id": asked.id}
     return {
         "title": f"{asked.app} loses and doubles nothing",
         "description": f"Made by `test`: {' '.join(asked.command)}",
-        "topics": [{"name": t, "partitions": PARTITIONS, "replication_factor": REPLICAS} for t in topics],
+        "topics": _topics(asked, PARTITIONS, REPLICAS),
         "producers": [
             {
                 "name": PRODUCER if len(asked.reads) == 1 else f"{PRODUCER}-{i}",
@@ -142,11 +138,61 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
             }
             for i, topic in enumerate(asked.reads, 1)
         ],
-        "apps": [app],
-        "effects": [{"name": topic, "topic": topic, "id": asked.id, "of": asked.reads[0]} for topic in asked.writes],
+        "apps": [_app(asked)],
+        "effects": [
+            {"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id), "of": asked.reads[0]}
+            for topic in asked.writes
+        ],
         "faults": _timeline(asked),
         "limits": {"drive": "10m", "drain": "2m", "clients": "60s"},
     }
+
+
+def look_of(asked: Asked) -> dict[str, Any]:
+    """Return the scenario of a first look as a mapping: one broker, one instance, and nothing is sent or broken."""
+    inputs, outputs = ("aftershock-look", "aftershock-look-effects")  # a scenario needs both
+    topics = [{"name": name, "partitions": 1, "replication_factor": 1} for name in (inputs, outputs)]
+    app = {key: value for key, value in _app(asked).items() if key not in ("reads", "group")}
+    return {
+        "title": f"What {asked.app} reads and writes",
+        "cluster": {
+            "brokers": 1,
+            "config": {
+                "auto.create.topics.enable": True,
+                "num.partitions": LOOK_PARTITIONS,
+                "group.initial.rebalance.delay.ms": 0,
+            },
+        },
+        "topics": [*topics, *_topics(asked, LOOK_PARTITIONS, 1)],
+        "producers": [
+            {
+                "name": PRODUCER,
+                "topic": inputs,
+                "records": 1,
+                "value": {"samples": str(asked.samples), "id": asked.id},
+            }
+        ],
+        "apps": [{**app, "instances": 1}],
+        "effects": [{"name": "look", "topic": outputs, "id": asked.id}],
+    }
+
+
+def _topics(asked: Asked, partitions: int, replicas: int) -> list[dict[str, Any]]:
+    names = dict.fromkeys([*asked.reads, *asked.writes])
+    return [{"name": name, "partitions": partitions, "replication_factor": replicas} for name in names]
+
+
+def _app(asked: Asked) -> dict[str, Any]:
+    app: dict[str, Any] = {
+        "name": asked.app,
+        "command": list(asked.command),
+        "directory": str(asked.directory),
+        "instances": asked.instances,
+        "env": dict(asked.env) or dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"),
+        "reads": list(asked.reads),
+    }
+    app |= {"group": asked.group} if asked.group else {}
+    return app | ({"ready": dict(asked.ready)} if asked.ready else {})
 
 
 def _timeline(asked: Asked) -> list[dict[str, Any]]:
@@ -168,8 +214,23 @@ def _target(asked: Asked, fault: str) -> dict[str, str]:
     return {"app": asked.app}
 
 
-def write_scenario(asked: Asked, path: Path) -> None:
-    """Write the scenario into a file."""
+COMMENTS = {
+    "topics": "The topics, with partitions and replicas as in your own cluster.",
+    "producers": "The traffic: the samples in turn, each with an id of its own, until the last fault is healed.",
+    "apps": "The application as it is. {bootstrap} is the address for one instance; {instance}, {port}, {data} … are\n"
+    "# placeholders, too.",
+    "effects": "What each input leads to, once: a record here, or a row (sql), a line (files, log), a call (http).",
+    "faults": "What is broken, one after another; `python -m chaos reference faults` lists every kind.",
+    "limits": "How long the run waits at most.",
+}
+"""The comments above the parts of a written scenario."""
+
+
+def write_scenario(scenario: Mapping[str, Any], path: Path) -> None:
+    """Write a scenario into a file, with a comment above each part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(scenario_of(asked), sort_keys=False, allow_unicode=True, width=110)
-    path.write_text(f"{HEADLINE}\n{text}", encoding="utf-8")
+    parts = [HEADLINE]
+    for name, part in scenario.items():
+        parts += [f"\n# {COMMENTS[name]}"] if name in COMMENTS else []
+        parts.append(yaml.safe_dump({name: part}, sort_keys=False, allow_unicode=True, width=110).rstrip("\n"))
+    path.write_text("\n".join(parts) + "\n", encoding="utf-8")

@@ -28,6 +28,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run and judge": {
         "test": ("run", "Run your application, unmodified, under faults, and say which inputs it lost or doubled."),
         "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
+        "init": ("run", "Write a scenario for your application: what it reads and writes is seen in a first run."),
         "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
         "catalogue": ("campaigns", "Run the shipped scenarios on shared clusters, and print one table."),
         "corpus": ("campaigns", "Run published bugs with affected and fixed releases, and say which ones are found."),

@@ -1,9 +1,10 @@
-"""`run`, `audit` and `test`: from a scenario, an earlier run, or an unmodified application to a verdict."""
+"""`run`, `audit`, `test`, `init`: from a scenario, an earlier run, or an unmodified application to a verdict."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -13,6 +14,7 @@ from chaos.cli import options as opt
 from chaos.cli.output import View, print_campaign, print_result
 
 if TYPE_CHECKING:
+    from chaos.apps.trial import Asked
     from chaos.campaign.ab import Variants
 
 
@@ -20,7 +22,9 @@ RECORDING = "adding the run to the history"
 EXAMPLES = {
     "run": "run leader-kill --kafka 3.9.2 --seed 7 --json",
     "audit": "audit runs/leader-kill-20261121-040000-1a2b",
-    "test": "test --reads orders --writes invoices --samples orders.jsonl --id '$.order_id' -- python service.py",
+    "init": "init --samples orders.jsonl --save billing.yaml -- python service.py",
+    "test": "test --samples orders.jsonl -- python service.py\n\n"
+    "python -m chaos test --reads orders --writes invoices --samples orders.jsonl --id '$.id' -- python service.py",
 }
 
 
@@ -127,35 +131,83 @@ def audit(
     raise typer.Exit(code)
 
 
+Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The application's command, after --.")]
+Samples = Annotated[
+    Path, typer.Option(help="Inputs as it gets them: a JSON object in each line.", dir_okay=False, show_default=False)
+]
+Identity = Annotated[
+    str,
+    typer.Option(
+        "--id", metavar="JSONPATH", help="Where an input has its id: $.order_id; proposed from samples if left out."
+    ),
+]
+Reads = Annotated[
+    list[str] | None, typer.Option(help="A topic that it reads. Repeatable; seen in a first run if left out.")
+]
+Writes = Annotated[
+    list[str] | None,
+    typer.Option(help="A topic that gets one record for each input; seen in a first run if left out."),
+]
+Instances = Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")]
+Group = Annotated[str | None, typer.Option(help="Its consumer group; found by itself if left out.")]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME=VALUE", help="A variable, such as KAFKA={bootstrap}; usual names if left out."),
+]
+ReadyWhen = Annotated[
+    str | None,
+    typer.Option("--ready", metavar="KIND=VALUE", help="When it is ready: group=…, topic=…, log=…, port=…, http=…."),
+]
+Name = Annotated[str, typer.Option(help="Its name in the report; the name of its program if left out.")]
+
+
+def init(
+    command: Command,
+    samples: Samples,
+    save: Annotated[Path, typer.Option(help="The file of the scenario.")] = Path("scenario.yaml"),
+    identity: Identity = "",
+    reads: Reads = None,
+    writes: Writes = None,
+    instances: Instances = 2,
+    group: Group = None,
+    env: Variables = None,
+    ready: ReadyWhen = None,
+    name: Name = "",
+    kafka: opt.Kafka = None,
+    driver: opt.Driver = None,
+    runs_dir: opt.RunsDir = opt.RUNS_DIR,
+) -> None:
+    """Write the scenario of `test` for an application into a file with comments, to change and to `run`.
+
+    Without --reads or --writes, a first run of some seconds shows them. Nothing is broken.
+    """
+    from chaos.apps.trial import scenario_of, write_scenario
+    from chaos.errors import UsageError
+
+    if save.exists():
+        raise UsageError(f"{save} exists; name another file with --save, or remove it")
+    asked = _asked(command, samples, identity, reads, writes, instances, group, env, ready, name)
+    write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), save)
+    typer.echo(f"scenario: {save}; change it as you like, then: python -m chaos run {save}", err=True)
+
+
 def test(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The application's command, after --.")],
-    reads: Annotated[list[str], typer.Option(help="A topic that it reads. May be given several times.")],
-    samples: Annotated[Path, typer.Option(help="Inputs as it gets them: a JSON object in each line.", dir_okay=False)],
-    identity: Annotated[
-        str,
-        typer.Option(
-            "--id", metavar="JSONPATH", help="Where an input has its id: $.order_id; proposed from samples if left out."
-        ),
-    ] = "",
-    writes: Annotated[list[str] | None, typer.Option(help="A topic that gets one record for each input.")] = None,
-    instances: Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")] = 2,
-    group: Annotated[str | None, typer.Option(help="Its consumer group; found by itself if left out.")] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A variable, such as KAFKA={bootstrap}; usual names if left out."),
-    ] = None,
-    ready: Annotated[
-        str | None,
-        typer.Option(metavar="KIND=VALUE", help="When it is ready: group=…, topic=…, log=…, port=…, http=…."),
-    ] = None,
+    command: Command,
+    samples: Samples,
+    identity: Identity = "",
+    reads: Reads = None,
+    writes: Writes = None,
+    instances: Instances = 2,
+    group: Group = None,
+    env: Variables = None,
+    ready: ReadyWhen = None,
     rate: Annotated[str, typer.Option(help="Inputs per second.")] = "200/s",
     records: Annotated[int, typer.Option(min=100, help="Inputs at least; the traffic outlasts the faults.")] = 2_000,
     breaks: Annotated[
         list[str] | None, typer.Option("--only", metavar="FAULT", help="Only these faults, in order.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Its name in the report; the name of its program if left out.")] = "",
+    name: Name = "",
     save: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,
-    only_write: Annotated[bool, typer.Option("--plan", help="Write the scenario and run nothing.")] = False,
     kafka: opt.Kafka = None,
     driver: opt.Driver = None,
     seed: opt.Seed = None,
@@ -164,24 +216,43 @@ def test(
 ) -> None:
     """Run an application, unmodified, break its cluster and itself, and say which inputs it lost or processed twice.
 
-    It makes a scenario: brokers, traffic from the samples with another id in each input, the instances of the
-    application, and the crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance,
-    and a slow link. It is written as a file that `run` takes.
+    Without --reads or --writes, a first run of some seconds shows them. The scenario is written as a file that `run`
+    takes: brokers, traffic from the samples with another id in each input, the instances of the application, and the
+    crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance, and a slow link.
     """
-    from chaos.apps.trial import FAULTS, Asked, propose_id, write_scenario
-    from chaos.errors import UsageError
+    from chaos.apps.trial import check_faults, scenario_of, write_scenario
 
-    if not writes:
-        raise UsageError(
-            "name with --writes a topic that gets one record for each input; other effects need a scenario"
-        )
+    asked = _asked(command, samples, identity, reads, writes, instances, group, env, ready, name)
+    asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
+    check_faults(asked)
+    path = save or runs_dir / f"test-{asked.app}.yaml"
+    write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), path)
+    typer.echo(f"scenario: {path}", err=True)
+    run(str(path), kafka=kafka, driver=driver, seed=seed, runs_dir=runs_dir, as_json=as_json)
+
+
+def _asked(
+    command: list[str],
+    samples: Path,
+    identity: str,
+    reads: list[str] | None,
+    writes: list[str] | None,
+    instances: int,
+    group: str | None,
+    env: list[str] | None,
+    ready: str | None,
+    name: str,
+) -> Asked:
+    """Return what the options say. The id is proposed from the samples if none is named."""
+    from chaos.apps.trial import Asked, propose_id
+
     if not identity:
         identity = propose_id(samples)
         typer.echo(f"id: {identity}, which differs in each sample; name another field with --id", err=True)
-    asked = Asked(
+    return Asked(
         command=command,
-        reads=reads,
-        writes=writes,
+        reads=reads or (),
+        writes=writes or (),
         samples=samples.absolute(),
         id=identity,
         directory=Path.cwd(),
@@ -190,15 +261,27 @@ def test(
         group=group,
         env=dict(_split(text, "--env") for text in env or ()),
         ready=dict([_split(ready, "--ready")]) if ready else None,
-        rate=rate,
-        records=records,
-        breaks=breaks or list(FAULTS),
     )
-    path = save or runs_dir / f"test-{asked.app}.yaml"
-    write_scenario(asked, path)
-    typer.echo(f"scenario: {path}", err=True)
-    if not only_write:
-        run(str(path), kafka=kafka, driver=driver, seed=seed, runs_dir=runs_dir, as_json=as_json)
+
+
+def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | None) -> Asked:
+    """Run the application once if a topic is not named; return what is asked with the topics that were seen."""
+    if asked.reads and asked.writes:
+        return asked
+    with View() as view:
+        view.doing("loading")
+        from chaos.drive.look import look, proposed
+
+        seen = look(asked, runs_dir, kafka, driver, view)
+        found = proposed(asked, seen)
+        view.say(f"reads: {', '.join(found.reads)}{f', as group {found.group}' if found.group else ''}")
+        for topic in found.writes:
+            view.say(
+                f"effect: one record in {topic} for each input, with its id at {found.places.get(topic, found.id)}"
+            )
+        for topic, why in seen.others.items():
+            view.say(f"no effect: {topic}, {why}; name it with --writes if each input has to have one")
+    return found
 
 
 def _split(text: str, option: str) -> tuple[str, str]:

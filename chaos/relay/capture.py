@@ -63,8 +63,8 @@ BUFFER_BYTES = 2**18
 FLUSH_S = 0.05
 FOLDER, SEAL = "wire", "seal.json"
 
-_ENTRY = struct.Struct(">IBBHIIqqhhii")
-_HOLE = struct.Struct(">II")
+ENTRY = struct.Struct(">IBBHIIqqhhii")
+HOLE = struct.Struct(">II")
 _BATCH = struct.Struct(">qiib")  # base offset, length of the rest, leader epoch or CRC, magic
 _OVERHEAD, _HEADER_V2, _HEADER_OLD = 12, 61, 26
 
@@ -218,8 +218,8 @@ class Tape:
 
     def _note(self, kind: int, content: dict[str, Any]) -> None:
         data, at_us = json.dumps(content).encode(), now_us()
-        size = _ENTRY.size + len(data)
-        head = _ENTRY.pack(size - LENGTH_BYTES, kind, 0, 0, self.id, 0, at_us, at_us, -1, -1, 0, len(data))
+        size = ENTRY.size + len(data)
+        head = ENTRY.pack(size - LENGTH_BYTES, kind, 0, 0, self.id, 0, at_us, at_us, -1, -1, 0, len(data))
         self._recorder.write((head, data), size)
 
     def _append(self, parts: list[bytes | memoryview], entry: Entry, passed_us: int) -> int:
@@ -228,16 +228,16 @@ class Tape:
         holes = holes_of(entry.kind, head, data, self._recorder.payloads, self._recorder.fetched)
         if holes is None:
             flags, holes, data = flags | UNKEPT, [], b""
-        size = _ENTRY.size + len(holes) * _HOLE.size + len(data) - sum(length for _, length in holes)
+        size = ENTRY.size + len(holes) * HOLE.size + len(data) - sum(length for _, length in holes)
         parts.append(
-            _ENTRY.pack(
+            ENTRY.pack(
                 *(size - LENGTH_BYTES, entry.kind, flags, len(holes), self.id, entry.number, entry.seen_us),
                 *(passed_us, head.api, head.version, head.correlation, head.bytes),
             )
         )
         at = 0
         if holes:
-            parts.append(b"".join([_HOLE.pack(*hole) for hole in holes]))
+            parts.append(b"".join([HOLE.pack(*hole) for hole in holes]))
             view = memoryview(data)
             for begin, length in holes:
                 parts.append(bytes(view[at:begin]))

@@ -14,10 +14,10 @@ from chaos.kafka.schemas import ShareFetchResponse
 from chaos.relay import capture
 from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, MADE, REQUEST, UNKEPT, Recorder, holes_of
 from chaos.relay.frames import request_head
+from chaos.relay.segments import Tail, read_segment
 from chaos.relay.server import Server
 from tests.chaos.relay.messages import TOPIC_ID, encoded, naming
 from tests.chaos.relay.test_ruled import Broker, Client, add, heartbeat, produce, until
-from tests.support.segments import read_segment
 
 SECRET = b"a secret of a user"
 
@@ -261,12 +261,39 @@ def test_segments_are_rotated_and_a_torn_entry_ends_the_last_one(tmp_path):
             assert recorder.entries == 41
         return [path.stat().st_size for path in sorted((tmp_path / "wire").iterdir())]
 
+    tail = Tail(tmp_path / "wire")
     sizes = asyncio.run(play())
     assert len(sizes) > 2 and max(sizes) < 1500
+    assert [list(tail.new()), list(tail.new())] == [entries(tmp_path), []]
     assert len(seen(tmp_path)) == 40, "readable without a seal"
     last = max((tmp_path / "wire").glob("*.wire"))
     last.write_bytes(last.read_bytes()[:-5])
     assert len(seen(tmp_path)) == 39
+
+
+def test_a_tail_yields_each_entry_once_as_it_is_written_and_waits_for_a_torn_one(tmp_path):
+    tail, folder = Tail(tmp_path / "wire"), tmp_path / "wire"
+    assert list(tail.new()) == [], "nothing is captured yet"
+
+    async def play():
+        async with captured(tmp_path, Broker(), segment_bytes=1000) as (_, client, recorder):
+            for number in range(9):
+                client.send(produce(), number)
+                await client.answer()
+                recorder.flush()
+                found.extend(tail.new())
+        found.extend(tail.new())
+
+    found = []
+    asyncio.run(play())
+    assert found == entries(tmp_path) and len(list(folder.glob("*.wire"))) > 1
+    last = max(folder.glob("*.wire"))
+    whole = last.read_bytes()
+    torn = Tail(folder)
+    last.write_bytes(whole[:-5])
+    assert list(torn.new()) == found[:-1]
+    last.write_bytes(whole)
+    assert list(torn.new()) == found[-1:]
 
 
 def test_a_full_disk_ends_the_capture_and_not_the_traffic(tmp_path, monkeypatch, capsys):

@@ -8,9 +8,9 @@ from chaos.kafka.partition import TopicPartition
 from chaos.relay import log_capture
 from chaos.relay.capture import ANSWER
 from chaos.relay.frames import LENGTH_BYTES
+from chaos.relay.segments import read_segment
 from tests.chaos.relay.messages import encoded
 from tests.checks.wire.story import batch, fetched
-from tests.support.segments import read_segment
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -1,0 +1,338 @@
+"""The first look at an application: what it reads and writes, and in which group, seen on the wire in a few seconds.
+
+One broker and one instance. The topics for which the instance asks are made, a few inputs are sent, and what it writes
+is read. Nothing is broken and nothing is judged: the answer is a proposal for a scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from base64 import urlsafe_b64decode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import UUID
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.metadata import MetadataRequest
+
+from chaos.apps.supervisor import Applications
+from chaos.apps.trial import LOOK_PARTITIONS, Asked, look_of, scalars, write_scenario
+from chaos.drive import stages
+from chaos.errors import AftershockError, ClientError, UsageError, WaitTimeout
+from chaos.kafka import admin
+from chaos.kafka.cleanup import list_groups
+from chaos.kafka.client import Kafka
+from chaos.ledger.ids import Id, id_of
+from chaos.ledger.record import run_token
+from chaos.processes.process import ProcessId
+from chaos.relay.capture import FOLDER, REQUEST
+from chaos.relay.contents import Contents, TopicIds, decoded
+from chaos.relay.control import Proxy
+from chaos.relay.segments import Read, Tail
+from chaos.run.directory import Run
+from chaos.run.events import Event, EventLog
+from chaos.scenario.resolve import read
+from chaos.values.model import Value
+from chaos.values.payloads import Payloads
+from chaos.wait import wait_until
+
+INPUTS = 20
+START_S = 60.0
+"""Time for an application to read from a topic. A JVM on a busy machine takes half of it."""
+WRITE_S = 20.0
+"""Time for an application to write something after the first input."""
+QUIET_S = 1.5
+"""Time without anything new after which reading or writing is complete."""
+MOST_RESTARTS = 3
+"""An application that ends because a topic is missing finds it at the first or second restart."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an application does.
+
+    reads: the topics of its inputs. writes: by topic that has one record for each input, the place of the input's id.
+    others: topics to which it writes other things, each with the reason why it is no effect. group: its consumer group.
+    """
+
+    reads: tuple[str, ...]
+    group: str | None
+    writes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def look(
+    asked: Asked, runs_dir: Path, kafka: str | None, driver: str | None, listener: Callable[[Event], None]
+) -> Seen:
+    """Run one instance on one broker, and return what it reads and writes.
+
+    asked: with the topics that the user named, which are believed. Raises `UsageError` if nothing is seen, with what to
+    name; the run directory is kept then.
+    """
+    with tempfile.TemporaryDirectory(prefix="aftershock-") as folder:
+        path = Path(folder) / f"look-{asked.app}.yaml"
+        write_scenario(look_of(asked), path)
+        run = stages.prepare(stages.ScenarioRequest(str(path), kafka=kafka, driver=driver), runs_dir=runs_dir)
+    events = EventLog(run, listener)
+    try:
+        stages.deploy(run, events, ProcessId.current())
+        seen = _Look(run, asked, events).look()
+    finally:
+        stages.destroy(run, events)
+    shutil.rmtree(run.path, ignore_errors=True)
+    return seen
+
+
+class _Wire:
+    """What the capture of a run has shown so far: topics by what the application does with them."""
+
+    def __init__(self, run: Run) -> None:
+        self._tail, self._ids = Tail(run.path / FOLDER), TopicIds()
+        self._contents: dict[int, Contents] = {}
+        self.named: set[str] = set()
+        """Topics in requests for metadata."""
+        self.fetched: set[str] = set()
+        self.produced: set[str] = set()
+        self.changed = time.monotonic()
+        """When something new was seen last."""
+
+    def read(self, ids: Mapping[str, str]) -> None:
+        """Read what is new. ids: the ids of the topics by name, as Kafka prints them."""
+        self._ids.update({UUID(bytes=urlsafe_b64decode(i + "==")): name for name, i in ids.items()})
+        before = len(self.named) + len(self.fetched) + len(self.produced)
+        for entry in self._tail.new():
+            if entry.kind == REQUEST:
+                self._add(entry)
+        if len(self.named) + len(self.fetched) + len(self.produced) > before:
+            self.changed = time.monotonic()
+
+    def _add(self, entry: Read) -> None:
+        if entry.api == ApiKey.Metadata:
+            try:
+                request = decoded(entry.head, entry.data, MetadataRequest)
+            except ValueError:
+                return  # a later release of Kafka
+            self.named.update(topic.name for topic in request.topics or () if topic.name)
+        elif entry.api in (ApiKey.Produce, ApiKey.Fetch):
+            contents = self._contents.setdefault(entry.connection, Contents(self._ids))
+            topics = {topic for topic, _ in contents.names(entry.head, entry.data) or ()}
+            (self.produced if entry.api == ApiKey.Produce else self.fetched).update(topics)
+
+
+class _Look:
+    """One look. The brokers run, and the relay captures."""
+
+    def __init__(self, run: Run, asked: Asked, events: EventLog) -> None:
+        self._run, self._asked, self._events = run, asked, events
+        self._cluster = stages.attach(run)
+        self._kafka = Kafka(self._cluster.bootstrap, access=self._cluster.state.access())
+        self._wire = _Wire(run)
+        self._settings = {"bootstrap.servers": self._cluster.bootstrap}
+
+    def look(self) -> Seen:
+        """Start the application and look. Raises `UsageError`."""
+        with ExitStack() as stack:
+            stack.callback(self._kafka.close)
+            proxy = stack.enter_context(Proxy(self._run))
+            access = self._cluster.state.access()
+            apps = stack.enter_context(
+                Applications(
+                    self._run, read(self._run), proxy.front, access, self._events, self._kafka, set,
+                    during=self._step, used=proxy.used,
+                )
+            )  # fmt: skip
+            name = self._asked.app
+            self._events.note(f"looking at what {name} reads: waiting until it fetches from a topic")
+            self._start(apps)
+            reads, group = self._reads(apps)
+            self._events.note(f"{name} reads {', '.join(reads)}{f' as group {group}' if group else ''}")
+            if self._asked.writes:
+                apps.stop_all()
+                return Seen(reads, group, self._asked.places)
+            self._events.note(f"sending {INPUTS} inputs to {', '.join(reads)}, and waiting for what it writes")
+            ids = self._send(reads)
+            writes = self._writes(apps, reads)
+            apps.stop_all()
+            return self._judged(reads, group, writes, ids)
+
+    def _start(self, apps: Applications) -> None:
+        """Start the application. It may end when a topic does not exist yet; then it is started again."""
+        try:
+            apps.start()
+        except ClientError:
+            self._step()
+            if not self._wire.named:
+                raise
+
+    def _step(self) -> None:
+        """Read what is new on the wire, and make the topics for which the application asks."""
+        metadata = self._kafka.metadata()
+        known = {partition.topic for partition in metadata.partitions} if metadata else set()
+        self._wire.read(metadata.topic_ids if metadata else {})
+        for topic in self._wire.named - known if metadata else ():
+            admin.create_topic(self._kafka, topic, LOOK_PARTITIONS, 1, {})
+
+    def _reads(self, apps: Applications) -> tuple[tuple[str, ...], str | None]:
+        """Return the topics that the application reads, and its group; None if it has none."""
+        found: set[str] = set()
+        groups: list[str] = []
+
+        def complete() -> bool:
+            nonlocal found, groups
+            apps.check()
+            self._step()
+            if not found and apps.instance(f"{self._asked.app}/1").restarts > MOST_RESTARTS:
+                raise self._unseen(apps, "ended again and again before it read from a topic", "--reads TOPIC")
+            groups = list_groups(self._kafka, bool) or []
+            found = self._wire.fetched | self._assigned(groups)
+            return bool(found) and time.monotonic() - self._wire.changed > QUIET_S
+
+        try:
+            wait_until(complete, START_S, "")
+        except WaitTimeout:
+            named = ", ".join(sorted(self._wire.named))
+            asked_for = f"it asked for {named} and fetched from none" if named else "it asked for no topic"
+            raise self._unseen(apps, f"read no topic within {START_S:g} s: {asked_for}", "--reads TOPIC") from None
+        reads = self._asked.reads or sorted(t for t in found - self._wire.produced if not _is_internal(t))
+        if len(reads) != 1 and not self._asked.reads:
+            raise UsageError(
+                f"{self._asked.app} reads {', '.join(reads) or 'only what it writes'}; name the topic of the samples "
+                "with --reads TOPIC"
+            )
+        return tuple(reads), groups[0] if len(groups) == 1 else None
+
+    def _assigned(self, groups: Sequence[str]) -> set[str]:
+        states = [state for group in groups if (state := self._kafka.group(group))]
+        return {p.topic for state in states for member in state.members for p in member.partitions}
+
+    def _send(self, reads: Sequence[str]) -> list[Id]:
+        """Send the inputs to each of the topics, and return their ids."""
+        payloads = Payloads(Value(samples=str(self._asked.samples), id=self._asked.id), 0)
+        assert payloads.id_type is not None  # a value with an id has a type of ids
+        ids = [id_of(payloads.id_type, run_token(self._run.run_id), "look/1", n, 10**12 + n) for n in range(INPUTS)]
+        producer = Producer({**self._settings, "linger.ms": 0})
+        for seq, one in enumerate(ids):
+            payload = payloads.make(seq, one, int(time.time() * 1000))
+            for topic in reads:
+                producer.produce(topic, payload.value, payload.key)
+        if producer.flush(WRITE_S):
+            raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
+        return ids
+
+    def _writes(self, apps: Applications, reads: Sequence[str]) -> list[str]:
+        """Wait until the application has written, and nothing more comes; return the topics."""
+        ends: dict[str, int] = {}
+        changed = time.monotonic()
+
+        def complete() -> bool:
+            nonlocal ends, changed
+            apps.check()
+            self._step()
+            now = {topic: len(self._records(topic)) for topic in self._written(reads)}
+            if now != ends:
+                ends, changed = now, time.monotonic()
+            return bool(ends) and time.monotonic() - changed > QUIET_S
+
+        try:
+            wait_until(complete, WRITE_S, "", every_s=0.5)
+        except WaitTimeout:
+            if not ends:
+                words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
+                raise self._unseen(apps, words, "--writes TOPIC; other effects need a scenario (`effects`)") from None
+        return sorted(ends)
+
+    def _written(self, reads: Sequence[str]) -> set[str]:
+        return {topic for topic in self._wire.produced - {*reads} if not _is_internal(topic)}
+
+    def _records(self, topic: str) -> list[Message]:
+        """Return what is in a topic: its committed records."""
+        consumer = Consumer(
+            {**self._settings, "group.id": "none", "isolation.level": "read_committed", "enable.auto.commit": False,
+             "enable.partition.eof": True}
+        )  # fmt: skip
+        try:
+            partitions = consumer.list_topics(topic, WRITE_S).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            left, found = len(partitions), list[Message]()
+            deadline = time.monotonic() + WRITE_S
+            while left and time.monotonic() < deadline:
+                message = consumer.poll(0.2)
+                if message is None:
+                    continue
+                if message.error() is None:
+                    found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left -= 1
+            return found
+        finally:
+            consumer.close()
+
+    def _judged(self, reads: tuple[str, ...], group: str | None, topics: Sequence[str], ids: Sequence[Id]) -> Seen:
+        """Say which of the written topics have one record for each input, and where its id is there."""
+        writes, others = {}, {}
+        for topic in topics:
+            records = self._records(topic)
+            place = place_of(records, ids)
+            if place and len(records) == len(ids):
+                writes[topic] = place
+            elif place:
+                others[topic] = f"{len(records)} records for {len(ids)} inputs"
+            else:
+                others[topic] = "no place in its records has the id of an input"
+        if not writes:
+            listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
+            raise UsageError(
+                f"{self._asked.app} writes to no topic that has one record for each input ({listed}); name one with "
+                "--writes TOPIC, or write a scenario with `effects`"
+            )
+        return Seen(reads, group, writes, others)
+
+    def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
+        (instance,) = apps.of(self._asked.app)
+        said = f"; it said last: {words}" if (words := instance.last_words()) else ""
+        past = "".join(f"; {problem}" for problem in apps.strangers())
+        return UsageError(f"{self._asked.app} {what}{past}{said}; see {instance.log}, and name it with {option}")
+
+
+def place_of(records: Sequence[Message], ids: Sequence[Id]) -> str | None:
+    """Return the place that has the id of an input in all records, such as `$.order_id`; None if there is none."""
+    known = {str(one) for one in ids}
+    counts: Counter[str] = Counter()
+    for record in records:
+        counts.update({place for place, value in _values(record) if value in known})
+    whole = [place for place, count in counts.items() if count == len(records)]
+    return min(whole, key=lambda place: (not place.startswith("$"), place.count("."), place), default=None)
+
+
+def _values(record: Message) -> Iterator[tuple[str, str]]:
+    """Yield the texts and numbers of a record, by their place."""
+    if (key := record.key()) is not None:
+        yield "key", key.decode(errors="replace")
+    for name, value in record.headers() or ():
+        if isinstance(value, bytes):
+            yield f"header:{name}", value.decode(errors="replace")
+    try:
+        document = json.loads(record.value() or b"")
+    except ValueError:
+        return
+    yield from ((path, str(value)) for path, value in scalars(document))
+
+
+def _is_internal(topic: str) -> bool:
+    """Return whether a topic is one of Kafka, or one in which Kafka Streams keeps its state."""
+    return topic.startswith("__") or topic.endswith(("-changelog", "-repartition"))
+
+
+def proposed(asked: Asked, seen: Seen) -> Asked:
+    """Return what is asked with what was seen."""
+    writes = asked.writes or tuple(seen.writes)
+    return replace(
+        asked, reads=asked.reads or seen.reads, writes=writes, places=seen.writes, group=asked.group or seen.group
+    )

@@ -1,0 +1,85 @@
+"""Segments of a capture, read in Python as `chaos.relay.capture` describes them. Spark decodes whole captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.relay.capture import ENTRY, HOLE, MAGIC
+from chaos.relay.frames import LENGTH_BYTES, Head
+
+
+@dataclass(frozen=True)
+class Read:
+    """An entry of a segment. `data`: the frame, with zeros in place of its holes."""
+
+    kind: int
+    flags: int
+    connection: int
+    number: int
+    seen_us: int
+    passed_us: int
+    api: int
+    version: int
+    correlation: int
+    size: int
+    data: bytes
+
+    @property
+    def head(self) -> Head:
+        """The header of the frame, without the client id."""
+        return Head(self.size, self.correlation, self.api, self.version)
+
+
+def read_segment(path: Path) -> Iterator[Read]:
+    """Yield the complete entries of a segment. Raises `ValueError` if the file is none."""
+    content = path.read_bytes()
+    if not content.startswith(MAGIC):
+        raise ValueError(f"{path} is no segment of a capture")
+    yield from (entry for entry, _ in _entries(content, len(MAGIC)))
+
+
+class Tail:
+    """The entries of a capture as they are written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number, self._at = 1, len(MAGIC)
+
+    def new(self) -> Iterator[Read]:
+        """Yield the entries that are complete now, and were not yielded before."""
+        while (path := self._folder / f"{self._number:06}.wire").exists():
+            ended = (
+                self._folder / f"{self._number + 1:06}.wire"
+            ).exists()  # asked first: nothing is written to it then
+            with path.open("rb") as segment:
+                segment.seek(self._at)
+                content, begin = segment.read(), self._at
+            for entry, end in _entries(content, 0):
+                self._at = begin + end
+                yield entry
+            if not ended:
+                return
+            self._number, self._at = self._number + 1, len(MAGIC)
+
+
+def _entries(content: bytes, at: int) -> Iterator[tuple[Read, int]]:
+    """Yield the complete entries from an index on, each with the index behind it."""
+    while at + ENTRY.size <= len(content):
+        length, kind, flags, holes, connection, number, seen, passed, *frame_fields = ENTRY.unpack_from(content, at)
+        following = at + LENGTH_BYTES + length
+        if following > len(content):
+            return
+        at += ENTRY.size
+        frame = bytearray()
+        spans = [HOLE.unpack_from(content, at + i * HOLE.size) for i in range(holes)]
+        at += holes * HOLE.size
+        for begin, size in spans:
+            kept = begin - len(frame)
+            frame += content[at : at + kept] + bytes(size)
+            at += kept
+        frame += content[at:following]
+        at = following
+        api, version, correlation, size = frame_fields
+        yield Read(kind, flags, connection, number, seen, passed, api, version, correlation, size, bytes(frame)), at
