@@ -73,7 +73,8 @@ def _open(options: argparse.Namespace, stages: list[str], stack: contextlib.Exit
         return Run.open(Path(options.run_dir))
     work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
     run = remote.Mirror.fetch(pipeline.session(options.spark_master), options.run_dir, work)
-    run.forget(("result.json", "junit.xml", "report.html", *(["validation.json"] if stages != ["report"] else [])))
+    results = ["result.json", "junit.xml", "summary.md", "report.html"]
+    run.forget((*results, *(["validation.json"] if stages != ["report"] else [])))
     return run
 
 

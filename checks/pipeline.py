@@ -22,6 +22,7 @@ from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirErro
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
 from chaos.report.junit import junit
+from chaos.report.summary import markdown
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import UNSEEN, WAIT, Event, EventLog, read_events
 from chaos.run.result import Expectation, Result
@@ -164,7 +165,7 @@ def validate(run: Run, *, listener: Listener | None = None) -> list[Expectation]
 
 
 def report(run: Run, *, listener: Listener | None = None) -> Result:
-    """Write result.json, junit.xml and report.html from the results of the earlier stages, complete or not."""
+    """Write the result and the report, with their other forms, from the earlier stages, complete or not."""
     with _stage(run, "report", listener):
         _remove_results(run)
         resolved = read_resolved(run)
@@ -223,10 +224,11 @@ def _save_failure(run: Run) -> None:
 def _save(run: Run, result: Result) -> None:
     write_atomically(run.result, result.model_dump_json(indent=1))
     write_atomically(run.junit, junit(result))
+    write_atomically(run.summary, markdown(result))
 
 
 def _remove_results(run: Run, *more: Path) -> None:
-    for path in (run.result, run.junit, run.report, *more):
+    for path in (run.result, run.junit, run.summary, run.report, *more):
         path.unlink(missing_ok=True)
 
 

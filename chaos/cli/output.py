@@ -55,13 +55,15 @@ def print_result(run: Run, as_json: bool) -> None:
     """Print the result of a run; print nothing if there is none."""
     if not run.result.exists():
         return
-    if as_json:
-        sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
-        return
-    from chaos.report import terminal
+    from chaos.report import summary, terminal
     from chaos.run.result import Result
 
-    terminal.render(Result.read(run), Console())
+    result = Result.read(run)
+    sys.stderr.write(summary.publish(result, run.path))
+    if as_json:
+        sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
+    else:
+        terminal.render(result, Console())
 
 
 def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = None) -> Callable[[C, Path], None]:
@@ -81,6 +83,9 @@ def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = No
 
 def print_campaign(result: Campaign, folder: Path, as_json: bool) -> None:
     """Print the result of a campaign in a folder, as JSON or as text."""
+    from chaos.report import summary
+
+    sys.stderr.write(summary.publish(result, folder))
     if as_json:
         sys.stdout.write(result.model_dump_json(indent=1) + "\n")
     else:

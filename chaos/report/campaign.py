@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.report import clients, gate
+from chaos.report.junit import JunitCase, junit_suite, to_xml
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import duration
@@ -78,6 +79,17 @@ def page(result: PartsResult) -> str:
 def markdown(result: PartsResult) -> str:
     """Return its summary for a pull request."""
     return render_summary("campaign_summary.md.j2", **_values(result))
+
+
+def junit(result: PartsResult) -> str:
+    """Return a test case for the campaign and one for each part, as XML text."""
+    cases = [JunitCase(result.kind, result.title, result.verdict, result.sentence)]
+    for part in result.parts:
+        message = " ".join(filter(None, [part.state and f"{part.state}:", part.sentence]))
+        cases.append(JunitCase("parts", part.name, part.verdict, message, sum(run.seconds for run in part.runs)))
+    seconds = sum(case.seconds for case in cases)
+    properties = {"seed": str(result.seed), "command": result.command, "repeat": str(result.repeat)}
+    return to_xml([junit_suite(f"aftershock.{result.kind}", seconds, properties, cases)])
 
 
 def _show_parts(result: PartsResult, folder: Path) -> None:
@@ -246,7 +258,7 @@ def minutes(seconds: float) -> str:
 
 
 Files = Mapping[str, Callable[[Any], str]]
-PARTS: Files = {"report.html": page, "summary.md": markdown}
+PARTS: Files = {"report.html": page, "summary.md": markdown, "junit.xml": junit}
 FILES: Mapping[str, Files] = {
     "gate": gate.FILES,
     "clients": clients.FILES,

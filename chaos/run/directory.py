@@ -89,6 +89,7 @@ class Run:
     validation = _Entry("validation.json", "The outcome of each expectation.")
     report = _Entry("report.html", "The report page.")
     junit = _Entry("junit.xml", "The verdict for a CI server.")
+    summary = _Entry("summary.md", "The verdict for a pull request.")
     result = _Entry("result.json", "The verdict for scripts.")
     brokers = _Entry("brokers", "The data of the brokers; removed with the cluster.")
 

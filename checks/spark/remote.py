@@ -30,7 +30,7 @@ INPUTS = (
     *("ledger/effect_reads.parquet", "ledger/effect_sights"),
     *(f"ledger/{table}.parquet" for table in TABLES if table not in LARGE),
 )
-RESULTS = ("audit", "gx", "validation.json", "events.jsonl", "report.html", "junit.xml", "result.json")
+RESULTS = ("audit", "gx", "validation.json", "events.jsonl", "report.html", "junit.xml", "summary.md", "result.json")
 """In the order of publication."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

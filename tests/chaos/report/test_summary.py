@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from chaos.campaign.score import tally, this_machine
 from chaos.report import gate as gates
-from chaos.report.campaign import proof_markdown
+from chaos.report.campaign import proof_markdown, write
 from chaos.report.pages import CUT, MOST_CHARACTERS, fit, size
+from chaos.report.summary import markdown, publish
+from chaos.run.campaign import PartsResult, TrialRun
 from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
+from tests.chaos.report import synthetic
 from tests.chaos.report.test_gate_page import cell, comparison, gate
 
 COMMENT, STEP_SUMMARY_BYTES = 65_536, 1024 * 1024
@@ -57,3 +62,61 @@ def test_a_cut_is_after_a_whole_line_and_closes_what_is_folded() -> None:
     assert rest == CUT and kept.endswith(" |") and len(kept) > MOST_CHARACTERS - 300
     assert fit("short\n") == "short\n" and fit("y" * MOST_CHARACTERS) == "y" * MOST_CHARACTERS
     check_fits(fit("y" * 100_000))
+
+
+def test_a_failed_run_says_what_did_not_hold_its_effects_with_stories_and_its_faults(tmp_path: Path) -> None:
+    _, result, _ = synthetic.failed_run(tmp_path)
+    text = markdown(result)
+    assert text.startswith(f"## ❌ fail: {result.title}\n\n{result.sentence[:40]}")
+    assert "| ❌ fail | lost" in text and text.rstrip().endswith(f"`{result.command}`")
+    for story in (story for effect in result.effects for story in effect.stories):
+        assert story.sentence[:30] in text and "**What prevents it" in text
+    assert all(f"{fault.name} ({fault.kind})" in text for fault in result.faults)
+    row = next(line for line in text.splitlines() if line.startswith("| effect "))
+    assert text.splitlines()[text.splitlines().index(row) + 1].count("|") == row.count("|")
+
+
+def test_a_huge_run_fits(tmp_path: Path) -> None:
+    _, result, _ = synthetic.failed_run(tmp_path)
+    many = [e.model_copy(update={"why": "x|`\n" * 900}) for e in result.expectations if e.verdict == "fail"] * 900
+    text = markdown(result.model_copy(update={"expectations": many, "problems": ["p" * 5000] * 500}))
+    check_fits(text)
+    assert f"{len(many) - 60} more without one" in text
+
+
+def test_github_gets_the_summary_and_an_annotation_for_what_did_not_hold(tmp_path, monkeypatch) -> None:
+    run, result, _ = synthetic.failed_run(tmp_path)
+    (run.path / "summary.md").write_text("## ❌ fail\n")
+    assert publish(result, run.path) == "", "no GitHub Actions"
+    step = tmp_path / "step.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    odd = result.model_copy(update={"title": "a: b, c\nd", "sentence": "100 % lost\nin a line"})
+    first, *others = publish(odd, run.path).splitlines()
+    assert first == "::error title=a%3A b%2C c d::100 %25 lost%0Ain a line"
+    assert 0 < len(others) < 10 and all(line.startswith(("::error title=", "::warning title=")) for line in others)
+    assert step.read_text() == "## ❌ fail\n\n"
+    publish(result, run.path / "none")
+    assert step.read_text() == "## ❌ fail\n\n", "a folder without a summary adds nothing"
+    passed = synthetic.passed_run(tmp_path / "p")[1]
+    assert publish(passed, run.path).startswith("::notice title=") and publish(passed, run.path).count("\n") == 1
+
+
+def test_a_campaign_has_a_case_for_each_part(tmp_path, monkeypatch) -> None:
+    parts = [
+        tally(name, [TrialRun(part=name, seed=1, verdict=verdict, sentence="s")]).model_copy(update={"state": state})
+        for name, verdict, state in (("a", "pass", "held"), ("b, killed", "fail", "lost"))
+    ]
+    result = PartsResult(
+        kind="explore", title="Crashes", verdict="fail", sentence="1 of 2", command="explore x", machine=this_machine(),
+        made_us=1, seed=1, repeat=1, parts=parts,
+    )  # fmt: skip
+    write(result, tmp_path)
+    (suite,) = ET.parse(tmp_path / "junit.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["3", "2", "0"]
+    failed = suite.findall("testcase/failure")[1]
+    assert failed.get("message").startswith("lost: ")
+    assert (
+        "| is | seen |" in (tmp_path / "summary.md").read_text() and "| lost |" in (tmp_path / "summary.md").read_text()
+    )
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    assert publish(result, tmp_path).splitlines()[1].startswith("::error title=b%2C killed::")
