@@ -187,6 +187,10 @@ CAUSES: dict[str, Cause] = {
         "the application was not done with it when the run ended",
         {"": "give it more time (settle of the effect), or find what its work waits for"},
     ),
+    "left_off": Cause(
+        "the application ended by itself, and nothing started it again",
+        {"": "let it run until it is asked to end, or let a supervisor start it again (restart: {policy: always})"},
+    ),
     "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
     "moved": Cause("its partition moved before the offset was committed, and the work is not idempotent", _MOVED),
     "went_back": Cause(

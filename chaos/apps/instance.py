@@ -27,7 +27,26 @@ if TYPE_CHECKING:
 
 LAST_BYTES = 1 << 16
 """The end of a log that is read for its last lines: it may have gigabytes."""
-SHOWN_LINES, MOST_OF_LINE = 3, 500
+SHOWN_LINES, MOST_OF_LINE, HINT_LINES = 3, 500, 40
+LOG_LIMIT, KEPT_OF_LOG = 64 << 20, 8 << 20
+"""Bytes of a log above which its middle is left out, and bytes that stay at each end."""
+HINTS = (
+    (
+        re.compile(
+            r"EADDRINUSE|BindException|address (is )?already in use|address in use|port \d+ .*already in use", re.I
+        ),
+        "its port is taken, perhaps by another instance: write {port}, a free port for each instance, where the "
+        "command, env or a template has the port",
+    ),
+    (
+        re.compile(r"\btty\b|EOF when reading a line|not a terminal|inappropriate ioctl|setRawMode", re.I),
+        "it asks for a terminal, and no instance has one: its standard input is empty; give what it asks for in the "
+        "command, env or a file",
+    ),
+)
+"""What to do about an end, by what the last lines of the output say."""
+DAEMON = "start it in the foreground, so that the run can break, restart and end it"
+NO_WORK_LEFT = "an application has to run until it is asked to end; its standard input is empty"
 
 
 @dataclass
@@ -61,6 +80,13 @@ class Instance:
     """Whether the incarnation was waited for until it was ready."""
     paused: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
+    left: int = 0
+    """Number of processes that the last incarnation left in the background when it ended."""
+    left_out: int = 0
+    """Bytes of the log that were left out."""
+    _head: int = 0
+    """Bytes at the beginning of the log that stay, once some are left out."""
+    _reading: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def name(self) -> str:
@@ -188,7 +214,7 @@ class Instance:
         if self.log_matched:
             return True
         expression = re.compile(pattern)
-        with contextlib.suppress(OSError), self.log.open("rb") as log:
+        with self._reading, contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(self.searched_to)
             for line in log:
                 self.log_matched = bool(expression.search(line.decode("utf-8", errors="replace").rstrip("\r\n")))
@@ -198,19 +224,67 @@ class Instance:
                     self.searched_to += len(line)
         return self.log_matched
 
-    def last_words(self) -> str:
-        """Return the last lines of the output of the current incarnation, on one line; empty if nothing is readable."""
+    def shorten_log(self) -> bool:
+        """Leave the middle of the log out if it is above its limit; return whether this is the first time.
+
+        The program goes on appending to the same file, so what it writes in between may be left out, too.
+        """
+        with self._reading, contextlib.suppress(OSError), self.log.open("r+b") as log:
+            size = log.seek(0, os.SEEK_END)
+            if size <= LOG_LIMIT:
+                return False
+            kind, pattern = self.app.awaited.selector if self.app.awaited else ("", "")
+            if kind == "log":
+                self.wrote(str(pattern))
+            log.seek(size - KEPT_OF_LOG)
+            tail = log.read(KEPT_OF_LOG)
+            tail = tail[tail.find(b"\n") + 1 :]
+            log.seek(0)
+            self._head = self._head or log.read(KEPT_OF_LOG).rfind(b"\n") + 1
+            first, end = not self.left_out, size - len(tail)
+            self.left_out += end - self._head
+            note = f"[Aftershock left out some {self.left_out:,} bytes here: only both ends of a long log stay]\n"
+            begin = self._head + len(note)
+            log.seek(self._head)
+            log.write(note.encode() + tail)
+            log.truncate()
+
+            def moved(offset: int) -> int:
+                return offset if offset <= self._head else max(begin, offset - end + begin)
+
+            self.read_from, self.searched_to = moved(self.read_from), moved(self.searched_to)
+            return first
+        return False
+
+    def _last_lines(self) -> list[str]:
+        """Return the last lines of the output of the current incarnation that are not empty."""
         text = b""
-        with contextlib.suppress(OSError), self.log.open("rb") as log:
+        with self._reading, contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(max(self.read_from, self.log.stat().st_size - LAST_BYTES))
             text = log.read()
-        lines = [line.strip() for line in text.decode("utf-8", errors="replace").splitlines() if line.strip()]
-        return " | ".join(line[:MOST_OF_LINE] for line in lines[-SHOWN_LINES:])
+        return [line.strip() for line in text.decode("utf-8", errors="replace").splitlines() if line.strip()]
+
+    def last_words(self) -> str:
+        """Return the last lines of the output of the current incarnation, on one line; empty if nothing is readable."""
+        return " | ".join(line[:MOST_OF_LINE] for line in self._last_lines()[-SHOWN_LINES:])
+
+    def hint(self) -> str:
+        """Return what to do about the end of the last incarnation, for which nobody asked; mostly empty."""
+        if self.exit_code == 0 and self.left:
+            noun = "process" if self.left == 1 else "processes"
+            return f"it left {self.left} {noun} in the background, which ended with it: {DAEMON}"
+        lines = self._last_lines()[-HINT_LINES:]
+        said = next((advice for pattern, advice in HINTS if any(map(pattern.search, lines))), "")
+        return said or (NO_WORK_LEFT if self.exit_code == 0 else "")
+
+    def how_it_ended(self) -> str:
+        """Return the exit code or the signal of the last incarnation, as text."""
+        code = self.exit_code or 0
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def describe_exit(self) -> str:
         """Return how the last incarnation ended, with its last words."""
-        code = self.exit_code or 0
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         words = self.last_words()
         said = f": {words}" if words else ", and wrote nothing"
-        return f"{self.name} ended with {how}{said}; see logs/{self.log.name}"
+        hint = f"; {hint}" if (hint := self.hint()) else ""
+        return f"{self.name} ended with {self.how_it_ended()}{said}{hint}; see logs/{self.log.name}"

@@ -18,13 +18,16 @@ from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, marks_of, spawn
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
+from chaos.wait import wait_until
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 
 CHILDREN_S = 10.0
-"""Time for children of an instance to end after SIGKILL."""
+"""Time for children of an instance to end after SIGKILL, or to be suspended after SIGSTOP."""
+LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "512m", "max-file": "2"}}
+"""The engine's own copy of the output of a container, which `Container` copies at once."""
 
 
 class Running(Protocol):
@@ -52,6 +55,10 @@ class Running(Protocol):
     def wait(self) -> int:
         """Wait for its end; return the exit code, which is negative after a signal, with all its output in the log."""
 
+    @property
+    def left(self) -> int:
+        """Number of processes that it left in the background, and that were ended with it; known after `wait`."""
+
 
 class LocalProcess:
     """A process of this machine, with its children."""
@@ -59,6 +66,7 @@ class LocalProcess:
     def __init__(self, spawned: Spawned, run_dir: Path, role: str) -> None:
         self._spawned, self._marks = spawned, (run_dir, role)
         self.pid: int | None = spawned.identity.pid
+        self.left = 0
 
     def signal(self, name: str) -> None:
         """Send a signal to the process alone."""
@@ -69,16 +77,35 @@ class LocalProcess:
         self._spawned.signal_group(signal.SIGKILL)
 
     def pause(self) -> bool:
-        """Suspend the process and its children."""
-        return process.pause(self._spawned.identity, group=True)
+        """Suspend the process and its children, also those in other sessions."""
+        if not process.pause(self._spawned.identity, group=True):
+            return False
+
+        def suspended() -> bool:
+            awake = self._awake()
+            for child in awake:
+                child.signal(signal.SIGSTOP)
+            return not awake
+
+        role = self._marks[1]
+        wait_until(suspended, CHILDREN_S, lambda: f"children of {role} do not stop", error=ClientError)
+        return self._spawned.identity.alive()
 
     def resume(self) -> None:
         """Let the process and its children go on."""
         self._spawned.signal_group(signal.SIGCONT)
+        for found in filter(self._has_marks, process.find_marked()):
+            found.identity.signal(signal.SIGCONT)
 
     def suspended(self) -> bool:
-        """Return whether the system shows the process as stopped."""
-        return process.is_paused(self._spawned.identity)
+        """Return whether the system shows the process and its children as stopped."""
+        return process.is_paused(self._spawned.identity) and not self._awake()
+
+    def _awake(self) -> list[ProcessId]:
+        return [p.identity for p in process.find_marked() if self._has_marks(p) and not process.is_paused(p.identity)]
+
+    def _has_marks(self, found: process.MarkedProcess) -> bool:
+        return (found.run_dir, found.role) == self._marks
 
     def wait(self) -> int:
         """Wait for the end of the process, then kill the children that it left, also those in other sessions."""
@@ -86,7 +113,7 @@ class LocalProcess:
 
     def _end_children(self) -> None:
         """Kill what has the marks of the instance: as a supervisor ends all of its control group."""
-        process.end(lambda found: (found.run_dir, found.role) == self._marks, CHILDREN_S)
+        self.left = len(process.end(self._has_marks, CHILDREN_S))
 
 
 def start_process(
@@ -142,7 +169,7 @@ class Container:
     """A container, which the garbage collection finds by its labels."""
 
     def __init__(self, container: Any, log: Path, scrubber: Scrubber) -> None:
-        self._container = container
+        self._container, self.left = container, 0
         container.reload()
         self.pid: int | None = container.attrs["State"].get("Pid") or None
         self._copier = threading.Thread(target=self._copy, args=(log, scrubber), daemon=True)
@@ -256,6 +283,7 @@ def start_container(
             labels=labels(run, role, owner),
             environment={**env, **marks_of(run, role, owner)},
             network_mode="host",
+            log_config=LOG_CONFIG,
             volumes={str(path): {"bind": str(path), "mode": "rw"} for path in mounted},
         )
         try:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from chaos.apps import readiness
-from chaos.apps.instance import Instance
+from chaos.apps.instance import KEPT_OF_LOG, LOG_LIMIT, Instance
 from chaos.apps.processes import connected, ends_of, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
@@ -43,7 +43,9 @@ STABLE_S = 10.0
 """An incarnation that ran so long ended for a new reason: the next delay is the first one again."""
 LONGEST_DELAY_S = 30.0
 KILL_TIMEOUT_S = 10.0
-LOOK_S = 1.0
+LOOK_S, SHORTEN_S = 1.0, 0.25
+LONGEST_LOG = 2 << 30
+"""Bytes of a log that is an effect, so that nothing of it may be left out."""
 CONNECTED_S = 5.0
 """An instance that ran so long has connected to its address, or never does."""
 
@@ -138,6 +140,9 @@ class Applications:
             looking = threading.Thread(target=self._look, name="connections of apps", daemon=True)
             self._threads.append(looking)
             looking.start()
+        bounding = threading.Thread(target=self._bound_logs, name="logs of apps", daemon=True)
+        self._threads.append(bounding)
+        bounding.start()
         for problem in filter(None, (readiness.taken(app) for app in self._apps.values() if not app.external)):
             raise ClientError(problem)
         for app in self._apps.values():
@@ -156,6 +161,24 @@ class Applications:
             for instance in list(self._instances.values()):
                 if instance.pid is not None:
                     self._past[instance.name].update(connected(instance.pid, brokers))
+
+    def _bound_logs(self) -> None:
+        """Keep logs short, until the run ends: an application may write gigabytes. A log that is an effect ends it."""
+        whole = {effect.log.app for effect in self._scenario.effects if effect.log}
+        while not self._ending.wait(SHORTEN_S):
+            for instance in list(self._instances.values()):
+                name, log = instance.name, instance.log
+                if instance.app.name not in whole:
+                    if instance.shorten_log():
+                        self._events.note(
+                            f"{name} wrote more than {LOG_LIMIT >> 20} MiB of logs: logs/{log.name} has their first "
+                            f"and last {KEPT_OF_LOG >> 20} MiB; log less, or into a file in {{data}}"
+                        )
+                elif log.exists() and log.stat().st_size > LONGEST_LOG:
+                    self._broken = (
+                        f"{name} wrote more than {LONGEST_LOG >> 30} GiB into logs/{log.name}, where its effects are, "
+                        "so nothing can be left out; log less beside the effects"
+                    )
 
     def _login(self) -> str:
         """Return how somebody logs in who starts an application, as the end of a sentence: files, and no secret."""
@@ -268,14 +291,15 @@ class Applications:
         code = running.wait()
         policy = instance.app.restart.policy
         with instance.changed:
-            instance.exit_code, instance.running = code, None
+            instance.exit_code, instance.left, instance.running = code, running.left, None
             asked = instance.asked
             again = policy == "always" or (policy == "on_failure" and code != 0)
             instance.wanted = instance.wanted and again
             again = instance.wanted
             instance.changed.notify_all()
         event = "stopped" if code == 0 or asked == "stop" else "crashed"
-        self._note(instance, event, exit_code=code, asked=asked, last=instance.last_words())
+        more = {} if asked else {"how": instance.how_it_ended(), "hint": instance.hint()}
+        self._note(instance, event, exit_code=code, asked=asked, last=instance.last_words(), **more)
         if not asked and not self._ending.is_set():
             what = f"started again after {instance.app.restart.delay:g} s" if again else "it stays away"
             self._events.note(f"{instance.describe_exit()} ({what})")

@@ -185,7 +185,10 @@ class Drive:
                     self._events.emit(UNSEEN, words=stranger)
                     self._events.problem(stranger)
                 for instance in apps.stop_all():
-                    self._events.note(f"{instance} did not end within its grace when it was asked to, and was killed")
+                    self._events.note(
+                        f"{instance} did not end within its grace when it was asked to, and was killed: handle the "
+                        "signal, or write another signal or grace (stop)"
+                    )
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
                 for died in fleet.deaths():

@@ -151,7 +151,11 @@ class AppStop(AppFault[AppStopSpec], spec=AppStopSpec):
             return None
         if self._in_time:
             return f"{self.resolved} ended {self._took_s:.1f} s after {instance.app.stop.signal}"
-        return f"{self.resolved} did not end within its grace of {instance.app.stop.grace:g} s, and was killed"
+        stop = instance.app.stop
+        return (
+            f"{self.resolved} did not end within its grace of {stop.grace:g} s after {stop.signal}, and was killed: "
+            "handle the signal, or write another signal or grace (stop)"
+        )
 
     def _undo(self, world: World) -> str:
         return self._up(world)

@@ -26,6 +26,9 @@ READ = (0, 1)
 _WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
 
 
+BY_ITSELF = "ended by itself"
+
+
 @dataclass(frozen=True)
 class Life:
     """An incarnation of an instance. how: what ended it, as words; the end of the run ends none."""
@@ -34,6 +37,11 @@ class Life:
     begin_us: int
     end_us: int | None = None
     how: str = ""
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it ended without being asked."""
+        return self.how.startswith(BY_ITSELF)
 
 
 def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
@@ -48,7 +56,7 @@ def lives_of(rows: Iterable[Row], stop_us: int | None) -> dict[str, list[Life]]:
         elif lives and lives[-1].end_us is None and (stop_us is None or row["at_us"] < stop_us):
             detail = json_object(row["detail"])
             asked, code = detail.get("asked", ""), detail.get("exit_code")
-            how = {"kill": "was killed", "stop": "was stopped"}.get(asked, f"ended by itself (exit code {code})")
+            how = {"kill": "was killed", "stop": "was stopped"}.get(asked, f"{BY_ITSELF} (exit code {code})")
             lives[-1] = Life(name, lives[-1].begin_us, row["at_us"], how)
     return found
 
@@ -105,6 +113,12 @@ class Facts:
         """Return the incarnation at a time, if it ended before the run did."""
         life = self.life(instance, at_us)
         return life if life and life.end_us is not None and life.end_us >= at_us else None
+
+    @property
+    def left_off(self) -> bool:
+        """Whether no instance ran when the run began to stop them, and the last ones had ended by themselves."""
+        last = [lives[-1] for lives in self.lives.values() if lives]
+        return bool(last) and all(life.end_us is not None and life.by_itself for life in last)
 
 
 class Wire:

@@ -16,6 +16,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | not_owner                   | committed past by an instance that had not fetched it                     |
 |           | skipped                     | never fetched: committed past, or its partition was read from behind it |
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
+|           | left_off                    | the same, and no instance ran any more: the last ones ended by themselves |
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
 |           | moved                       | fetched again by another instance before a commit past it, or that commit |
 |           |                             | was answered when the other instance had the partition                    |
@@ -119,14 +120,16 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
             story.commit(past)
         if beyond:
             story.fetch(beyond, f"{beyond['instance']} read on from offset {beyond['asked_offset']:,}")
-        return "no member fetched it", "skipped" if past or beyond else "unread"
+        late = "left_off" if story.facts.left_off else "unread"
+        return "no member fetched it", "skipped" if past or beyond else late
     if past is None:
         last = fetches[-1]
         story.all_fetches(fetches)
         if last.get("made"):
             return f"{CHANGED}, and no commit passed it", "altered"
         end = story.end(last["instance"], last["answered_us"])
-        return ("no member fetched it again" if end else "no commit passed it"), "unfinished"
+        ending = "no member fetched it again" if end else "no commit passed it"
+        return ending, "left_off" if story.facts.left_off else "unfinished"
     instance, at_us = past["instance"], past["asked_us"]
     life = story.facts.life(instance, at_us)
     own = [r for r in fetches if story.facts.same(r, life, instance) and r["answered_us"] <= at_us]

@@ -85,7 +85,7 @@ def decide(
     problems: Sequence[str] = (),
     counts: Counts | None = None,
     unpromised: Mapping[tuple[str, str], str] = NOTHING,
-    outages: Sequence[str] = (),
+    remarks: Sequence[str] = (),
     effects: Sequence[EffectCount] = (),
     of_drive: Sequence[str] = (),
 ) -> Decision:
@@ -115,7 +115,7 @@ def decide(
     if reasons:
         verdict = merge([verdict, "inconclusive"])
     text = sentence(
-        verdict, expectations, faults, list(totals), list(findings), reasons, counts, unpromised, outages, effects
+        verdict, expectations, faults, list(totals), list(findings), reasons, counts, unpromised, remarks, effects
     )
     return Decision(verdict, text, [*reasons, *_consequences([e for e in unmet if e.name in follows])])
 
@@ -148,13 +148,13 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         for r in audit_rows(run, "metrics")
         if r["value_us"] is not None
     ]
-    outages = _outages(run, faults, metrics)
+    remarks = [*_outages(run, faults, metrics), *_endings(run, events)]
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     not_promised = unpromised(resolved.scenario)
     effects = effect_counts(run, resolved, began_us)
     of_drive = [event["words"] for event in events if event["kind"] == "problem"]
     decision = decide(
-        expectations, faults, totals, findings, problems, counts, not_promised, outages, effects, of_drive
+        expectations, faults, totals, findings, problems, counts, not_promised, remarks, effects, of_drive
     )
     return Result(
         run_id=resolved.run_id,
@@ -210,7 +210,12 @@ def _problems(
     if not killed and "deploy" not in broken and not (run.ledger / SEAL).is_file():
         problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
     unseen = [event["words"] for event in events if event["kind"] == UNSEEN]
-    return [*problems, *(unseen or _idle(run, resolved))]
+    return [*problems, *(unseen or (_idle(run, resolved) if _loaded(events) else ()))]
+
+
+def _loaded(events: list[Event]) -> bool:
+    """Return whether the drive came to its load: before it, no application has anything to read."""
+    return any(e["kind"] == "stage" and e["stage"] == "load" for e in events)
 
 
 def _idle(run: Run, resolved: Resolved) -> Iterator[str]:
@@ -239,6 +244,21 @@ def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> lis
     if any(r["name"] == "clock_backwards" and r["value"] for r in counts):
         return []
     return longest_outages(faults, metrics, {(r["name"], r["scope"]): r["value"] for r in counts})
+
+
+def _endings(run: Run, events: list[Event]) -> Iterator[str]:
+    """Yield that instances of an application ended under load without being asked, with what to do, as sentences."""
+    if not _loaded(events):  # then the failed drive says it
+        return
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in ledger_rows(run, "apps", ["app", "instance", "event", "detail"]):
+        detail = json_object(row["detail"])
+        if row["event"] in ("stopped", "crashed") and not detail.get("asked"):
+            key = row["app"], str(detail.get("how") or ""), str(detail.get("hint") or "")
+            found.setdefault(key, []).append(f"{row['app']}/{row['instance']}")
+    for (_, how, hint), names in found.items():
+        times = "" if len(names) == 1 else f" {len(names)} times"
+        yield f"{listed(sorted(set(names)))} ended{times} without being asked, with {how}{hint and f': {hint}'}."
 
 
 def _findings(run: Run) -> list[Finding]:

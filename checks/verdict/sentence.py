@@ -42,14 +42,14 @@ def sentence(
     reasons: list[str],
     counts: Counts | None = None,
     unpromised: Mapping[tuple[str, str], str] = NOTHING,
-    outages: Sequence[str] = (),
+    remarks: Sequence[str] = (),
     effects: Sequence[EffectCount] = (),
 ) -> str:
     """Return the sentence.
 
     reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted. unpromised: see
-    `chaos.guarantees.contract.unpromised`. outages: the longest times without writes or reads, as sentences.
-    effects: what applications did.
+    `chaos.guarantees.contract.unpromised`. remarks: the longest times without writes or reads, and instances that
+    ended by themselves, as sentences. effects: what applications did.
     """
     sums = _sums(totals)
     parts: list[str] = []
@@ -75,7 +75,7 @@ def sentence(
         unhealed = [f.name for f in faults if f.heal_error and f.healed_us is None]
         parts += [f"{', '.join(late)} healed late."] if late else []
         parts += [f"{', '.join(unhealed)} did not heal."] if unhealed else []
-    parts += outages
+    parts += remarks
     parts += _unacknowledged(counts) if counts else []
     reported = {(e.check, e.split) for e in failed}
     parts += [

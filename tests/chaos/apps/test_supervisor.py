@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from chaos.apps import instance as instances
+from chaos.apps import supervisor
 from chaos.apps.supervisor import prepare
 from chaos.cluster.docker import engine
 from chaos.cluster.reaper import end_all
@@ -197,6 +199,106 @@ def test_children_in_other_sessions_end_with_an_instance_too(started):
         eventually(lambda: len([p for p in find_marked() if p.run_dir == one.run.path]) == 2)
         one.apps.kill("billing/1", hold=True)
         assert not [p for p in find_marked() if p.run_dir == one.run.path]
+
+
+FORKED = """
+import os, time
+if os.fork():
+    raise SystemExit
+os.setsid()
+if os.fork():
+    raise SystemExit
+print("up", flush=True)
+time.sleep(600)
+"""
+PORT = (
+    "import socket; s = socket.create_server(('127.0.0.1', {0})); print('up', flush=True); import time; time.sleep(60)"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("input()", "it asks for a terminal, and no instance has one: .*; see logs/billing-1.log"),
+        ("open('/dev/tty')", "it asks for a terminal"),
+        ("import sys; sys.stdin.isatty() or sys.exit('the input device is not a TTY')", "it asks for a terminal"),
+        (
+            "import sys; [print(line) for line in sys.stdin]",
+            "run until it is asked to end; its standard input is empty",
+        ),
+        (PORT, r"Address already in use.*; its port is taken, .* write \{port\}"),
+        ("raise SystemExit('no config')", "exit code 1: no config; see logs"),
+        ("print('Error: listen EADDRINUSE: address already in use :::80'); raise SystemExit(1)", "its port is taken"),
+    ],
+)
+def test_the_end_of_a_program_is_named_with_what_to_do(started, program, hint):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [sys.executable, "-c", program.format(taken.getsockname()[1])]
+        one = started(command=command, ready={"log": "^never"}, restart={"policy": "never"})
+        with one, pytest.raises(ClientError, match=hint):
+            one.apps.start()
+
+
+def test_a_program_that_goes_to_the_background_is_named_and_leaves_nothing(started):
+    one = started(command=[sys.executable, "-c", FORKED], ready={"log": "^never"}, restart={"policy": "never"})
+    with one, pytest.raises(ClientError, match=r"left 1 process in the background, .* start it in the foreground"):
+        one.apps.start()
+    assert not [p for p in find_marked() if p.run_dir == one.run.path]
+
+
+def test_a_pause_reaches_children_in_other_sessions(started):
+    child = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+    program = (
+        f"import subprocess, sys; subprocess.Popen({child}, start_new_session=True); print('up', flush=True); "
+        "import time; time.sleep(600)"
+    )
+
+    def states():
+        return sorted(p.state for p in find_marked() if p.run_dir == one.run.path)
+
+    with started(command=[sys.executable, "-c", program]) as one:
+        one.apps.start()
+        eventually(lambda: len(states()) == 2)
+        one.apps.pause("billing/1")
+        assert states() == ["stopped", "stopped"]
+        assert one.apps.instance("billing/1").suspended()
+        one.apps.resume("billing/1")
+        eventually(lambda: "stopped" not in states())
+
+
+def test_a_long_log_keeps_both_ends_the_line_of_readiness_and_the_last_words(started, monkeypatch):
+    monkeypatch.setattr(instances, "LOG_LIMIT", 1 << 20)
+    monkeypatch.setattr(instances, "KEPT_OF_LOG", 1 << 16)
+    program = (
+        "import time\nprint('first')\nfor n in range(40_000): print('line', n, 'x' * 90)\n"
+        "print('ready now', flush=True)\nfor n in range(40_000): print('more', n, 'x' * 90)\n"
+        "print('the end', flush=True)\ntime.sleep(600)"
+    )
+    with started(command=[sys.executable, "-c", program], ready={"log": "^ready now"}) as one:
+        one.apps._scenario = one.apps._scenario.model_copy(update={"effects": []})
+        one.apps.start()
+        instance = one.apps.instance("billing/1")
+        eventually(lambda: instance.last_words().endswith("the end") and instance.log.stat().st_size < 1 << 20)
+        eventually(lambda: "wrote more than" in one.notes())
+        lines = one.log().splitlines()
+        assert (lines[0], lines[-1]) == ("first", "the end")
+        (cut,) = [n for n, line in enumerate(lines) if "left out" in line]
+        assert f"some {instance.left_out:,} bytes" in lines[cut]
+        assert lines[cut - 1].startswith("line ") and lines[cut + 1].startswith("more ")
+        assert len({len(line) for line in lines[1:cut]}) <= 5
+        assert one.notes().count("wrote more than") == 1
+
+
+def test_nothing_is_left_out_of_a_log_that_is_an_effect(started, monkeypatch):
+    monkeypatch.setattr(instances, "LOG_LIMIT", 1 << 10)
+    monkeypatch.setattr(supervisor, "LONGEST_LOG", 1 << 20)
+    program = "import time; print('up\\n' * 5_000, flush=True); time.sleep(1); print('x' * (2 << 20)); time.sleep(60)"
+    with started(command=[sys.executable, "-c", program]) as one:
+        one.apps.start()
+        eventually(lambda: one.apps._broken)
+        assert one.log().startswith("up\n" * 5_000)
+        with pytest.raises(ClientError, match=r"GiB into logs/billing-1.log, where its effects are"):
+            one.apps.check()
 
 
 def test_a_program_that_is_gone_at_its_restart_ends_the_run_with_its_name(started, tmp_path):

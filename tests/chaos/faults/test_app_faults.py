@@ -70,7 +70,7 @@ def test_an_instance_that_no_supervisor_restarts_is_started_by_the_heal(broken):
 
 @pytest.mark.parametrize(
     ("program", "shown"),
-    [(None, " s after SIGTERM"), (DEAF, "did not end within its grace of 0.3 s, and was killed")],
+    [(None, " s after SIGTERM"), (DEAF, "did not end within its grace of 0.3 s after SIGTERM, and was killed")],
 )
 def test_an_instance_that_is_asked_to_end_ends_in_time_or_is_killed(broken, program, shown):
     command = {} if program is None else {"command": [sys.executable, "-c", program]}

@@ -87,6 +87,10 @@ FURTHER = [*PAST, commit("billing/2", 12.45, 1099)]
 FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
 
 
+DONE = Life("billing/2", 0, at(12.5), "ended by itself (exit code 0)")
+AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended by itself (exit code 0)")]}
+
+
 @pytest.mark.parametrize(
     ("cause", "known", "seen"),
     [
@@ -118,6 +122,10 @@ FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
             {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="refused", error=22)]},
         ),
         ("unfinished", facts(), {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="aborted")]}),
+        ("left_off", facts(AGAIN), {"fetches": FETCHED}),
+        ("left_off", facts(AGAIN), {}),
+        ("unfinished", facts({"billing/2": [DONE, Life("billing/2", at(14))]}), {"fetches": FETCHED}),
+        ("unread", facts({"billing/2": [DONE], "billing/1": [Life("billing/1", 0)]}), {}),
         ("", facts(certain=False), {}),
         ("", facts(), {"fetches": [*FETCHED, fetch("audit/1", 12.2)], "commits": PAST} | {"writes": []}),
     ],

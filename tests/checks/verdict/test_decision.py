@@ -242,7 +242,7 @@ def test_the_longest_time_without_writes_or_reads_is_named_with_its_fault(metric
     killed = fault(proven=proven).model_copy(update={"resolved": "broker 2"})
     assert longest_outages([killed], metrics, STOPPED) == said
     if said:
-        text = decide([expectation("pass")], [killed], [total("lost_write", 0)], outages=said).sentence
+        text = decide([expectation("pass")], [killed], [total("lost_write", 0)], remarks=said).sentence
         assert text == f"No acknowledged record was lost. 1 of 1 fault took effect. {said[0]}"
 
 
