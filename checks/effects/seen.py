@@ -84,7 +84,7 @@ class Facts:
     a topic. left: when instances left their groups, by instance. libraries: as announced, by instance. certain: whether
     all Produce requests and Fetch answers were captured and read, so that a fetch that is not there was not made.
     changed: when an instance first got records that a fault of the run changed or doubled. synced: when instances got
-    their assignments, in order.
+    their assignments, in order. begun: of these, when they kept no partition, so that they began at committed offsets.
     """
 
     lives: Mapping[str, Sequence[Life]]
@@ -95,11 +95,19 @@ class Facts:
     certain: bool
     changed: Mapping[str, int] = field(default_factory=dict)
     synced: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    begun: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def handed_over(self, commit: Row, second: Row) -> bool:
-        """Return whether another instance's commit was in force only after the next reader got its assignment."""
-        times = [at for at in self.synced.get(second["instance"], ()) if at <= second["answered_us"]]
-        return commit["instance"] != second["instance"] and bool(times) and times[-1] <= (commit["answered_us"] or 0)
+    def handed_over(self, first: Row, commit: Row, second: Row) -> bool:
+        """Return whether a commit was in force only after the next reader got its assignment.
+
+        That may be the instance of the first fetch and of the commit, with an assignment in between.
+        """
+        itself = commit["instance"] == second["instance"]
+        assigned = self.begun if itself else self.synced
+        times = [at for at in assigned.get(second["instance"], ()) if at <= second["answered_us"]]
+        if not times or (itself and times[-1] <= first["answered_us"]):
+            return False
+        return times[-1] <= (commit["answered_us"] or 0)
 
     def life(self, instance: str, at_us: int) -> Life | None:
         """Return the incarnation of an instance at a time; None if it is not known."""
@@ -154,8 +162,9 @@ class Wire:
         writers = produced.groupBy("topic").agg(F.collect_set("instance").alias("who")).collect()
         members = self.table("membership")
         left = members.where("call = 'LeaveGroup'").select("instance", "broker", "asked_us", "group")
-        synced = members.where("call = 'SyncGroup' and answered_us is not null").groupBy("instance")
-        synced = synced.agg(F.sort_array(F.collect_list("answered_us")).alias("times"))
+        joins = members.where("call in ('JoinGroup', 'SyncGroup') and answered_us is not null")
+        joins = joins.select("instance", "call", "answered_us", F.coalesce(F.size("owned"), F.lit(0)).alias("kept"))
+        synced, begun = assigned(joins.orderBy("answered_us").collect())
         return Facts(
             lives_of(apps, min((e["at_us"] for e in stages), default=None)),
             _grouped(_failed(produced).collect(), "topic", "instance"),
@@ -164,7 +173,8 @@ class Wire:
             {row.instance: _announced(row) for row in said.collect()},
             not unread and not capture_failure(self._run),
             {row.instance: row.at_us for row in changed.collect()},
-            {row.instance: row.times for row in synced.collect()},
+            synced,
+            begun,
         )
 
     def seen(self) -> list[Seen]:
@@ -306,6 +316,20 @@ def _grouped(rows: Iterable[Any], *names: str) -> dict[Any, list[Row]]:
     for row in rows:
         found[tuple(row[name] for name in names)].append(row.asDict())
     return found
+
+
+def assigned(rows: Iterable[Any]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Return when instances got assignments, and of these, when they had kept no partition in their JoinGroup."""
+    synced, begun = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    kept: dict[str, int] = {}
+    for row in rows:
+        if row.call == "JoinGroup":
+            kept[row.instance] = max(0, row.kept)
+            continue
+        synced[row.instance].append(row.answered_us)
+        if not kept.get(row.instance):
+            begun[row.instance].append(row.answered_us)
+    return synced, begun
 
 
 def _announced(row: Any) -> str:

@@ -198,8 +198,9 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     story.fetch(second, again)
     if kept := next((r for r in between if r["state"] == "ok"), None):
         story.commit(kept)
-        moved = story.facts.handed_over(kept, second)
-        return (f"{second['instance']} had the partition by then", "moved") if moved else ("", "went_back")
+        moved = story.facts.handed_over(first, kept, second)
+        again = " again" if kept["instance"] == second["instance"] else ""
+        return (f"{second['instance']} had got the partition{again} by then", "moved") if moved else ("", "went_back")
     for row in (r for r in between if r["instance"] == instance):
         ends = {"refused": f"refused ({error(row['error'])})", "open": "sent, and not answered"}
         story.commit(row, f"the commit past it was {ends.get(row['state'], 'aborted')}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +13,7 @@ from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
-from checks.effects.seen import Facts, Life, Seen, lives_of
+from checks.effects.seen import Facts, Life, Seen, assigned, lives_of
 from checks.effects.story import add_stories, tell
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
@@ -50,10 +52,11 @@ def finding(kind="missing", **more):
 KILLED = {"billing/2": [Life("billing/2", 0, at(12.5), "was killed"), Life("billing/2", at(14))]}
 
 
-def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, certain=True, synced=None):
+def facts(lives=None, failed=(), writers=("billing/1", "billing/2"), left=None, certain=True, synced=None, begun=None):
     sends = {("invoices", "billing/2"): list(failed)}
     libraries = {"billing/2": "librdkafka 2.5.0"}
-    return Facts(lives or {}, sends, {"invoices": frozenset(writers)}, left or {}, libraries, certain, {}, synced or {})
+    writes, groups = {"invoices": frozenset(writers)}, (synced or {}, begun or {})
+    return Facts(lives or {}, sends, writes, left or {}, libraries, certain, {}, *groups)
 
 
 def story(kind, known, *, writes=(), beyond=None, fetches=(), commits=(), holder=None, **more):
@@ -212,6 +215,24 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
             "",
         ),
         (
+            "moved",  # as kafka-go: it commits what it had read before it got the partition again
+            facts(begun={"billing/2": [at(9), at(12.4)]}),
+            {"fetches": SELF, "commits": [commit("billing/2", 12.5)]},
+            "billing/2 had got the partition again by then",
+        ),
+        (
+            "went_back",  # it kept its partitions in that rebalance
+            facts(synced={"billing/2": [at(9), at(12.4)]}, begun={"billing/2": [at(9)]}),
+            {"fetches": SELF, "commits": [commit("billing/2", 12.5)]},
+            "",
+        ),
+        (
+            "went_back",  # the commit was in force when it got the partition again
+            facts(begun={"billing/2": [at(12.8)]}),
+            {"fetches": SELF, "commits": [commit("billing/2", 12.5)]},
+            "",
+        ),
+        (
             "sent_twice",
             facts(),
             {"fetches": FETCHED, "writes": [write("billing/2", 12.4), write("billing/2", 12.6)]},
@@ -230,6 +251,15 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
 def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
     row, told = story("duplicate", known, **seen)
     assert row["cause"] == cause and words in told, told
+
+
+def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offset():
+    said = [("a/1", "JoinGroup", 1, -1), ("a/1", "SyncGroup", 2, 0), ("b/1", "SyncGroup", 3, 0)]
+    said += [("a/1", "JoinGroup", 4, 1), ("a/1", "SyncGroup", 5, 0)]
+    said += [("a/1", "JoinGroup", 6, 0), ("a/1", "SyncGroup", 7, 0)]
+    names = ("instance", "call", "answered_us", "kept")
+    rows = [SimpleNamespace(**dict(zip(names, one, strict=True))) for one in said]
+    assert assigned(rows) == ({"a/1": [2, 5, 7], "b/1": [3]}, {"a/1": [2, 7], "b/1": [3]})
 
 
 def test_two_effects_after_one_fetch_in_what_is_no_topic_may_be_of_a_query_too():
@@ -408,7 +438,8 @@ WIRE = {
     "log": "topic string, partition int, producer_id bigint, producer_epoch int, base_sequence int, "
     "base_offset bigint, control string",
     "connections": "instance string, library string, library_version string, client_id string",
-    "membership": "instance string, broker int, call string, group string, asked_us bigint, answered_us bigint",
+    "membership": "instance string, broker int, call string, group string, asked_us bigint, answered_us bigint, "
+    "owned array<struct<topic: string, partitions: array<int>>>",
     "unread": "side string, api int, version int, why string, frames bigint",
 }
 
