@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 class Hold:
     """A partition that an instance held. how: revoked, lost, or empty if it ended with the process, or not at all.
 
-    number: of the hold among those of the instance and incarnation.
+    number: of the hold among the holds of the instance and incarnation.
     """
 
     instance: str

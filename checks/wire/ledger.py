@@ -7,7 +7,7 @@ request with the record. Rules about what frames do not show are not decided (`c
 
 | in the ledger  | on the wire                                                                                         |
 |----------------|-----------------------------------------------------------------------------------------------------|
-| producer, seq  | instance, and number of the record among those of its partition, by their first requests            |
+| producer, seq  | instance, and number of the record among its records of the partition, by their first requests      |
 | outcome        | ok: an answer without error has reached the client, or acks=0; fail: each attempt was refused; else |
 |                | unknown                                                                                             |
 | log            | batches of the final log, with `committed` by the markers, and the last timestamp of each batch     |
@@ -190,7 +190,7 @@ _SPARK_UNDECIDED = "`check` string, scope string, why string, count bigint"
 
 
 def _unread(held: Holds) -> list[str]:
-    return [f"the assignments of group {group} are not those of consumers" for group in sorted(held.unread)]
+    return [f"the assignments of group {group} are not in the form of consumers" for group in sorted(held.unread)]
 
 
 def _first_sent(run: Run) -> dict[tuple[str, int, int], int]:

@@ -35,7 +35,7 @@ REBATCHED = (
     "not kept (`capture: {payloads: all}`)"
 )
 COMPACTED = "compaction removes records from batches, and only the records show which ones"
-UNCOUNTED = "a message of an old format holds several records, of which the wire does not show the number"
+UNCOUNTED = "a message of an old format holds several records, and the wire does not show how many"
 
 
 def life_of(ends: Mapping[str, list[int]], instance: str, at_us: int) -> int:

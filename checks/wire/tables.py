@@ -159,7 +159,7 @@ class Wire:
             "isolation",
             F.col("seen_us").alias("asked_us"),
         )
-        # a request of a session names only partitions whose position has changed
+        # a request of a session names only partitions with another position than before
         before = Window.partitionBy(*key).orderBy("number")
         until = (
             asked.withColumn("next", F.lead("number").over(before))

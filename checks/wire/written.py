@@ -42,7 +42,7 @@ class Written:
 
     sent: one row for each identity, in the order of its first attempt: instance, attempts, acked, unknown, failed,
     unanswered, first_us, last_us, acked_us, answered_us, acked_offset, records, producer_id, producer_epoch,
-    transactional, hashes, timestamps_us, and `first`, the number of its first record among those of the partition.
+    transactional, hashes, timestamps_us, and `first`, the number of its first record in the partition.
     `identity`, `twins` and `copies` (batches of the log that are it). batches: the batches with `owner`, the row of
     `sent` that they are, NONE if it is not known. singles: offset, owner and index of records that are found by hash.
     same: owner and index of records that are another record, with its number, NONE where that is not decided.
@@ -182,7 +182,7 @@ def _within(counts: Ints) -> Ints:
 
 
 def _same(sent: pd.DataFrame) -> pd.DataFrame:
-    """Return the records whose content was sent in several identities of an instance, of which one was not
+    """Return the records with content that was sent in several identities of an instance, one of them not
     acknowledged at once: first and index, and `number`, the number of the first one, NONE if it is not decided."""
     doubtful = sent[((sent.acked == 0) & (sent.unanswered == 0)) | (sent.attempts > 1)]
     wanted = _records(doubtful)[_RECORD].drop_duplicates()

@@ -69,7 +69,7 @@ def _unfinished(r: ReaderBlock) -> list[dict[str, Any]]:
     for i in np.flatnonzero(gaps["polled"]).tolist():
         e = r.facts.epochs.all[int(gaps["epoch"][i])]
         begin, end = int(gaps["begin"][i]), min(int(gaps["end"][i]), e.passed or 0)
-        if e.reader == r.name and begin < end:
+        if e.reader == r.name:
             found.append(lost_range(e, begin, end))
     return found
 

@@ -157,14 +157,12 @@ def miscounted_share(s: ShareBlock, tally: Tally) -> None:
         highest = 0
         for i, row in enumerate(rows.tolist()):
             count, at_us = int(s.rows["count"][row]), int(s.rows["acquired_us"][row])
-            unseen = count - highest - 1
-            if unseen > 0:
-                unseen = max(0, unseen - _taken_along(s, row))
+            unseen, taken = count - highest - 1, _taken_along(s, row)
             if unseen < 0 and (s.is_polled_late(row, rows) or s.is_of_former_leader(row)):
                 continue
-            if unseen > 0 and not _fits(s, row, unseen, rows[: i + 1]):
+            if unseen > taken and not _fits(s, row, unseen - taken, rows[: i + 1]):
                 found.append((row, highest))
-            elif unseen > 0:
+            elif unseen > taken:
                 tally.report_undecided("miscounted_share", s.name, 1, UNSEEN_ACQUISITIONS)
             elif unseen < 0 and not s.may_reset(rows[:i], at_us):
                 if _disturbed(s, rows, row):

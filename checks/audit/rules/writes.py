@@ -189,7 +189,7 @@ def returned_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     """Report log records below the offset to which a fault deleted the records of the partition, of an earlier time."""
     topics, names = part.codes("topic")
     partition, offset, timestamp = (part.ints(name) for name in ("partition", "offset", "timestamp_us"))
-    left = timestamp >= 0
+    left = timestamp != NONE
     for topic in {topic for topic, _ in plan.deletions} & set(names):
         tally.add(RETURNABLE, topic, value=int((topics == names.index(topic)).sum()))
     for (topic, number), deletions in plan.deletions.items():

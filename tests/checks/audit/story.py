@@ -40,8 +40,8 @@ Rows = dict[str, list[dict[str, Any]]]
 class Story:
     """A history on one topic. Each call happens one millisecond after the one before.
 
-    second_entry: settings of a second entry of the same group; its first consumer is reader 0. added: partitions of the
-    topic in addition to the number in the scenario.
+    second_entry: settings of a second entry of the same group, or of `second_group`; its first consumer is reader 0.
+    added: partitions of the topic in addition to the number in the scenario.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Story:
     consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
     consumer: dict[str, Any] = field(default_factory=dict)
     second_entry: dict[str, Any] = field(default_factory=dict)
+    second_group: str = ""
     rows: Rows = field(default_factory=lambda: defaultdict(list))
     assignment: int = 0
     ordinal: int = 0
@@ -88,6 +89,9 @@ class Story:
     def reader(self, n: int = 1) -> str:
         """The n-th consumer process; 0 is the process of the second entry."""
         return f"c{self.number}/{n}" if n else f"d{self.number}/1"
+
+    def group_of(self, consumer: str) -> str:
+        return self.second_group if self.second_group and consumer == self.reader(0) else self.name
 
     def sent_us(self, seq: int | None) -> int | None:
         """When a record was sent first, as its value says; a minute ago if no row of `sends` knows it."""
@@ -345,7 +349,7 @@ class Epoch:
             "assignment": self.assignment,
             "topic": s.name,
             "partition": self.partition,
-            "group": s.name if s.mode == "subscribe" or s.consumer.get("group") else None,
+            "group": s.group_of(self.consumer) if s.mode == "subscribe" or s.consumer.get("group") else None,
             "mode": s.mode,
         }
 
@@ -452,7 +456,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             consumers.append({"group": s.name} | _consumer(s))
             if s.second_entry:
                 second_entry = {"name": f"d{s.number}", "members": 1, "config": s.second_entry}
-                consumers.append({"group": s.name} | _consumer(s) | second_entry)
+                consumers.append({"group": s.second_group or s.name} | _consumer(s) | second_entry)
         elif s.mode == "share":
             consumers.append(_share(s))
         elif s.mode:
