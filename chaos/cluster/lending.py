@@ -7,8 +7,8 @@ restart belong to the lender, with their files and logs.
 A borrower leaves only topics, groups and rights in the cluster, which are removed at the end. An unhealthy cluster is
 not lent again.
 
-The settings of topics are removed before the topics. A broker that restarts otherwise gives a topic the settings of a
-deleted one with the same name (`chaos/bugs/FINDINGS.md`), and so the topics of the next run those of this one.
+The settings of topics are removed before the topics. Otherwise a broker that restarts gives a topic the settings of a
+deleted topic with the same name (`chaos/bugs/FINDINGS.md`), and the next run gets the settings of this run.
 """
 
 from __future__ import annotations

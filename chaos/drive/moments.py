@@ -77,7 +77,7 @@ class Moments:
         return {name: moment.hits for name, moment in self._moments.items() if moment.hits}
 
     def release(self, faults: Mapping[str, FaultRun]) -> None:
-        """Let the moments pass whose faults are in."""
+        """Let the moments pass that have their faults in."""
         for name, moment in self._moments.items():
             if moment.hits is None or moment.released:
                 continue

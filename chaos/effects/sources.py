@@ -56,7 +56,7 @@ class SourceError(AftershockError):
 class Item:
     """A row or line. record: None if it cannot be parsed, for the reason `problem`. mark: see the module.
 
-    torn: whether it is the begin of a last line, whose writer ended before it was whole: that is no effect.
+    torn: whether it is the begin of a last line that its writer did not end: that is no effect.
     """
 
     record: Record | None

@@ -44,7 +44,7 @@ class WireRepeat(FrameFault[WireRepeatSpec], spec=WireRepeatSpec):
 class WireDuplicateSpec(FrameFaultSpec):
     """Give clients each batch of records in an answer to Fetch twice, one behind the other; healed by giving it once.
 
-    The offsets are those of the log, so a library that looks at them skips the second batch.
+    The records keep their offsets in the log, so a library that looks at them skips the second batch.
     """
 
     effects = frozenset({"repeats"})

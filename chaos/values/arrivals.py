@@ -65,7 +65,7 @@ class Arrivals(Part):
     def times(self, seed: int, pauses: Sequence[float] = (), first: int = 0) -> Iterator[float]:
         """Yield the second of each record from the begin on, rising without end.
 
-        pauses: those of the recording, behind each sample. first: the seq of the first record.
+        pauses: behind each sample of the recording. first: the seq of the first record.
         """
         if self.bursts is not None:
             yield from (seq // self.bursts.records * self.bursts.every for seq in itertools.count())
@@ -91,7 +91,7 @@ def per_second(pace: float | Arrivals | None) -> float:
 def recorded(samples: Path, place: str) -> list[float]:
     """Return the seconds behind each sample of a file; behind the last one, their mean.
 
-    Raises `ValueError` with the line for a sample without a time, or with one before that of the line before it.
+    Raises `ValueError` with the line for a sample without a time, or with a time before the time of the line above.
     """
     steps, times = parse_path(place), list[int]()
     for number, line in enumerate(samples.read_text("utf-8-sig").split("\n"), 1):
@@ -102,7 +102,7 @@ def recorded(samples: Path, place: str) -> list[float]:
         except (LookupError, ValueError):
             found = None
         if found is None or (times and found < times[-1]):
-            why = f"has no time at {place}" if found is None else f"has a time at {place} before that of the line above"
+            why = f"has no time at {place}" if found is None else f"has an earlier time at {place} than the line above"
             raise ValueError(f"{samples}:{number} {why}")
         times.append(found)
     if len(times) < 2 or times[-1] == times[0]:

@@ -107,7 +107,7 @@ def _random(choice: str) -> Slot:
 
 
 def _zipf(choice: str) -> Slot:
-    """Return the slot of a range of numbers of which the n-th comes with a weight of 1/n (Zipf's law)."""
+    """Return the slot of a range of numbers, the n-th with a weight of 1/n (Zipf's law)."""
     match = re.fullmatch(r"(\d{1,15})\.\.(\d{1,15})", choice.strip())
     low, high = (int(bound) for bound in match.groups()) if match else (1, 0)
     if not 0 <= high - low < _MOST_RANKS:
