@@ -248,10 +248,13 @@ def report_url(run_dir: str | None, runs_dir: str, section: str = "") -> str:
 
 
 def _base() -> str:
+    return os.environ.get(PAGES, "").rstrip("/") or _mounted()
+
+
+def _mounted() -> str:
+    """Return the address of the plugin's pages."""
     from airflow.sdk.configuration import conf
 
-    if base := os.environ.get(PAGES):
-        return base.rstrip("/")
     return str(conf.get("api", "base_url", fallback="") or "").rstrip("/") + MOUNT
 
 
@@ -283,8 +286,14 @@ class ReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed
         return "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the address, or an empty text. ti_key: the running task instance, on the worker, at its end."""
-        return report_url(handed_on(ti_key, self.first), self.runs_dir, self.section)
+        """Return the address; an empty text without a run. ti_key: the running task instance, on the worker.
+
+        For a run outside of the folder of the runs, it is the plugin's page of the task: it says where the run is, and
+        what makes the pages serve it.
+        """
+        run_dir = handed_on(ti_key, self.first)
+        of_task = f"{_mounted()}/of/{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}/task/{quote(ti_key.task_id)}"
+        return report_url(run_dir, self.runs_dir, self.section) or (of_task if run_dir else "")
 
 
 def add_links(dag: Any, runs_dir: str, first: str) -> None:

@@ -141,10 +141,23 @@ print(json.dumps([refusal(params) for params in json.loads(sys.argv[1])]))
 """
 ADDRESS = """
 import json, sys
-from aftershock_outcome import report_url
+from types import SimpleNamespace
+from aftershock_outcome import ReportLink, report_url
 import resilience
+
+class Task(SimpleNamespace):
+    dag_id, run_id, task_id = "resilience.leader-kill", "manual__2026-11-27T10:00:00+00:00", "drive"
+
+    def xcom_pull(self, task_ids, key=None):
+        return self.run_dir
+
+def link(run_dir):
+    return ReportLink("deploy", "/runs", "faults").get_link(None, ti_key=Task(run_dir=run_dir))
+
 folder = vars(resilience)["resilience_leader-kill"].params.get_param("runs_dir").value
-print(json.dumps({"folder": folder, "urls": [report_url(*given) for given in json.loads(sys.argv[1])]}))
+links = [link("/runs/a-1"), link("/elsewhere/a-1"), link(None)]
+urls = [report_url(*given) for given in json.loads(sys.argv[1])]
+print(json.dumps({"folder": folder, "urls": urls, "links": links}))
 """
 URLS = [
     ("/runs/a-1", "/runs", "faults"),
@@ -278,3 +291,6 @@ def test_an_address_is_below_the_pages_and_only_for_what_they_serve(tmp_path):
     elsewhere = ask(AFTERSHOCK_PAGES="https://reports.example.org/", AFTERSHOCK_RUNS="runs")
     assert elsewhere["folder"] == str(tmp_path / "runs")
     assert elsewhere["urls"][0] == "https://reports.example.org/runs/a-1/report.html#faults"
+    of_task = "/aftershock/of/resilience.leader-kill/manual__2026-11-27T10%3A00%3A00%2B00%3A00/task/drive"
+    assert elsewhere["links"] == ["https://reports.example.org/runs/a-1/report.html#faults", of_task, ""]
+    assert behind_a_proxy["links"][1:] == [f"https://data.example.org/airflow{of_task}", ""]
