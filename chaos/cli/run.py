@@ -22,6 +22,7 @@ RECORDING = "adding the run to the history"
 EXAMPLES = {
     "run": "run leader-kill --kafka 3.9.2 --seed 7 --json",
     "audit": "audit runs/leader-kill-20261121-040000-1a2b",
+    "control": "control --socket /tmp/aftershock.sock",
     "init": "init --samples orders.jsonl --save billing.yaml -- python service.py",
     "test": "test --samples orders.jsonl -- python service.py\n\n"
     "python -m chaos test --reads orders --writes invoices --samples orders.jsonl --id '$.id' -- python service.py",
@@ -229,6 +230,44 @@ def test(
     write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), path)
     typer.echo(f"scenario: {path}", err=True)
     run(str(path), kafka=kafka, driver=driver, seed=seed, runs_dir=runs_dir, as_json=as_json)
+
+
+def control(
+    socket: Annotated[Path, typer.Option(help="The Unix socket to make; only its owner may use it.")] = Path(
+        "aftershock.sock"
+    ),
+    runs_dir: opt.RunsDir = opt.RUNS_DIR,
+) -> None:
+    """Run scenarios for tests in any language: JSON over a socket, with brokers and a judge that stay warm.
+
+    Prints the path of the socket when it takes requests: `{"run": SCENARIO}` in a line; the answer has a line for each
+    step, and then the verdict. The page chaos/testing/README.md has the protocol. Ctrl-C ends everything.
+    """
+    with View() as view:
+        view.doing("loading")
+        from chaos.errors import UsageError
+        from chaos.run.directory import new_run_id
+        from chaos.testing.control import Control, Steps
+        from chaos.testing.session import Session
+
+        folder = (runs_dir / new_run_id("control")).absolute()
+        folder.mkdir(parents=True)
+        steps = Steps()
+        with Session(folder, steps) as session:
+            try:
+                server = Control(socket.absolute(), session, steps)
+            except OSError as e:
+                raise UsageError(
+                    f"{socket} cannot be made ({e.strerror or e}); name another file with --socket, or remove it"
+                ) from None
+            view.say(f"run directories: {folder}; Ctrl-C ends all")
+            view.between = ""
+            typer.echo(socket.absolute())
+            try:
+                server.serve_forever()
+            finally:
+                server.server_close()
+                socket.absolute().unlink(missing_ok=True)
 
 
 def _asked(

@@ -112,7 +112,7 @@ def _app(row: Row) -> str:
 
 def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyond: Row | None) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
-    past = _past(commits, fetches)
+    past = _past(story.facts, commits, fetches)
     if not fetches:
         if not story.facts.certain:
             return UNFETCHED, ""
@@ -162,17 +162,21 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
     return "no member fetched it again", "commit_first_or_passed_over" if later else "commit_first"
 
 
-def _past(commits: Sequence[Row], fetches: Sequence[Row]) -> Row | None:
+def _past(facts: Facts, commits: Sequence[Row], fetches: Sequence[Row]) -> Row | None:
     """Return the first commit past the input: acknowledged, else without an answer: it may be in force.
 
-    It is in force if a member that never fetched the input commits later: that member began behind the input.
+    It is in force if an incarnation that never fetched the input commits later: that one began behind the input.
     """
     acked = next((row for row in commits if row["state"] == "ok"), None)
     unanswered = next((row for row in commits if row["state"] == "open"), None)
     if acked is None or unanswered is None or unanswered["asked_us"] > acked["asked_us"]:
         return acked or unanswered
-    who = {row["instance"] for row in fetches}
-    return unanswered if unanswered["instance"] in who and acked["instance"] not in who else acked
+    lives = {(row["instance"], facts.life(row["instance"], row["answered_us"])) for row in fetches}
+
+    def fetched(commit: Row) -> bool:
+        return (commit["instance"], facts.life(commit["instance"], commit["asked_us"])) in lives
+
+    return unanswered if fetched(unanswered) and not fetched(acked) else acked
 
 
 def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:

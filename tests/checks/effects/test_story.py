@@ -109,6 +109,11 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
             {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open"), commit("billing/1", 20, 1090)]},
         ),
         (
+            "commit_first",  # the same instance, in its next incarnation, began behind it
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open"), commit("billing/2", 20, 1090)]},
+        ),
+        (
             "not_owner",  # no commit of billing/2 is seen
             facts(KILLED),
             {"fetches": FETCHED, "commits": [commit("billing/1", 12.4, state="open"), commit("billing/1", 20, 1090)]},
