@@ -73,13 +73,13 @@ def passes(argv, socket):
     return done.stdout
 
 
-@pytest.mark.nightly("tests/chaos/testing/test_control.py")
+@pytest.mark.nightly(twin="chaos/testing/test_control.py")
 @pytest.mark.kafka
 def test_a_go_test_gets_its_verdict(served):
     assert "proven crash" in passes([str(find_go().path), "test", "-v", "-count=1", "orders_test.go"], served)
 
 
-@pytest.mark.nightly("tests/chaos/testing/test_control.py")
+@pytest.mark.nightly(twin="chaos/testing/test_control.py")
 @pytest.mark.kafka
 def test_a_junit_test_gets_its_verdict(served):
     built = build(EXAMPLES / "OrdersTest.java", ["org.junit.platform:junit-platform-console-standalone:1.13.4"])
