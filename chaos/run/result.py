@@ -22,6 +22,8 @@ NOT_APPLICABLE: Final = "not applicable"
 """In place of a verdict: an expectation about what the scenario does not contain. It counts nowhere."""
 EFFECTS, EFFECT_READ = "effects", "effect_read"
 """Checks of effects: numbers of a kind, and whether an effect was read."""
+NO_INPUT_ID = "no id of an input"
+"""What `EFFECT_READ` saw if no effect leads to an input: the place of the id is wrong, and nothing is known."""
 EFFECT_KINDS = ("missing", "duplicate", "unexpected", "wrong")
 OF_EFFECT = "effect_"
 """How the names of kinds of effects begin among the names of anomalies, such as `effect_missing invoices`."""

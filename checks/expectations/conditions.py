@@ -12,7 +12,7 @@ from chaos.ledger.schemas import EFFECT_READS
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run, json_object
 from chaos.run.events import DRIVING, UNDRAINED, UNSETTLED, Event, notes, read_events, stages_broken_off
-from chaos.run.result import EFFECT_READ
+from chaos.run.result import EFFECT_READ, NO_INPUT_ID
 from chaos.scenario.cluster_rules import wrong_times
 from chaos.scenario.expect import ZERO, EffectBound
 from chaos.scenario.resolve import Resolved
@@ -142,7 +142,7 @@ class Conditions:
         if row["error"]:
             return Observation.missing("not read", row["error"])
         if reason := self._untraced(name, row["rows"], row["unreadable"] or 0):
-            return Observation.missing("no id of an input", reason)
+            return Observation.missing(NO_INPUT_ID, reason)
         text = f"{row['rows']:,} rows"
         if not row["unreadable"]:
             return Observation(0, text, text)

@@ -27,7 +27,9 @@ from chaos.run.events import (
     stages_broken_off,
 )
 from chaos.run.result import (
+    EFFECT_READ,
     FOLLOWS,
+    NO_INPUT_ID,
     NOT_APPLICABLE,
     Count,
     Counts,
@@ -151,7 +153,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     remarks = [*_outages(run, faults, metrics), *_endings(run, events)]
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     not_promised = unpromised(resolved.scenario)
-    effects = effect_counts(run, resolved, began_us)
+    effects = _traced(effect_counts(run, resolved, began_us), expectations)
     of_drive = [event["words"] for event in events if event["kind"] == "problem"]
     decision = decide(
         expectations, faults, totals, findings, problems, counts, not_promised, remarks, effects, of_drive
@@ -180,6 +182,12 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         tolerated=tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else decision.reasons,
     )
+
+
+def _traced(effects: list[EffectCount], expectations: list[Expectation]) -> list[EffectCount]:
+    """Return the effects; if no row leads to an input, without findings and stories: they would be about nothing."""
+    lost = {e.scope for e in expectations if e.check == EFFECT_READ and e.seen == NO_INPUT_ID}
+    return [e.model_copy(update={"findings": {}, "stories": []}) if e.name in lost else e for e in effects]
 
 
 def _by_wire(expectations: list[Expectation]) -> str:

@@ -107,6 +107,7 @@ def test_ids_of_no_input_prove_nothing(judged):
         "application writes another id"
     )
     assert [problem for problem in result.problems if "invoices" in problem] == [line]
+    assert result.effects[0].findings == {}, "what is missing is not known"
     assert judged(foreign, "{unexpected: 3}")[0]["missing"] == "fail", "the scenario expects them"
     one_own = {"missing": 2, "duplicate": 0, "unexpected": {"count": 2, "examined": 3}}
     assert judged(one_own)[0] == PASSED | {"missing": "fail", "unexpected": "fail"}
