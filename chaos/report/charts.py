@@ -441,13 +441,17 @@ _BROKERS = ("broker ", "coordinator")
 
 @dataclass(frozen=True)
 class Arrow:
-    """A frame in a diagram: from x to x at the height of y; an event of one party, if both are the same."""
+    """A frame in a diagram: from x to x at the height of y; an event of one party, if both are the same.
+
+    between: the names of the parties, as text.
+    """
 
     y: int
     begin: int
     end: int
     time: str
     label: str
+    between: str
 
     @property
     def middle(self) -> int:
@@ -492,6 +496,7 @@ def draw_diagram(frames: Sequence[Frame], began_us: int) -> Diagram:
             parties[frame.target or frame.source],
             f"{(frame.at_us - began_us) / 1e6:,.3f} s",
             frame.label,
+            " → ".join(filter(None, (frame.source, frame.target))),
         )
         for i, frame in enumerate(sorted(frames, key=lambda frame: frame.at_us))
     ]

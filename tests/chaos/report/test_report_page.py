@@ -228,6 +228,8 @@ def test_a_story_from_the_wire_is_a_diagram_with_its_frames_as_text(runs: dict[s
     assert drawn["role"] == "img"
     assert (drawn["aria-label"] or "").startswith("Frames between mailer/1, broker 1, coordinator (broker 3): 12.300 s")
     assert sum(a.get("class") == "arrow" for tag, a in page.tags if tag == "path") == 4
+    frames = [tag for tag, a in page.tags if a.get("class") == "frames"]
+    assert frames == ["ol"] and "12.300 s mailer/1 → broker 1 Fetch" in " ".join(page.text.split()), "on a narrow page"
     assert "Prevents it (confluent-kafka-python 2.6.1, as seen on the wire): commit an offset only" in page.text
 
 
