@@ -53,6 +53,7 @@ NO_WORK_LEFT = "an application has to run until it is asked to end; its standard
 class Instance:
     """One instance. values: by placeholder. built: what starts its program, if the application has one.
 
+    hidden: whether no text of the run may have a part of its output, which may have a part of a payload; its log has it.
     wanted: whether it is to run; `since`: monotonic time of the last start.
     """
 
@@ -62,6 +63,7 @@ class Instance:
     folder: Path
     log: Path
     built: Built | None = None
+    hidden: bool = False
     wanted: bool = True
     incarnation: int = 0
     since: float = 0.0
@@ -265,7 +267,9 @@ class Instance:
         return [line.strip() for line in text.decode("utf-8", errors="replace").splitlines() if line.strip()]
 
     def last_words(self) -> str:
-        """Return the last lines of the output of the current incarnation, on one line; empty if nothing is readable."""
+        """Return the last lines of the output of the current incarnation, on one line; empty if it has none to show."""
+        if self.hidden:
+            return ""
         return " | ".join(line[:MOST_OF_LINE] for line in self._last_lines()[-SHOWN_LINES:])
 
     def hint(self) -> str:
@@ -285,6 +289,6 @@ class Instance:
     def describe_exit(self) -> str:
         """Return how the last incarnation ended, with its last words."""
         words = self.last_words()
-        said = f": {words}" if words else ", and wrote nothing"
+        said = f": {words}" if words else "" if self.hidden else ", and wrote nothing"
         hint = f"; {hint}" if (hint := self.hint()) else ""
         return f"{self.name} ended with {self.how_it_ended()}{said}{hint}; see logs/{self.log.name}"

@@ -204,7 +204,8 @@ class Applications:
         name = f"{app.name}/{number}"
         folder = self._run.path / "apps" / f"{app.name}-{number}"
         log = self._run.logs / f"{app.name}-{number}.log"
-        instance = Instance(app, number, self._values(app, number, folder), folder, log, self._built.get(app.name))
+        built, hidden = self._built.get(app.name), self._scenario.hides_payloads
+        instance = Instance(app, number, self._values(app, number, folder), folder, log, built, hidden)
         self._instances[name] = instance
         thread = threading.Thread(target=self._supervise, args=(instance,), name=f"app {name}", daemon=True)
         self._threads.append(thread)

@@ -20,6 +20,7 @@ from chaos.install.java import find_java
 from chaos.kafka.security import Access, Security
 from chaos.processes.process import find_marked
 from chaos.setup.apps import App
+from chaos.setup.model import Capture
 from tests.support.apps import DEAF, TIMEOUT_S, Started, eventually
 from tests.support.engines import needs_engine
 
@@ -107,6 +108,25 @@ def test_a_program_that_ends_at_once_is_named_with_its_last_words(started):
         ),
     ):
         one.apps.start()
+
+
+def test_no_word_of_a_program_is_shown_if_payloads_are_hidden_and_its_log_has_them(started, tmp_path):
+    program = "import time; print('order of Jane Doe', flush=True); time.sleep({}); raise SystemExit(4)"
+    hide = {"capture": Capture(payloads="none")}
+    with started(command=[sys.executable, "-c", program.format(0)], ready={"log": "^never"}) as one:
+        one.apps._scenario = one.apps._scenario.model_copy(update=hide)
+        with pytest.raises(ClientError) as ended:
+            one.apps.start()
+        log = one.run.logs / "billing-1.log"
+        assert "Jane Doe" in log.read_text()
+    shown = f"{ended.value} {one.notes()} {one.rows()}"
+    assert f"billing/1 ended with exit code 4; see logs/{log.name}" in shown and "Jane" not in shown
+    one = Started(tmp_path / "y", command=[sys.executable, "-c", program.format(600)], ready={"log": "^never"})
+    limits = one.apps._scenario.limits.model_copy(update={"clients": 1.0})
+    one.apps._scenario = one.apps._scenario.model_copy(update=hide | {"limits": limits})
+    with one, pytest.raises(ClientError, match="was not ready within 1 s") as waited:
+        one.apps.start()
+    assert "Jane" not in f"{waited.value} {one.notes()} {one.rows()}"
 
 
 def test_a_program_that_is_never_ready_is_named_with_what_is_missing(started, tmp_path):
