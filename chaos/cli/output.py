@@ -241,7 +241,7 @@ class View(ProgressListener):
         self._show_progress_text(f"{stage}: {event['done']:,} of {event['total']:,} tasks")
 
     def _show_note(self, event: Event) -> None:
-        self.step(event["words"])
+        (self.say if event.get("aside") else self.step)(event["words"])
 
     def _show_problem(self, event: Event) -> None:
         self.problem(event["words"])

@@ -169,7 +169,7 @@ class Watch:
 
     def _note(self, look: _Look) -> None:
         if words := look.take():
-            self._events.note(words)
+            self._events.note(words, aside=True)
 
 
 class _Look:
@@ -191,17 +191,18 @@ class _Look:
                 found.append(sight)
         except SourceError as e:
             self._write(found)  # they are known now, so the next look does not find them
-            first, self._failed = not self._failed, True
             if e.absent:
                 self._after_us, self.looked_s = began_us, began_s
-            return f"{e}; the run looks again" if first and not e.absent else ""
+                return ""
+            first, self._failed = not self._failed, True
+            return f"{e}; the run looks again" if first else ""
         self._write(found)
-        self._failed, self._after_us, self.looked_s = False, began_us, began_s
+        again, self._failed, self._after_us, self.looked_s = self._failed, False, began_us, began_s
         if time.monotonic() - began_s > LONGEST_LOOK_S or len(self._seen) > MOST_COUNTED:
             self.ended = True
             name = self.effect.name
             return f"effect {name} is too large to look at during the drive: the times of later ones are unknown"
-        return ""
+        return f"effect {self.effect.name} can be read again" if again else ""
 
     def _write(self, found: Sequence[tuple[str, str]]) -> None:
         at_us = now_us()

@@ -98,9 +98,9 @@ class EventLog:
         if self._listener:
             self._listener(event)
 
-    def note(self, sentence: str) -> None:
-        """Append a note."""
-        self.emit("note", words=sentence)
+    def note(self, sentence: str, aside: bool = False) -> None:
+        """Append a note. aside: whether it is not about what the run does now."""
+        self.emit("note", words=sentence, **({"aside": True} if aside else {}))
 
     def problem(self, sentence: str) -> None:
         """Append a problem: it makes a run inconclusive that would pass. What proves as much without it, is a note."""

@@ -83,20 +83,21 @@ class TopicPart:
                     yield row_of(message, f"{topic}/{partition} offset {message.offset():,}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class SourcePart:
-    """A file, or the whole of a database. hidden: as in `TopicPart`."""
+    """A file, or the whole of a database. hidden: as in `TopicPart`. torn: where its last line is only begun."""
 
     effect: Effect
     items: Callable[[], Iterator[Item]]
     hidden: bool
+    torn: str | None = None
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each item."""
         extract, marks = Extractor(self.effect), Repeated()
         for number, item in enumerate(self.items()):
             if item.torn:
-                yield {"torn": item.where}
+                self.torn = item.where
                 continue
             row = {"effect": self.effect.name, "where": item.where, "number": number, "mark": item.mark}
             try:
@@ -129,7 +130,7 @@ Part = TopicPart | SourcePart | CallPart
 
 @dataclass
 class Outcome:
-    """What reading a part gave. torn: where its last line is only begun."""
+    """What reading a part gave. torn: see `SourcePart`."""
 
     effect: str
     rows: int = 0
@@ -285,8 +286,6 @@ def _read(folder: Path, numbered: tuple[int, Part]) -> Outcome:
         rows, writer = part.rows(), None
         try:
             while batch := list(islice(rows, ROWS_PER_BATCH)):
-                outcome.torn = batch[-1].get("torn")
-                batch = batch[:-1] if outcome.torn else batch
                 table = pa.Table.from_pylist(batch, schema)
                 writer = writer or pq.ParquetWriter(folder / name / part_name(index), schema, **parquet_options(schema))
                 writer.write_table(table)
@@ -298,6 +297,7 @@ def _read(folder: Path, numbered: tuple[int, Part]) -> Outcome:
     except AftershockError as e:
         prefix = "" if str(e).startswith("effect ") else f"effect {part.effect.name} cannot be read: "
         outcome.error = f"{prefix}{e}"
+    outcome.torn = part.torn if isinstance(part, SourcePart) else None
     return outcome
 
 

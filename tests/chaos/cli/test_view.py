@@ -71,6 +71,9 @@ def test_a_silence_says_which_stage_goes_on_and_a_step_of_it(plain, tmp_path):
             wait_until(lambda: "starting the brokers: 0 s so far" in text.getvalue(), 10, text.getvalue)
             events.note("starting 3 brokers")
             wait_until(lambda: "starting 3 brokers: 0 s so far" in text.getvalue(), 10, text.getvalue)
+        with events.stage("settle"):
+            events.note("effect db cannot be read", aside=True)
+            wait_until(lambda: "effects change no more: 0 s so far" in text.getvalue(), 10, text.getvalue)
         with events.stage("clients"), events.stage("judge"):
             wait_until(lambda: "waiting for Spark: 0 s so far" in text.getvalue(), 10, text.getvalue)
         view.doing("adding the run to the history")

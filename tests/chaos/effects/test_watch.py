@@ -66,6 +66,22 @@ def test_a_database_that_is_away_for_some_looks_is_looked_at_again(watch, tmp_pa
     assert sights(run, "db")[0]["after_us"], "there was no table before, so nothing was in it"
 
 
+def test_an_effect_that_can_be_read_again_is_noted_beside_what_goes_on(watch, tmp_path):
+    (tmp_path / "b.db").write_text("no database at all" * 99)
+    made, run = watch(f"  - {{name: db, sql: 'sqlite:///{tmp_path}/b.db', query: select id from invoice, every: 50ms}}")
+    with made:
+        (tmp_path / "b.db").unlink()
+        with sqlite3.connect(tmp_path / "b.db") as db:
+            db.execute("create table invoice (id)")
+            db.execute("insert into invoice values ('a')")
+        wait_until(lambda: sights(run, "db"), 20, "it is not seen")
+    notes = [(event["words"], event.get("aside")) for event in read_events(run) if event["kind"] == "note"]
+    assert notes[-2:] == [
+        ("effect db cannot be read: file is not a database; the run looks again", True),
+        ("effect db can be read again", True),
+    ]
+
+
 def test_lines_of_files_are_seen_once_each(watch, tmp_path):
     made, run = watch(f"  - {{name: out, files: '{tmp_path}/*.jsonl', id: $.id, every: 50ms}}")
     with made:
