@@ -1,12 +1,12 @@
 """What applications of the user did for each input: read, joined with the inputs, and judged.
 
     read      the stage `effects` of the read-back: topics, databases, files, logs and calls -> ledger/effects.parquet
-    judge     inputs x effects, as DataFrames -> audit/effect_inputs (each input), effect_totals, effect_findings
+    judge     inputs x effects, as DataFrames -> audit/effect_inputs (the joined table), effect_totals, effect_findings
     story     what the wire saw of the first findings, and the cause that this shows
     lanes     what applications did over time, for the report
     findings  the first findings of each kind as sentences
 
-Great Expectations judges `effect_totals` (`checks.expectations`).
+Great Expectations judges `effect_inputs` (`checks.expectations`); `effect_totals` has the same numbers for sentences.
 
 An input is a record of the topic with a producer that has ids: a row of `sends`, or a record of the log, if its row was
 lost with its producer. It must have its effects if it was acknowledged, must have none if it was definitely not

@@ -21,14 +21,26 @@ from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_READS
 from chaos.run.directory import Run
 from chaos.run.events import read_events
+from chaos.run.result import EFFECT_KINDS
 from chaos.scenario.effect_rules import input_topic, producers_with_ids
 from chaos.scenario.resolve import Resolved
 from chaos.setup.effects import Effect
 from chaos.units import format_duration
 from checks.effects.findings import LISTED
-from checks.effects.inputs import FOREIGN, KEY, OTHER, OWN, id_column, identified, inputs_of, kind_of
+from checks.effects.inputs import FOREIGN, KEY, OWN, id_column, identified, inputs_of, kind_of
 from checks.effects.story import add_stories
-from checks.effects.tables import FINDINGS, TOTALS, write_table
+from checks.effects.tables import (
+    FINDINGS,
+    INPUTS,
+    JUDGED,
+    OPEN,
+    SPANS,
+    STATISTICS,
+    TOTALS,
+    nearest_rank,
+    span,
+    write_table,
+)
 from checks.evidence import ledger_rows
 from checks.spark.master import is_local
 from checks.spark.remote import Mirror
@@ -41,7 +53,6 @@ FEW = 500_000
 LARGE = {"spark.sql.shuffle.partitions": "64"}
 EARLY_US = 1_000_000
 """How far an effect may be before the send of its input: the clocks of two programs, and rounding."""
-STATISTICS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 MOST_PLACES = 5
 """Most places of the effects of one finding."""
 _SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
@@ -113,7 +124,9 @@ class Tables:
 
 
 def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
-    """Write `effect_totals` and `effect_findings` of the audit, and `effect_inputs` if Spark runs on this machine.
+    """Write `effect_inputs`, `effect_totals` and `effect_findings` of the audit.
+
+    If Spark runs on other machines, `effect_inputs` has the columns that Great Expectations reads, and no others.
 
     An effect that could not be read has no rows in them.
     """
@@ -136,7 +149,7 @@ def judge_effects(spark: SparkSession, run: Run, resolved: Resolved) -> None:
     )
     totals: list[Row] = []
     findings: list[Row] = []
-    shutil.rmtree(run.audit / "effect_inputs", ignore_errors=True)
+    shutil.rmtree(run.audit / INPUTS, ignore_errors=True)
     with _sized(spark, run, sum(row["rows"] or 0 for row in reads.values())):
         for effect in resolved.scenario.effects:
             if effect.name in reads and not reads[effect.name]["error"]:
@@ -176,7 +189,9 @@ def _plain(number: Column) -> Column:
 
 
 class _Judged:
-    """The judgement of one effect. frame: a row per input, or per key of an aggregate."""
+    """The judgement of one effect. frame: a row per input, or per key of an aggregate. order: of findings, in SQL."""
+
+    order: tuple[str, ...] = ("id",)
 
     def __init__(self, tables: Tables, effect: Effect) -> None:
         self.tables, self.effect = tables, effect
@@ -190,21 +205,37 @@ class _Judged:
 
     def _kept(self, frame: DataFrame) -> DataFrame:
         """Return the rows from a table of the audit, or from Spark's memory if it runs on other machines."""
-        tables = self.tables
-        if not is_local(tables.spark.sparkContext.master) or isinstance(tables.run, Mirror):
-            return frame.persist()
-        folder = f"file:{tables.run.audit / 'effect_inputs' / f'effect={self.effect.name}'}"
-        frame.write.mode("overwrite").parquet(folder, compression="zstd")
-        return tables.spark.read.schema(frame.schema).parquet(folder)
+        spark, run = self.tables.spark, self.tables.run
+        frame = frame.withColumn("effect", F.lit(self.effect.name))
+        folder = run.audit / INPUTS / self.effect.name
+        if is_local(spark.sparkContext.master) and not isinstance(run, Mirror):
+            frame.write.mode("overwrite").parquet(f"file:{folder}", compression="zstd")
+            return spark.read.schema(frame.schema).parquet(f"file:{folder}")
+        frame = frame.persist()
+        judged = frame.select("effect", *JUDGED).toArrow()
+        folder.mkdir(parents=True)
+        pq.write_table(judged, folder / "part-0.parquet", compression="zstd")
+        return frame
 
-    def total(self, kind: str, count: int, undecided: int, examined: int) -> Row:
-        """Return a row of the totals. A row without an id may be any effect."""
-        hidden = min(self.unreadable, count) if kind == "missing" else 0
-        more = hidden if kind == "missing" else self.unreadable
-        return {
-            **{"effect": self.effect.name, "kind": kind, "examined": examined},
-            **{"count": count - hidden, "undecided": undecided + more},
-        }
+    def _counted(self, examined: dict[str, Column]) -> list[Row]:
+        """Return the rows of the totals. examined: for each kind that applies, what was examined in a row."""
+        sums = [_sum(F.col(f"{kind}{end}")).alias(f"{kind}{end}") for kind in examined for end in ("", OPEN)]
+        row = self.frame.agg(*sums, *(_sum(of_row).alias(f"{kind} of") for kind, of_row in examined.items())).first()
+        found = []
+        for kind in examined:
+            least, most = span(kind, row[kind], row[f"{kind}{OPEN}"], self.unreadable)
+            numbers = {"count": least, "undecided": most - least, "examined": row[f"{kind} of"]}
+            found.append({"effect": self.effect.name, "kind": kind, **numbers})
+        return found
+
+    def findings(self, kinds: set[str]) -> list[Row]:
+        """Return the first findings of these kinds; ids of no input come last."""
+        wanted = (kind for kind in EFFECT_KINDS if kind in kinds)
+        return [
+            row
+            for kind in wanted
+            for row in self.found(kind, self.frame.where(F.col(kind) > 0), *map(F.expr, self.order))
+        ]
 
     def found(self, kind: str, frame: DataFrame, *order: Column | str) -> list[Row]:
         """Return the first findings of a kind, with where and when the first effects of each are."""
@@ -241,20 +272,11 @@ class _Judged:
             return "it is not in the log, so no application could read it (lost_write)"
         return ""
 
-    def strangers(self) -> tuple[int, int, int]:
-        """Return the effects with ids that no input of any run has: certain ones, ones that may have been there before
-        the run, and all that were examined."""
-        foreign = (F.col("origin") == FOREIGN) & ~F.col("before")
-        certain, unsure, examined = self.rows.agg(
-            _sum(F.lit(1), foreign & ~F.col("unsure")),
-            _sum(F.lit(1), foreign & F.col("unsure")),
-            _sum(F.lit(1), (F.col("origin") != OTHER) & ~F.col("before")),
-        ).first()
-        return certain, unsure, examined
-
 
 class _Singles(_Judged):
     """Effects of single inputs."""
+
+    order = ("state = 'stranger'", "coalesce(acked_us, invoked_us)", "first_at_us", "seq")
 
     def _judged(self) -> DataFrame:
         """Return inputs and effects side by side; an effect of this run without an input has a row too."""
@@ -277,14 +299,47 @@ class _Singles(_Judged):
             F.when(enough, after_us).alias("after_us"),
         )
         ids = id_column(self.tables.ids, kind_of(self.tables.resolved.scenario))
-        return inputs.join(effects, KEY, "full_outer").select(
+        joined = inputs.join(effects, KEY, "full_outer").select(
             F.coalesce("found_id", ids).alias("id"),
             *KEY,
             *("partition", "offset", "copies", "invoked_us", "acked_us", "expected", "found"),
             F.coalesce("state", F.lit("none")).alias("state"),
             *(F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("effects", "wrong")),
             *("first_at_us", "at_us", "after_us"),
+            F.lit(False).alias("unsure"),
         )
+        strangers = self.rows.where((F.col("origin") == FOREIGN) & ~F.col("before")).groupBy("id", "unsure")
+        strangers = strangers.agg(F.count("*").alias("effects"), F.min("at_us").alias("first_at_us"))
+        strangers = strangers.withColumns({"state": F.lit("stranger"), "wrong": F.lit(0).cast("long")})
+        return self._judge(joined.unionByName(strangers, allowMissingColumns=True))
+
+    def _judge(self, joined: DataFrame) -> DataFrame:
+        """Add the columns `JUDGED`. unsure: whether an id of no input may have been there before the run."""
+        state, effects, n, none = F.col("state"), F.col("effects"), self.effect.per.input, F.lit(0).cast("long")
+        known, stray = state.isin("ok", "unknown"), state.isin("none", "stranger")
+        due = (state == "ok") | ((state == "unknown") & (effects > 0))
+        maybe = (state == "unknown") & (effects == 0) & (F.col("copies") > 0)
+        open_ = stray & (F.col("unsure") | F.col("producer").isin(sorted(self.tables.crashed)))
+        unknown_value = known & F.col("expected").isNull() if self.effect.equals else F.lit(False)
+        done = (state == "ok") & (effects >= n) & F.col("at_us").isNotNull()
+        numbers = {
+            "missing": F.when(due, F.greatest(none, n - effects)),
+            f"missing{OPEN}": F.when(maybe, n),
+            "duplicate": F.when(known, F.greatest(none, effects - n)),
+            f"duplicate{OPEN}": none,
+            "unexpected": F.when((state == "fail") | (stray & ~F.coalesce(open_, F.lit(False))), effects),
+            f"unexpected{OPEN}": F.when(open_, effects),
+            "wrong": F.when(known, F.col("wrong")),
+            f"wrong{OPEN}": F.when(unknown_value, effects),
+        }
+        late = {
+            name: F.greatest(none, F.col(at) - F.col("acked_us"))
+            for name, at in zip(SPANS, ("after_us", "at_us"), strict=True)
+        }
+        return joined.withColumns(
+            {name: F.coalesce(number, none) for name, number in numbers.items()}
+            | {name: F.when(done, time) for name, time in late.items()}
+        ).drop("unsure")
 
     def _inputs(self) -> DataFrame:
         """Return the inputs with the value that their effects must have, null if it is not known."""
@@ -296,41 +351,15 @@ class _Singles(_Judged):
 
     def totals(self) -> list[Row]:
         """Return the rows of the totals."""
-        state, effects, n = F.col("state"), F.col("effects"), self.effect.per.input
+        state, effects = F.col("state"), F.col("effects")
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
-        maybe = (state == "unknown") & (effects == 0) & (F.col("copies") > 0)
-        known = state.isin("ok", "unknown")
-        crashed = F.col("producer").isin(sorted(self.tables.crashed))
-        row = self.frame.agg(
-            _sum(F.greatest(F.lit(0), n - effects), due).alias("missing"),
-            _sum(F.lit(n), maybe).alias("maybe_missing"),
-            _sum(F.lit(1), due).alias("due"),
-            _sum(F.greatest(F.lit(0), effects - n), known).alias("duplicate"),
-            _sum(effects, known).alias("of_inputs"),
-            _sum(effects, (state == "fail") | ((state == "none") & ~crashed)).alias("unexpected"),
-            _sum(effects, (state == "none") & crashed).alias("maybe_unexpected"),
-            _sum(F.col("wrong"), known).alias("wrong"),
-            _sum(effects, known & F.col("expected").isNull()).alias("maybe_wrong"),
-        ).first()
-        certain, unsure, examined = self.strangers()
-        found = [
-            self.total("missing", row.missing, row.maybe_missing, row.due),
-            self.total("duplicate", row.duplicate, 0, row.of_inputs),
-            self.total("unexpected", row.unexpected + certain, row.maybe_unexpected + unsure, examined),
-        ]
-        if self.effect.equals:
-            found.append(self.total("wrong", row.wrong, row.maybe_wrong, row.of_inputs))
-        return found + self._late()
-
-    def _done(self) -> DataFrame:
-        """Return the acknowledged inputs that have all their effects, with the time that these took, as a range."""
-        done = self.frame.where((F.col("state") == "ok") & (F.col("effects") >= self.effect.per.input))
-        spans = [F.greatest(F.lit(0), F.col(name) - F.col("acked_us")) for name in ("after_us", "at_us")]
-        return done.withColumns({"least_us": spans[0], "late_us": spans[1]})
+        of_inputs = F.when(state.isin("ok", "unknown"), effects)
+        examined = {"missing": due.cast("long"), "duplicate": of_inputs, "unexpected": effects}
+        return self._counted(examined | ({"wrong": of_inputs} if self.effect.equals else {})) + self._late()
 
     def _late(self) -> list[Row]:
         """Return the statistics of the times."""
-        done = self._done()
+        done = self.frame.where((F.col("state") == "ok") & (F.col("effects") >= self.effect.per.input))
         early = F.col("at_us") < F.col("invoked_us") - EARLY_US
         row = done.agg(
             _sum(F.lit(1), F.col("at_us").isNotNull()).alias("timed"),
@@ -352,31 +381,16 @@ class _Singles(_Judged):
         base = {"effect": self.effect.name, "examined": row.timed, "why": why, "undecided": 0}
         if why:
             return [base | {"kind": f"late {stat}", "count": None} for stat in STATISTICS]
-        least, most = (_percentiles(done, name) for name in ("least_us", "late_us"))
+        least, most = (_percentiles(done, name) for name in SPANS)
         spans = ((stat, least[stat], most[stat]) for stat in STATISTICS)
         return [base | {"kind": f"late {s}", "count": lo, "undecided": max(0, hi - lo)} for s, lo, hi in spans]
 
     def findings(self, kinds: set[str]) -> list[Row]:
         """Return the first findings of these kinds, and the latest effects."""
-        state, effects, n = F.col("state"), F.col("effects"), self.effect.per.input
-        known = state.isin("ok", "unknown")
-        due = (state == "ok") | ((state == "unknown") & (effects > 0))
-        order = F.coalesce("acked_us", "invoked_us")
-        where = {
-            "missing": due & (effects < n),
-            "duplicate": known & (effects > n),
-            "unexpected": ~known & (effects > 0),
-            "wrong": known & (F.col("wrong") > 0),
-        }
-        found = []
-        for kind in (kind for kind in where if kind in kinds):
-            found += self.found(kind, self.frame.where(where[kind]), order, "first_at_us", "seq")
-        if "unexpected" in kinds:
-            foreign = (F.col("origin") == FOREIGN) & ~F.col("before")
-            found += self.found("unexpected", self.rows.where(foreign).select("id", "at_us").distinct(), "at_us")
-        if not kinds & {"late max"}:
+        found = super().findings(kinds)
+        if "late max" not in kinds:
             return found
-        slowest = self._done().where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
+        slowest = self.frame.where("late_us is not null").orderBy(F.desc("late_us")).limit(MOST_PLACES)
         return found + self.found("late", slowest, F.desc("late_us"))
 
 
@@ -385,7 +399,7 @@ def _percentiles(frame: DataFrame, column: str) -> dict[str, int]:
     ms = frame.where(F.col(column).isNotNull()).groupBy(F.ceil(F.col(column) / 1000).alias("ms")).count().toArrow()
     ms = ms.sort_by("ms")
     values, counts = ms["ms"].to_numpy(), np.cumsum(ms["count"].to_numpy())
-    ranks = {stat: max(1, int(np.ceil(share * counts[-1]))) for stat, share in STATISTICS.items()}
+    ranks = {stat: nearest_rank(share, counts[-1]) + 1 for stat, share in STATISTICS.items()}
     return {stat: 1000 * int(values[np.searchsorted(counts, rank)]) for stat, rank in ranks.items()}
 
 
@@ -417,48 +431,33 @@ class _Aggregates(_Judged):
         )
         columns = ("expected", "found", "acked_us", "copies", "at_us", "before", "unsure")
         counts = (F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("inputs", "open", "effects"))
-        return expected.join(effects, "key", "full_outer").select(F.col("key").alias("id"), *columns, *counts)
+        return self._judge(
+            expected.join(effects, "key", "full_outer").select(F.col("key").alias("id"), *columns, *counts)
+        )
 
-    def _blind(self) -> int:
-        """Return the number of acknowledged inputs with an unknown value, because they are not in the log."""
-        inputs = self.tables.inputs(self.topic).where((F.col("state") == "ok") & (F.col("copies") == 0))
-        return int(inputs.count())
+    def _judge(self, joined: DataFrame) -> DataFrame:
+        """Add the columns `JUDGED`. Only rows of a query can be duplicates: elsewhere, a later one takes over."""
+        effects, due, none = F.col("effects"), F.col("inputs") > 0, F.lit(0).cast("long")
+        new = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
+        wrong = due & (effects > 0) & ~same("found", "expected")
+        # an acknowledged input that is not in the log has a value and a key that nobody knows
+        blind = bool(self.tables.inputs(self.topic).where("state = 'ok' and copies = 0").limit(1).count())
+        is_open = (F.col("open") > 0) | F.lit(blind)
+        numbers = {
+            "missing": (due & (effects == 0)).cast("long"),
+            "duplicate": F.greatest(none, effects - 1) if self.effect.sql else none,
+            "unexpected": F.when(new & ~F.col("unsure"), effects),
+            f"unexpected{OPEN}": F.when(new & F.col("unsure"), effects),
+            "wrong": (wrong & ~is_open).cast("long"),
+            f"wrong{OPEN}": (wrong & is_open).cast("long"),
+        }
+        unknown = F.lit(None).cast("long")
+        others = {name: unknown if name in SPANS else none for name in JUDGED if name not in numbers}
+        numbers = {name: F.coalesce(number, none) for name, number in numbers.items()}
+        return joined.withColumns(numbers | others).drop("before", "unsure")
 
     def totals(self) -> list[Row]:
-        """Return the rows of the totals. Only rows of a query can be duplicates: elsewhere, a later one takes over."""
-        has, wrong = F.col("effects") > 0, ~same("found", "expected")
-        due, stray = F.col("inputs") > 0, (F.col("inputs") + F.col("open")) == 0
-        new = stray & ~F.coalesce("before", F.lit(False))
-        row = self.frame.agg(
-            _sum(F.lit(1), due & ~has).alias("missing"),
-            _sum(F.lit(1), due).alias("due"),
-            _sum(F.greatest(F.lit(0), F.col("effects") - 1)).alias("duplicate"),
-            _sum(F.col("effects")).alias("effects"),
-            _sum(F.col("effects"), new & ~F.col("unsure")).alias("unexpected"),
-            _sum(F.col("effects"), new & F.col("unsure")).alias("unsure"),
-            _sum(F.lit(1), due & has & wrong & (F.col("open") == 0)).alias("wrong"),
-            _sum(F.lit(1), due & has & wrong & (F.col("open") > 0)).alias("maybe_wrong"),
-            _sum(F.lit(1), due & has).alias("compared"),
-        ).first()
-        blind = row.wrong if row.wrong and self._blind() else 0
-        found = [
-            self.total("missing", row.missing, 0, row.due),
-            self.total("unexpected", row.unexpected, row.unsure, row.effects),
-            self.total("wrong", row.wrong - blind, row.maybe_wrong + blind, row.compared),
-        ]
-        if self.effect.sql:
-            found.append(self.total("duplicate", row.duplicate, 0, row.effects))
-        return found
-
-    def findings(self, kinds: set[str]) -> list[Row]:
-        """Return the first findings of these kinds."""
-        has, due = F.col("effects") > 0, F.col("inputs") > 0
-        stray = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
-        where = {
-            "missing": due & ~has,
-            "duplicate": F.col("effects") > 1,
-            "unexpected": stray,
-            "wrong": due & has & ~same("found", "expected"),
-        }
-        wanted = (kind for kind in where if kind in kinds)
-        return [row for kind in wanted for row in self.found(kind, self.frame.where(where[kind]), "id")]
+        """Return the rows of the totals."""
+        effects, due = F.col("effects"), F.col("inputs") > 0
+        examined = {"missing": due.cast("long"), "unexpected": effects, "wrong": (due & (effects > 0)).cast("long")}
+        return self._counted(examined | ({"duplicate": effects} if self.effect.sql else {}))

@@ -23,8 +23,10 @@ from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine.time_buckets import BUCKET_US
 from checks.effects.seen import Life, lives_of
-from checks.effects.tables import write_table
+from checks.effects.tables import INPUTS, write_table
 from checks.evidence import ledger_rows
+from checks.spark.master import is_local
+from checks.spark.remote import Mirror
 from checks.wire.tables import table_path
 
 Row = dict[str, Any]
@@ -41,11 +43,12 @@ SERIES = pa.schema([("series", _str), ("scope", _str), ("at_us", _i64), ("value"
 
 
 def write_lanes(spark: SparkSession, run: Run, resolved: Resolved) -> None:
-    """Write both tables, as far as there is a wire ledger and `effect_inputs`."""
+    """Write both tables, as far as there is a wire ledger, and all of `effect_inputs`."""
     series: list[Row] = []
+    here = is_local(spark.sparkContext.master) and not isinstance(run, Mirror)
     for effect in resolved.scenario.effects:
-        inputs = run.audit / "effect_inputs" / f"effect={effect.name}"
-        if inputs.exists() and not effect.aggregate:
+        inputs = run.audit / INPUTS / effect.name
+        if inputs.exists() and not effect.aggregate and here:
             done = spark.read.parquet(f"file:{inputs}").where("first_at_us is not null")
             series += _buckets("effects", done.select(F.lit(effect.name).alias("scope"), "first_at_us"))
     if resolved.scenario.apps and table_path(run, "commits").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chaos.run.result import EFFECT_KINDS
+
 _str, _i32, _i64 = pa.string(), pa.int32(), pa.int64()
 
+INPUTS = "effect_inputs"
+"""The joined table: a folder for each effect, with a row for each input (or key of an aggregate) and what it has, and
+for each id of an effect that is of no input. All have `effect` and the columns `JUDGED`, besides those of the join."""
+OPEN = "_open"
+SPANS = ("least_us", "late_us")
+JUDGED = (*(f"{kind}{end}" for kind in EFFECT_KINDS for end in ("", OPEN)), *SPANS)
+"""For each kind, the effects of the row that are certainly of it, and those that may be. The time from acknowledgement
+to the last effect that the input must have, as a range in us; null if it is not done, or was not seen."""
+STATISTICS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 TOTALS = pa.schema(
     [("effect", _str), ("kind", _str), ("count", _i64), ("undecided", _i64), ("examined", _i64), ("why", _str)]
 )
@@ -29,6 +41,16 @@ FINDINGS = pa.schema(
 """The first findings of each effect and kind, with the input and with where and when the effects are. `why`: what the
 write path did, such as a record that is lost. The last four columns are the story of the findings in the report, from
 the wire (`checks.effects.story`): frames in order, how its sentence ends, key of its cause, library as announced."""
+
+
+def span(kind: str, sure: int, more: int, without_id: int) -> tuple[int, int]:
+    """Return the range of the number of a kind. A row without an id may be any effect, and so a missing one."""
+    return (sure - min(without_id, sure), sure + more) if kind == "missing" else (sure, sure + more + without_id)
+
+
+def nearest_rank(share: float, number: int) -> int:
+    """Return the place of a percentile among sorted values, from 0."""
+    return max(1, math.ceil(share * number)) - 1
 
 
 def write_table(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:

@@ -28,7 +28,8 @@ class Observation:
     evidence behind the value, shown if the bounds do not hold. unsettled: the reason if rows that could not be decided
     make the difference. unknown: why the tables do not give the value, and what to change. proven: whether the evidence
     shows that the case did not occur in which the settings would allow the anomaly; see `Term.undecided`. applies:
-    whether the scenario has anything to examine; the term is in no suite if not.
+    whether the scenario has anything to examine; the term is in no suite if not. without_id: rows without an id among
+    which an effect may be.
     """
 
     value: int | None
@@ -38,6 +39,7 @@ class Observation:
     unknown: str = ""
     proven: bool = False
     applies: bool = True
+    without_id: int = 0
 
     @classmethod
     def nothing(cls, reason: str) -> Observation:

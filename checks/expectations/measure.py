@@ -137,7 +137,7 @@ class Measure:
             unsettled = undecided(kind, row["undecided"], read.reason if read.value else "")
         began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
         reason = describe(kind, row["count"], row["examined"], term.scope, findings, began_us)
-        return Observation(None, text, reason, unsettled)
+        return Observation(None, text, reason, unsettled, without_id=read.value or 0)
 
     def _effect_time(self, term: Term, row: Row) -> Observation:
         if row["count"] is None:

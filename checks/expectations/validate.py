@@ -4,7 +4,8 @@ The project in the folder `gx` of a run is one as the documentation of Great Exp
 suite for each table (a Parquet file), and a checkpoint that runs the suites and updates the Data Docs. `bounds` has the
 custom expectations; with `checks.expectations.bounds` imported, `gx.get_context(mode="file", ...)` opens the project,
 and its checkpoint runs again. The tables are small, and pandas reads them: with Spark, each of some fifty expectations
-is a job (1.2 s of CPU time became more than a minute).
+is a job (1.2 s of CPU time became more than a minute). The one that may be large, of inputs and effects, is a folder;
+its columns of numbers are read, and summed once for all expectations of an effect.
 
 The Data Docs open from a file, without a network: pages of GX load style sheets, scripts and a logo from other hosts,
 which delays a page and discloses that it was opened. These references are removed, and a small style sheet is added.
@@ -23,11 +24,13 @@ from urllib.parse import quote
 
 import great_expectations as gx
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from chaos.run.directory import Run, write_atomically
 from chaos.run.result import Expectation
 from chaos.scenario.resolve import Resolved
+from checks.effects.tables import INPUTS, JUDGED
 from checks.expectations import bounds
 from checks.expectations.contract import Key, Table, Term, terms
 from checks.expectations.judge import Observation, Outcome, judge
@@ -39,6 +42,7 @@ TABLES: tuple[Table, ...] = get_args(Table)
 OBSERVATIONS = pa.schema(
     [("check", pa.string()), ("split", pa.string()), ("scope", pa.string()), ("value", pa.int64())]
 )
+OF_JOIN = " The table has a row for each input, and for each id of an effect that is of no input."
 Observed = list[tuple[Term, Observation]]
 
 
@@ -71,7 +75,7 @@ def expectation_of(term: Term, seen: Observation) -> Any:
         "severity": "critical" if term.decides(seen.proven) else "warning",
         # GX renders it with string.Template and without escaping, and a group id may contain any character
         "description": html.escape(f"{term.name}: {term.expected}").replace("$", "$$"),
-        "notes": html.escape(term.meaning),
+        "notes": html.escape(f"{term.meaning}{OF_JOIN if term.table == 'effects' else ''}"),
         "meta": {"term": list(term.key)},
     }
     match term.table:
@@ -80,7 +84,10 @@ def expectation_of(term: Term, seen: Observation) -> Any:
         case "metrics":
             return bounds.ExpectTimeToBeBetween(metric=term.check, stat=term.split, **common)
         case "effects":
-            return bounds.ExpectEffectsToBeBetween(effect=term.scope, kind=term.split, **common)
+            if stat := term.split.removeprefix("late ") if term.split.startswith("late ") else "":
+                return bounds.ExpectTimeToEffectToBeBetween(effect=term.scope, stat=stat, **common)
+            of_kind = {"effect": term.scope, "kind": term.split, "without_id": seen.without_id}
+            return bounds.ExpectEffectsToBeBetween(**of_kind, **common)
         case "observations":
             return bounds.ExpectObservationToBeBetween(check=term.check, split=term.split, scope=term.scope, **common)
 
@@ -94,7 +101,7 @@ def _run_checkpoint(run: Run, observed: Observed) -> dict[Key, Outcome]:
     files = {
         "summary": run.audit / "summary" / "part-0.parquet",
         "metrics": run.audit / "metrics" / "part-0.parquet",
-        "effects": run.audit / "effect_totals" / "part-0.parquet",
+        "effects": run.audit / INPUTS,
         "observations": _write_observations(run.gx / "observations.parquet", observed),
     }
     checkpoint = gx.Checkpoint(
@@ -113,8 +120,13 @@ def _run_checkpoint(run: Run, observed: Observed) -> dict[Key, Outcome]:
 
 
 def _definition(context: Any, table: Table, file: Path, suite: gx.ExpectationSuite) -> gx.ValidationDefinition:
-    source = context.data_sources.add_pandas_filesystem(table, base_directory=file.parent)
-    batch = source.add_parquet_asset(table).add_batch_definition_path("run", path=file.name)
+    if table == "effects":
+        source = context.data_sources.add_pandas(table)
+        asset = source.add_parquet_asset(table, path=file, columns=["effect", *JUDGED], dtype_backend="pyarrow")
+        batch = asset.add_batch_definition_whole_dataframe("run")
+    else:
+        source = context.data_sources.add_pandas_filesystem(table, base_directory=file.parent)
+        batch = source.add_parquet_asset(table).add_batch_definition_path("run", path=file.name)
     definition = gx.ValidationDefinition(name=table, data=batch, suite=context.suites.add(suite))
     return context.validation_definitions.add(definition)
 
@@ -133,7 +145,7 @@ def _write_observations(file: Path, observed: Observed) -> Path:
 def _is_readable(file: Path) -> bool:
     """Return whether a file can be read; an unreadable one must not hide what the other tables show."""
     try:
-        pq.read_table(file)
+        ds.dataset(file, format="parquet").count_rows() if file.is_dir() else pq.read_table(file)
     except (pa.ArrowException, OSError):
         return False
     return True

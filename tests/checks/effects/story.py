@@ -7,15 +7,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from great_expectations.execution_engine import PandasExecutionEngine
 
 from chaos.effects.watch import SIGHTS
 from chaos.ledger.ids import Ids
 from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG
 from chaos.ledger.seal import part_name
 from checks.effects.judge import judge_effects
+from checks.effects.tables import INPUTS, JUDGED
 from checks.evidence import audit_rows
+from checks.expectations import bounds
 from tests.support.fake_runs import SECOND, T0, FakeRun, life
 
 SCENARIO = """
@@ -108,7 +112,25 @@ class Story:
         judge_effects(spark, self.run, self.resolved)
         self.totals = {row["kind"]: row for row in audit_rows(self.run, "effect_totals")}
         self.findings = audit_rows(self.run, "effect_findings")
+        self.compare()
         return {kind: _range(row) for kind, row in self.totals.items() if not kind.startswith("late")}
+
+    def compare(self) -> None:
+        """Compare the totals with the numbers that the expectations find in the joined table."""
+        joined = pd.read_parquet(self.run.audit / INPUTS, columns=["effect", *JUDGED], dtype_backend="pyarrow")
+        engine = PandasExecutionEngine(batch_data_dict={"run": joined})
+        for kind, total in self.totals.items():
+            if total["count"] is None:
+                continue
+            of_kind = {"effect": "invoices", "kind": kind, "without_id": self.reads["unreadable"]}
+            expectation: Any = bounds.ExpectEffectsToBeBetween(**of_kind)
+            provider: Any = bounds.NumbersOfAnEffect
+            if kind.startswith("late "):
+                expectation = bounds.ExpectTimeToEffectToBeBetween(effect="invoices", stat=kind.removeprefix("late "))
+                provider = bounds.TimesToAnEffect
+            asked = {name: getattr(expectation, name) for name in provider.value_keys}
+            found = expectation.range_of(provider._pandas(None, engine, {"batch_id": "run"}, asked, {}, {}))
+            assert found == (total["count"], total["count"] + total["undecided"]), kind
 
     def late(self, stat: str = "max") -> Any:
         """Return a time in seconds, or a range of it, or why there is none."""

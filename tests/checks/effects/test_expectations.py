@@ -1,14 +1,31 @@
 """The numbers of effects against their bounds, in Great Expectations, and in words."""
 
+import pyarrow as pa
 import pytest
 
 from chaos.report.junit import junit
 from chaos.run.events import EventLog
-from checks.effects.tables import FINDINGS, TOTALS, write_table
+from checks.effects.tables import FINDINGS, INPUTS, JUDGED, OPEN, SPANS, TOTALS, write_table
 from checks.verdict.decision import collect
 from tests.checks.effects.story import TOPIC, Story
 
 pytestmark = pytest.mark.spark
+
+
+JOINED = pa.schema([("effect", pa.string()), *((name, pa.int64()) for name in JUDGED)])
+
+
+def joined(totals, without_id):
+    """Return the joined table of these totals: all numbers in one row, between rows without any."""
+    row = {"effect": "invoices"} | dict.fromkeys(JUDGED, 0) | dict.fromkeys(SPANS)
+    most = dict(row)
+    for total in (total for total in totals if total["count"] is not None):
+        kind, least, more = total["kind"], total["count"], total["undecided"]
+        if kind.startswith("late"):
+            most |= {"least_us": least, "late_us": least + more}
+        else:
+            most |= {kind: least, f"{kind}{OPEN}": max(0, more - without_id)}
+    return [row, most, row]
 
 
 @pytest.fixture
@@ -27,6 +44,7 @@ def judged(tmp_path, validated):
         story.fake.write = lambda: (
             write(),
             write_table(story.run.audit / "effect_totals", rows, TOTALS),
+            write_table(story.run.audit / INPUTS / "invoices", joined(rows, story.reads["unreadable"]), JOINED),
             write_table(story.run.audit / "effect_findings", [finding | {"places": [], "times_us": []}], FINDINGS),
         )
         found = validated(story.fake)
