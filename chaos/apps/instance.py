@@ -53,7 +53,7 @@ NO_WORK_LEFT = "an application has to run until it is asked to end; its standard
 class Instance:
     """One instance. values: by placeholder. built: what starts its program, if the application has one.
 
-    hidden: whether no text of the run may have a part of its output, which may have a part of a payload; its log has it.
+    hidden: whether no text of the run may have a part of its output, which may have a payload in it; its log has it.
     wanted: whether it is to run; `since`: monotonic time of the last start.
     """
 
