@@ -217,6 +217,13 @@ CAUSES: dict[str, Cause] = {
     ),
     "stranger": Cause("something else writes there", {"": "a target that only the applications of the run write to"}),
     "sent_twice": Cause("the application wrote it twice after one fetch", _PRODUCER),
+    "called_again": Cause(
+        "the application gave up waiting for the answer to a call that was accepted, and did it again",
+        {
+            "": "a key of idempotence in the call (the id of the input), and a time-out of the client that is longer "
+            "than the slowest answer"
+        },
+    ),
     "done_twice": Cause(
         "the application did it twice after one fetch, as with a call that it repeats, or the query has rows twice",
         {"": "a target that refuses an id again (a unique key, an idempotency key); a query with one row for each"},

@@ -1,11 +1,13 @@
 """The receiver of an effect: an HTTP server of the run that an application calls.
 
-A call that it accepts is an effect, even if the application is gone before the answer: it is recorded first.
+A call that it accepts is an effect, even if the application is gone before the answer: it is recorded first. A caller
+that closes its connection before the answer, as after a time-out of its own, is recorded with its call.
 """
 
 from __future__ import annotations
 
 import random
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +23,10 @@ from chaos.setup.effects import Effect
 Sight = dict[str, Any]
 """A row of `effect_sights`."""
 MOST_BYTES = 64 << 20
+RESET_S = 1.0
+"""Longest time for a connection that its caller closed to refuse the answer; one that is half closed takes it."""
+LEFT = "its caller left"
+"""What the place of a call says if its caller did not wait for the answer."""
 
 
 class Receiver:
@@ -42,7 +48,7 @@ class Receiver:
         assert effect.http is not None
         self._effect, self._http, self._accept, self._rng = effect, effect.http, accept, rng
         self._extract, self._decode = Extractor(effect), decoder("json")
-        self._lock, self.calls, self.refused = threading.Lock(), 0, 0
+        self._lock, self.calls, self.refused, self.left = threading.Lock(), 0, 0, 0
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -50,10 +56,20 @@ class Receiver:
             timeout = 60
 
             def _answer(self) -> None:
-                status = receiver.take(self)
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                status, number = receiver.take(self)
+                closed_s = _wait(self, select.POLLRDHUP, receiver._http.slow)
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                except ConnectionError:
+                    closed = True
+                else:
+                    closed = closed_s is not None and _wait(self, 0, RESET_S) is not None
+                if closed:
+                    self.close_connection = True
+                    if status == 200:
+                        receiver.leave(number, receiver._http.slow if closed_s is None else closed_s)
 
             do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
@@ -89,8 +105,8 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, call: BaseHTTPRequestHandler) -> int:
-        """Record a call, and return the status of the answer, after the time that it is to take."""
+    def take(self, call: BaseHTTPRequestHandler) -> tuple[int, int]:
+        """Record a call, and return the status of the answer, and the number of the call."""
         body = _body(call)
         with self._lock:
             self.calls += 1
@@ -102,11 +118,16 @@ class Receiver:
             status = 413
         if status == 200:
             self._accept(self._sight(call, body or b"", number))
-        time.sleep(self._http.slow)
-        return status
+        return status, number
+
+    def leave(self, number: int, after_s: float) -> None:
+        """Record that the caller of an accepted call left before the answer."""
+        with self._lock:
+            self.left += 1
+        self._accept({"mark": _name(number), "left_after_us": round(after_s * 1e6)})
 
     def _sight(self, call: BaseHTTPRequestHandler, body: bytes, number: int) -> Sight:
-        where, at_us = f"call {number:,}", now_us()
+        where, at_us = _name(number), now_us()
         try:
             found = self._extract(Record(self._decode(body or None), None, call.headers.items()))
         except Unreadable as e:
@@ -116,6 +137,22 @@ class Receiver:
             **{"mark": where, "where": where, "id": found.id, "value": found.value},
             **{"at_us": at_us, "after_us": at_us},
         }
+
+
+def _name(number: int) -> str:
+    return f"call {number:,}"
+
+
+def _wait(call: BaseHTTPRequestHandler, events: int, limit_s: float) -> float | None:
+    """Wait for the whole time; return after how many seconds the connection had an event or an error, None if never."""
+    began = time.monotonic()
+    poll = select.poll()
+    poll.register(call.connection, events)
+    found = bool(poll.poll(1000 * limit_s))
+    after_s = time.monotonic() - began
+    if found and events:
+        time.sleep(max(0.0, limit_s - after_s))  # the answer takes as long as it would have
+    return after_s if found else None
 
 
 def _body(call: BaseHTTPRequestHandler) -> bytes | None:

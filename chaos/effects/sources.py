@@ -31,6 +31,7 @@ from chaos.setup.effects import Effect
 CONNECT_S = 10
 LOOK_S, READ_S = 30.0, 120.0
 """Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
+CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
 """Different ids of a query up to which a repetition is recognized."""
@@ -245,7 +246,7 @@ def files_of(effect: Effect, logs: Path) -> list[FilePart]:
 
     pattern = effect.files or ""
     with _file_errors(effect, pattern):
-        fs, path = fsspec.core.url_to_fs(pattern)
+        fs, path = fsspec.core.url_to_fs(_uncached(pattern))
         fs.invalidate_cache()  # a file system may keep what it listed
         if fs.isdir(path):
             path = f"{path.rstrip('/')}/*"
@@ -275,6 +276,12 @@ def read_file(part: FilePart, start: int | None = None) -> Iterator[tuple[Item, 
             yield from _lines(part, file, start)
 
 
+def _uncached(pattern: str) -> str:
+    """Return a pattern without the caches of fsspec in its chain: they keep the first state of a file that grows."""
+    chain = pattern.split("::")
+    return "::".join(link for link in chain if link.partition("://")[0] not in CACHES) if len(chain) > 1 else pattern
+
+
 @contextmanager
 def _opened(part: FilePart) -> Iterator[IO[bytes]]:
     """Open a file in the file system of its pattern: only that knows the member of an archive."""
@@ -284,7 +291,9 @@ def _opened(part: FilePart) -> Iterator[IO[bytes]]:
         return
     import fsspec
 
-    fs, _ = fsspec.core.url_to_fs(part.effect.files)  # it ends with its last reference, and its files with it
+    fs, _ = fsspec.core.url_to_fs(
+        _uncached(part.effect.files or "")
+    )  # it ends with its last reference, and its files with it
     with fs.open(part.path, "rb", compression="infer") as file:
         yield file
 

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -100,6 +100,9 @@ class Watch:
         for name, receiver in self._receivers.items():
             if receiver.refused:
                 self._events.note(f"effect {name}: {receiver.refused:,} of {receiver.calls:,} calls were refused")
+            if receiver.left:
+                left = f"of {receiver.left:,} of {receiver.calls:,} calls, the caller left before the answer"
+                self._events.note(f"effect {name}: {left}; each was accepted, and so is an effect")
         for file in self._files.values():
             file.close()
 
@@ -206,7 +209,7 @@ class _Look:
 
     def _write(self, found: Sequence[tuple[str, str]]) -> None:
         at_us = now_us()
-        self._file.write({"mark": mark, "id": id_, "at_us": at_us, "after_us": self._after_us} for mark, id_ in found)
+        self._file.write([{"mark": mark, "id": id_, "at_us": at_us, "after_us": self._after_us} for mark, id_ in found])
 
     def _of_query(self) -> Iterator[tuple[str, str]]:
         """Yield mark and id of each row that was not there before."""
@@ -255,12 +258,12 @@ class _Lines:
         self.changed_s, self.rows, self._lock = time.monotonic(), 0, threading.Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def write(self, rows: Iterable[Sight]) -> None:
+    def write(self, rows: Sequence[Sight]) -> None:
         """Append rows."""
         lines = [f"{json.dumps(row)}\n" for row in rows]
         data = memoryview("".join(lines).encode())
         with self._lock:
-            self.rows += len(lines)
+            self.rows += sum("left_after_us" not in row for row in rows)
             if data:
                 self.changed_s = time.monotonic()
             while data:

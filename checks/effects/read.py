@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from chaos.effects.payload import Extractor, Record, Unreadable, at_place, canonical, decoder
+from chaos.effects.receiver import LEFT
 from chaos.effects.sources import (
     READ_S,
     FilePart,
@@ -120,9 +121,13 @@ class CallPart:
     sights: Path
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for each call."""
-        for number, sight in enumerate(read_sights(self.sights)):
-            yield {"effect": self.effect.name, "number": number} | sight
+        """Yield a row for each call; its place says so if its caller did not wait for the answer."""
+        left = {s["mark"]: s["left_after_us"] for s in read_sights(self.sights) if "left_after_us" in s}
+        for number, sight in enumerate(s for s in read_sights(self.sights) if "left_after_us" not in s):
+            row: Row = {"effect": self.effect.name, "number": number} | sight
+            if (after_us := left.get(sight["mark"])) is not None:
+                row["where"] += f" ({LEFT} after {after_us / 1e6:,.1f} s, without an answer)"
+            yield row
 
 
 Part = TopicPart | SourcePart | CallPart

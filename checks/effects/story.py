@@ -24,6 +24,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | went_back                   | fetched again after a commit past it                                      |
 |           | sent_twice                  | two writes after one fetch                                                |
 |           | done_twice                  | two effects after one fetch, in what is no topic                          |
+|           | called_again                | the same, and the caller of one of the first calls left before its answer |
 |           | given_twice                 | twice in one answer, by a fault of the run                                |
 | late      | late_behind                 | most of the time before its first fetch, and its partition did not move   |
 |           | late_down, late_moved       | the same, or before its last fetch, and an instance ended, or gave it up  |
@@ -43,6 +44,7 @@ from collections.abc import Sequence
 from kafka.errors import for_code
 from pyspark.sql import SparkSession
 
+from chaos.effects.receiver import LEFT
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.effects.seen import Facts, Life, Row, Seen, Wire
@@ -192,7 +194,9 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     if second is None:
         if not story.facts.certain:
             return f"no other fetch of it is seen{unseen}", ""
-        return f"no member fetched it again{unseen}", "sent_twice" if story.output else "done_twice"
+        alone = any(LEFT in where for where in story.finding["places"][:-1])
+        again = "called_again" if alone else "done_twice"
+        return f"no member fetched it again{unseen}", "sent_twice" if story.output else again
     instance, from_us, to_us = first["instance"], first["answered_us"], second["answered_us"]
     if second.get("made") and (second["instance"], to_us) == (instance, from_us):
         return f"no other answer had it{unseen}", "given_twice"
@@ -313,7 +317,7 @@ class _Story:
     """The frames of one finding."""
 
     def __init__(self, finding: Row, facts: Facts, output: str) -> None:
-        self.facts, self.output, self.at = facts, output, finding["offset"]
+        self.finding, self.facts, self.output, self.at = finding, facts, output, finding["offset"]
         self.frames: list[Row] = []
         self.instances: list[str] = []
 

@@ -1,6 +1,7 @@
 """Databases, files and logs: what is read, and one line without a secret for what cannot be."""
 
 import gzip
+import socket
 import sqlite3
 import threading
 import zipfile
@@ -35,6 +36,16 @@ def test_files_of_each_kind(tmp_path):
     assert ids(of_files(tmp_path, "d.jsonl.gz")) == ["9"]
     assert ids(of_files(tmp_path, "*.jsonl*")) == ["1", "2", "the line is no JSON ('no json')", "9"]
     assert [item.where for item in of_files(tmp_path, "c.parquet")] == ["c.parquet row 1", "c.parquet row 2"]
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache", "zip://*.jsonl::simplecache"])
+def test_a_file_that_grows_is_read_as_it_is_whatever_cache_its_address_names(tmp_path, cache):
+    made = Effect(name="out", files=f"{cache}::file://{tmp_path}/a.{'zip' if 'zip' in cache else 'jsonl'}", id="$.id")
+    for number in (1, 2):
+        (tmp_path / "a.jsonl").write_text('{"id": 1}\n' * number)
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.write(tmp_path / "a.jsonl", "a.jsonl")
+        assert ids([item for part in files_of(made, tmp_path) for item in read_whole(part)]) == ["1"] * number
 
 
 def test_a_missing_file_is_one_line_and_an_empty_one_has_no_effect(tmp_path):
@@ -138,6 +149,14 @@ def test_a_real_postgres_that_goes_away(monkeypatch):
         with pytest.raises(SourceError, match=r"^effect db cannot be read: ") as e:
             list(query.items())
         assert not e.value.absent and "\n" not in str(e.value)
+
+
+def test_a_database_that_accepts_a_connection_and_never_answers_is_one_line(monkeypatch):
+    monkeypatch.setattr("chaos.effects.sources.CONNECT_S", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("DB", f"postgresql+psycopg2://me:hunter22@127.0.0.1:{silent.getsockname()[1]}/x")
+        with pytest.raises(SourceError, match=r"^effect db cannot be read: connection to .* failed: timeout expired$"):
+            list(Query(sql("env:DB"), hidden=False).items())
 
 
 def test_no_message_has_a_password(monkeypatch):

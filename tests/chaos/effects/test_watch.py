@@ -1,8 +1,12 @@
 """The watch over effects during the drive: what it saw when, calls of a receiver, and when effects are complete."""
 
+import contextlib
+import http.client
 import json
+import socket
 import sqlite3
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -11,6 +15,7 @@ from chaos.effects import watch as watching
 from chaos.effects.watch import SIGHTS, Watch
 from chaos.run.events import EventLog, read_events
 from chaos.wait import wait_until
+from checks.effects.read import CallPart
 from tests.support.fake_runs import FakeRun
 
 SCENARIO = """
@@ -166,3 +171,29 @@ def test_a_transaction_that_is_open_for_a_while_is_awaited(watch, monkeypatch):
     with made:
         made.settle(lambda topics: next(looks), lambda topic: 3, 60.0, lambda: None)
     assert list(looks) == [] and "unsettled" not in {e["kind"] for e in read_events(run)}
+
+
+def test_a_caller_that_leaves_before_a_slow_answer_is_noted_with_its_call(watch):
+    made, run = watch("  - {name: hook, http: {path: /i, slow: 1s}, id: $.id}")
+    with made:
+        url = urllib.parse.urlsplit(made.urls["hook"])
+
+        def caller(limit_s):
+            return http.client.HTTPConnection(url.hostname, url.port, timeout=limit_s)
+
+        impatient, patient = caller(0.2), caller(20)
+        with contextlib.closing(impatient), pytest.raises(TimeoutError):
+            impatient.request("POST", "/i", b'{"id": 7}')
+            impatient.getresponse()
+        patient.request("POST", "/i", b'{"id": 7}')
+        assert patient.getresponse().status == 200
+        with contextlib.closing(socket.create_connection((url.hostname, url.port))) as half:
+            half.sendall(b'POST /i HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"id": 8}')
+            half.shutdown(socket.SHUT_WR)  # it waits for the answer
+            assert half.makefile("rb").read().startswith(b"HTTP/1.1 200")
+    rows = sights(run, "hook")
+    assert [row["mark"] for row in rows if "id" in row] == ["call 1", "call 2", "call 3"]
+    assert [row["mark"] for row in rows if "left_after_us" in row] == ["call 1"]
+    assert "of 1 of 3 calls, the caller left before the answer" in [e.get("words", "") for e in read_events(run)][-1]
+    places = [row["where"] for row in CallPart(made._effects[0], run.ledger / SIGHTS / "hook.jsonl").rows()]
+    assert places[0].startswith("call 1 (its caller left after 0.") and places[1:] == ["call 2", "call 3"]

@@ -272,6 +272,11 @@ def test_two_effects_after_one_fetch_in_what_is_no_topic_may_be_of_a_query_too()
     row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
     assert row["cause"] == "done_twice" and "or the query has rows twice" in sentence(row, 0)
     assert "unique key" in CAUSES["done_twice"].prevention("librdkafka 2.5.0")
+    calls = ["call 1 (its caller left after 1.0 s, without an answer)", "call 2"]
+    for places, cause in ((calls, "called_again"), (calls[::-1], "done_twice")):
+        row = finding("duplicate", places=places)
+        row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
+        assert row["cause"] == cause
 
 
 MADE = {"made": True}
