@@ -210,6 +210,10 @@ CAUSES: dict[str, Cause] = {
         "the work makes another value of it",
         {"": "run the work on this input alone: types of numbers (decimal, not float), rounding, default values"},
     ),
+    "state_lost": Cause(
+        "what an instance had summed up was kept nowhere else, and its successor began without it",
+        {"": "a state that outlives the instance (a database, a changelog topic), read before the first input"},
+    ),
     "read_uncommitted": Cause("the application read an input whose transaction was aborted", _READERS),
     "no_input": Cause(
         "the application wrote an effect with an id that no input has",

@@ -53,6 +53,8 @@ FEW = 500_000
 LARGE = {"spark.sql.shuffle.partitions": "64"}
 EARLY_US = 1_000_000
 """How far an effect may be before the send of its input: the clocks of two programs, and rounding."""
+MOST_INPUTS = 5_000
+"""Most inputs of wrong sums that are looked for on the wire."""
 MOST_PLACES = 5
 """Most places of the effects of one finding."""
 _SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
@@ -461,3 +463,17 @@ class _Aggregates(_Judged):
         effects, due = F.col("effects"), F.col("inputs") > 0
         examined = {"missing": due.cast("long"), "unexpected": effects, "wrong": (due & (effects > 0)).cast("long")}
         return self._counted(examined | ({"duplicate": effects} if self.effect.sql else {}))
+
+    def findings(self, kinds: set[str]) -> list[Row]:
+        """Return the first findings of these kinds; wrong sums with `inputs`: place and amount of each of the key."""
+        found = super().findings(kinds)
+        wrong = {row["id"]: row for row in found if row["kind"] == "wrong" and not row["why"]}
+        wrong = dict(list(wrong.items())[:LISTED])
+        if not wrong or self.effect.function[0] not in ("sum", "count"):
+            return found
+        values = self.tables.values(self.effect, self.topic).dropDuplicates(KEY).where(F.col("key").isin(list(wrong)))
+        amount = F.expr("try_cast(value as decimal(38, 10))").alias("amount")
+        rows = values.select("key", "partition", "offset", amount).limit(MOST_INPUTS + 1).collect()
+        for row in rows if len(rows) <= MOST_INPUTS else ():
+            wrong[row.key].setdefault("inputs", []).append(row.asDict())
+        return found

@@ -30,6 +30,8 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | late_down, late_moved       | the same, or before its last fetch, and an instance ended, or gave it up  |
 |           | late_work                   | most of the time behind its last fetch                                    |
 | wrong     | miscalculated               | fetched as it is in the log                                               |
+|           | any of missing, duplicate   | of a sum: what is too little or too much are the amounts of such inputs   |
+|           | state_lost                  | of a sum: the inputs that an instance fetched which ended are not in it   |
 | unexpected | read_uncommitted           | fetched as read_uncommitted, and its transaction was aborted              |
 |           | no_input, stranger          | written by an instance, or by none                                        |
 
@@ -40,6 +42,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import islice
 
 from kafka.errors import for_code
 from pyspark.sql import SparkSession
@@ -52,6 +57,12 @@ from checks.wire.tables import table_path
 
 UNSEEN = "what its application did with it is not seen on the wire"
 UNFETCHED = "its fetch is not seen on the wire"
+SUMMED: Row = {"kind": "input", "acked_us": None, "places": ()}
+"""An input of a sum, as a finding of its own to look for."""
+TWICE = frozenset({"not_idempotent", "moved", "repeated", "went_back", "given_twice"})
+NEVER = frozenset({"commit_first", "skipped", "unread", "not_owner", "unfinished"})
+"""Causes by which an input may be in a sum twice, or not at all."""
+MOST_WAYS = 20_000
 CHANGED = "a fault of the run had changed the answer with it"
 
 
@@ -69,28 +80,30 @@ def add_stories(spark: SparkSession, run: Run, resolved: Resolved, findings: Seq
             continue
         if row["kind"] == "unexpected" or (not row["why"] and row["offset"] is not None):
             chosen += [row] if counts[row["effect"], row["kind"]] <= most else []
-    if not chosen or not resolved.scenario.apps:
+    sums = [row for row in findings if row.get("inputs")]
+    if not (chosen or sums) or not resolved.scenario.apps:
         return
     if not table_path(run, "fetched").exists():
-        for row in chosen:
+        for row in (*chosen, *sums):
             row["ending"] = UNSEEN
         return
+    inputs = [SUMMED | {"topic": row["topic"]} | of_key for row in sums for of_key in row["inputs"]]
     effects = {e.name: e.topic for e in resolved.scenario.effects}
     apps = [app.name for app in resolved.scenario.apps]
-    wire = Wire(spark, run, chosen, [topic for topic in effects.values() if topic], apps)
+    wire = Wire(spark, run, [*chosen, *inputs], [topic for topic in effects.values() if topic], apps)
     facts, seen = wire.facts(), wire.seen()
-    for row, of_row in zip(chosen, seen, strict=True):
+    for row, of_row in zip(chosen, seen, strict=False):
         row.update(tell(row, of_row, facts, effects[row["effect"]] or ""))
+    of_inputs = iter(zip(inputs, seen[len(chosen) :], strict=True))
+    for row in sums:
+        of_key = list(islice(of_inputs, len(row["inputs"])))
+        row.update(tell_sum(row, of_key, facts, effects[row["effect"]] or ""))
 
 
 def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
     """Return the story of a finding. output: the topic of the effect, if it has one."""
     story = _Story(finding, facts, output)
-    readers = {_app(r) for r in (*seen.fetches, *seen.commits)}
-    writers = {name.partition("/")[0] for name in facts.writers.get(output, ())}
-    if len(readers) > 1 and (readers & writers):
-        readers &= writers
-    fetches, commits = ([r for r in rows if _app(r) in readers] for rows in (seen.fetches, seen.commits))
+    fetches, commits, readers = _of_writers(seen, facts, output)
     if finding["kind"] == "missing":
         ending, cause = _missing(story, fetches, commits, seen.beyond)
     elif finding["kind"] == "duplicate":
@@ -103,9 +116,105 @@ def tell(finding: Row, seen: Seen, facts: Facts, output: str) -> Row:
         ending, cause = _unexpected(story, finding, fetches, seen.writes)
     if len(readers) > 1:
         ending, cause = f"{ending}; {' and '.join(sorted(readers))} read it, and which has the effect is not seen", ""
-    story.frames.sort(key=lambda frame: frame["at_us"])
-    library = next((facts.libraries[n] for n in story.instances if facts.libraries.get(n)), "")
-    return {"frames": story.frames, "ending": ending, "cause": cause, "library": library}
+    return story.result(ending, cause)
+
+
+def _of_writers(seen: Seen, facts: Facts, output: str) -> tuple[list[Row], list[Row], set[str]]:
+    """Return fetches and commits of the applications that may write the effect, and their names."""
+    readers = {_app(r) for r in (*seen.fetches, *seen.commits)}
+    writers = {name.partition("/")[0] for name in facts.writers.get(output, ())}
+    if len(readers) > 1 and (readers & writers):
+        readers &= writers
+    fetches, commits = ([r for r in rows if _app(r) in readers] for rows in (seen.fetches, seen.commits))
+    return fetches, commits, readers
+
+
+def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, output: str) -> Row:
+    """Return the story of a wrong sum: which of its inputs are in it twice, or not at all, if their amounts say so.
+
+    inputs: of its key, with what was seen of each. An input that was fetched twice may have been counted once, so only
+    amounts that make exactly the difference decide.
+    """
+    try:
+        difference = Decimal(finding["found"] or "") - Decimal(finding["expected"] or "")
+    except InvalidOperation:
+        return {"why": "one of them is no number"}
+    if not difference.is_finite() or not difference:
+        return {"why": "they are the same number" if not difference else "one of them is no number"}
+    twice, never, lost, once = [], [], [], 0
+    for of_key, seen in inputs:
+        fetches, commits, readers = _of_writers(seen, facts, output)
+        if len(readers) > 1:
+            return {"why": f"{' and '.join(sorted(readers))} read its inputs, and which makes it is not seen"}
+        if any(row.get("made") for row in fetches):
+            return {"why": "a fault of the run had changed an answer with its inputs", "cause": "altered"}
+        again = _duplicate(_Story(of_key, facts, output), fetches, commits, ())[1]
+        left = _missing(_Story(of_key, facts, output), fetches, commits, seen.beyond)[1]
+        ended = fetches and facts.end(fetches[-1]["instance"], fetches[-1]["answered_us"])
+        twice += [_Part(of_key, seen, again)] if again in TWICE else []
+        never += [_Part(of_key, seen, left)] if left in NEVER and again not in TWICE else []
+        lost += [_Part(of_key, seen, "state_lost")] if ended else []
+        once += bool(fetches) and again not in TWICE
+    by = f"{abs(difference):f} too {'much' if difference > 0 else 'little'}"
+    whole = [parts for parts in (twice, never, lost) if parts and sum(part.counted for part in parts) == difference]
+    if parts := whole[0] if whole else _only(twice + never, difference):
+        told = _told(parts, len(inputs), by, facts, output)
+        return told if len(whole) < 2 else told | {"cause": ""}
+    if not (twice or never or lost) and once == len(inputs) and facts.certain:
+        work = "the work makes another value of them, or passes over a failure"
+        return {"why": f"it is {by}, and each of its {once:,} inputs was fetched once: {work}"}
+    seen_of = f"{len(twice):,} of its {len(inputs):,} inputs were fetched again, and {len(never):,} may be left out"
+    return {"why": f"it is {by}, and which of its inputs make that is not visible on the wire: {seen_of}"}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An input of a sum that may be in it twice, or not at all. cause: as for an effect of its own."""
+
+    of_key: Row
+    seen: Seen
+    cause: str
+
+    @property
+    def counted(self) -> Decimal:
+        """What it would add to the sum."""
+        amount = self.of_key["amount"] or Decimal(0)
+        return Decimal(amount if self.cause in TWICE else -amount)
+
+
+def _only(parts: Sequence[_Part], difference: Decimal) -> list[_Part]:
+    """Return the parts that make a difference, if there is no other choice of them that does."""
+    ways: dict[Decimal, tuple[int, tuple[int, ...]]] = {Decimal(0): (1, ())}
+    for i, part in enumerate(parts):
+        for total, (number, chosen) in list(ways.items()):
+            others, first = ways.get(total + part.counted, (0, (*chosen, i)))
+            ways[total + part.counted] = others + number, first
+        if len(ways) > MOST_WAYS:
+            return []
+    number, chosen = ways.get(difference, (0, ()))
+    return [parts[i] for i in chosen] if number == 1 else []
+
+
+def _told(parts: Sequence[_Part], inputs: int, by: str, facts: Facts, output: str) -> Row:
+    """Return the story of the first of the inputs that make a difference."""
+    first = min(parts, key=lambda part: (part.of_key["partition"], part.of_key["offset"]))
+    story = _Story(first.of_key, facts, output)
+    fetches, commits, _ = _of_writers(first.seen, facts, output)
+    ending = ""
+    if first.cause == "state_lost":
+        story.fetch(fetches[-1], f"fetched by {fetches[-1]['instance']}")
+        story.end(fetches[-1]["instance"], fetches[-1]["answered_us"])
+    elif first.cause in TWICE:
+        ending = _duplicate(story, fetches, commits, (), "")[0]
+    else:
+        ending = _missing(story, fetches, commits, first.seen.beyond)[0]
+    kinds = {part.cause in TWICE for part in parts}
+    what = {True: "are in it twice", False: "are not in it"}
+    are = what[kinds.pop()] if len(kinds) == 1 else "are in it twice or not at all"
+    place = f"{story.finding['topic']}/{story.finding['partition']} offset {story.finding['offset']:,}"
+    why = f"{len(parts):,} of its {inputs:,} inputs {are}, which makes {by}; the first is {place}"
+    cause = first.cause if len({part.cause for part in parts}) == 1 else ""
+    return story.result(ending, cause) | {"why": why}
 
 
 def _app(row: Row) -> str:
@@ -181,7 +290,13 @@ def _past(facts: Facts, commits: Sequence[Row], fetches: Sequence[Row]) -> Row |
     return unanswered if fetched(unanswered) and not fetched(acked) else acked
 
 
-def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], writes: Sequence[Row]) -> tuple[str, str]:
+def _duplicate(
+    story: _Story,
+    fetches: Sequence[Row],
+    commits: Sequence[Row],
+    writes: Sequence[Row],
+    no_writes: str = "; its effects are not seen on the wire",
+) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     if not fetches:
         return UNFETCHED, ""
@@ -190,7 +305,7 @@ def _duplicate(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], wr
     for n, write in enumerate(writes[:2]):
         how = "its effect was acknowledged" if write["outcome"] == "ok" else "its effect was sent, and not acknowledged"
         story.write(write, "" if n else how)
-    unseen = "" if writes else "; its effects are not seen on the wire"
+    unseen = "" if writes else no_writes
     if second is None:
         if not story.facts.certain:
             return f"no other fetch of it is seen{unseen}", ""
@@ -315,6 +430,12 @@ def _pair(facts: Facts, fetches: Sequence[Row], writes: Sequence[Row]) -> tuple[
 
 class _Story:
     """The frames of one finding."""
+
+    def result(self, ending: str, cause: str) -> Row:
+        """Return the columns of the story."""
+        self.frames.sort(key=lambda frame: frame["at_us"])
+        library = next((self.facts.libraries[n] for n in self.instances if self.facts.libraries.get(n)), "")
+        return {"frames": self.frames, "ending": ending, "cause": cause, "library": library}
 
     def __init__(self, finding: Row, facts: Facts, output: str) -> None:
         self.finding, self.facts, self.output, self.at = finding, facts, output, finding["offset"]

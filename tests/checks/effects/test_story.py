@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
 from checks.effects.seen import Facts, Life, Seen, assigned, lives_of
-from checks.effects.story import add_stories, tell
+from checks.effects.story import SUMMED, add_stories, tell, tell_sum
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
 from checks.wire.tables import FOLDER, table_path
@@ -82,6 +83,86 @@ def test_offsets_that_are_committed_before_the_work(tmp_path):
         ("coordinator (broker 3)", "billing/2", "ok"),
         ("billing/2", "", "was killed"),
     ]
+
+
+AGAIN = Seen([fetch("billing/2", 12.3), fetch("billing/1", 13)])
+"""Fetched again before a commit past it."""
+PASSED_FIRST = Seen([fetch("billing/2", 12.3)], [commit("billing/2", 12.4)])
+"""Committed past before its instance was killed."""
+LOST = Seen([fetch("billing/2", 12.3)], [commit("billing/2", 12.35), commit("billing/2", 12.4, 1070)])
+ONCE = Seen([fetch("billing/1", 12.3)], [commit("billing/1", 12.4)])
+
+
+MIXED = [(100, ONCE), (15, AGAIN), (10, AGAIN), (5, AGAIN)]
+
+
+@pytest.mark.parametrize(
+    ("found", "inputs", "cause", "why"),
+    [
+        ("160", [(100, ONCE), (10, AGAIN), (20, AGAIN)], "not_idempotent", "2 of its 3 inputs are in it twice, which "),
+        ("140", [(100, ONCE), (10, AGAIN), (20, AGAIN)], "not_idempotent", "1 of its 3 inputs are in it twice, which "),
+        (
+            "130",
+            [(100, ONCE), (10, AGAIN), (10, AGAIN)],
+            None,
+            "it is 10 too much, and which of its inputs make that is",
+        ),
+        ("145", MIXED, None, "not visible on the wire: 3 of its 4 inputs were fetched again, and 0 may be left out"),
+        (
+            "140.0",
+            MIXED,
+            "not_idempotent",
+            "1 of its 4 inputs are in it twice, which makes 10.0 too much; the first is ",
+        ),
+        (
+            "100",
+            [(100, ONCE), (10, PASSED_FIRST), (20, LOST)],
+            "state_lost",
+            "2 of its 3 inputs are not in it, which makes 30",
+        ),
+        (
+            "120",
+            [(100, ONCE), (10, PASSED_FIRST), (20, LOST)],
+            "commit_first",
+            "1 of its 3 inputs are not in it, which makes",
+        ),
+        ("100", [(100, ONCE), (10, PASSED_FIRST)], "", "1 of its 2 inputs are not in it, which makes 10 too little"),
+        ("101", [(100, ONCE), (10, PASSED_FIRST)], None, "it is 9 too little, and which"),
+        ("99", [(100, ONCE)], None, "it is 1 too little, and each of its 1 inputs was fetched once: the work makes"),
+        (None, [(100, ONCE)], None, "one of them is no number"),
+        ("NaN", [(100, ONCE)], None, "one of them is no number"),
+        ("0100", [(100, ONCE)], None, "they are the same number"),
+        ("110", [(100, Seen([fetch("billing/1", 12) | {"made": True}]))], "altered", "had changed an answer"),
+        (
+            "110",
+            [(100, Seen([fetch("billing/1", 12), fetch("audit/1", 13)]))],
+            None,
+            "audit and billing read its inputs",
+        ),
+    ],
+)
+def test_a_wrong_sum_names_the_inputs_whose_amounts_make_exactly_the_difference(found, inputs, cause, why):
+    of_key = [
+        (SUMMED | {"topic": "orders", "partition": 3, "offset": AT + i, "amount": Decimal(amount)}, seen)
+        for i, (amount, seen) in enumerate(inputs)
+    ]
+    row = finding("wrong", found=found, expected=str(sum(amount for amount, _ in inputs)), offset=None, partition=None)
+    known = facts(KILLED, writers=("billing/1", "billing/2", "audit/1") if "audit" in why else ("billing/1",))
+    row |= tell_sum(row, of_key, known, "invoices")
+    assert (row["cause"], why in row["why"]) == (cause, True), row["why"]
+    assert bool(row["frames"]) == ("inputs are" in why)
+
+
+def test_a_sum_that_has_inputs_twice_shows_the_first_of_them():
+    of_key = [(SUMMED | {"topic": "orders", "partition": 3, "offset": AT, "amount": Decimal(10)}, AGAIN)]
+    row = finding("wrong", id="anna", found="20", expected="10", offset=None, partition=None)
+    row |= tell_sum(row, of_key, facts(KILLED), "invoices")
+    assert sentence(row, 0) == (
+        "anna (acknowledged at 12.1 s) has 20 in invoices and not 10 (): 1 of its 1 inputs are in it twice, which "
+        "makes 10 too much; the first is orders/3 offset 1,056; fetched by billing/2 at 12.3 s, billing/2 was killed "
+        "before a commit past it at 12.5 s, fetched again by billing/1 from 1,040 at 13.0 s: the work is not "
+        "idempotent, or output and offsets need one transaction"
+    )
 
 
 FETCHED = [fetch("billing/2", 12.3)]
