@@ -85,7 +85,7 @@ def test_offsets_that_are_committed_before_the_work(tmp_path):
     ]
 
 
-AGAIN = Seen([fetch("billing/2", 12.3), fetch("billing/1", 13)])
+FETCHED_AGAIN = Seen([fetch("billing/2", 12.3), fetch("billing/1", 13)])
 """Fetched again before a commit past it."""
 PASSED_FIRST = Seen([fetch("billing/2", 12.3)], [commit("billing/2", 12.4)])
 """Committed past before its instance was killed."""
@@ -93,17 +93,27 @@ LOST = Seen([fetch("billing/2", 12.3)], [commit("billing/2", 12.35), commit("bil
 ONCE = Seen([fetch("billing/1", 12.3)], [commit("billing/1", 12.4)])
 
 
-MIXED = [(100, ONCE), (15, AGAIN), (10, AGAIN), (5, AGAIN)]
+MIXED = [(100, ONCE), (15, FETCHED_AGAIN), (10, FETCHED_AGAIN), (5, FETCHED_AGAIN)]
 
 
 @pytest.mark.parametrize(
     ("found", "inputs", "cause", "why"),
     [
-        ("160", [(100, ONCE), (10, AGAIN), (20, AGAIN)], "not_idempotent", "2 of its 3 inputs are in it twice, which "),
-        ("140", [(100, ONCE), (10, AGAIN), (20, AGAIN)], "not_idempotent", "1 of its 3 inputs are in it twice, which "),
+        (
+            "160",
+            [(100, ONCE), (10, FETCHED_AGAIN), (20, FETCHED_AGAIN)],
+            "not_idempotent",
+            "2 of its 3 inputs are in it twice, which ",
+        ),
+        (
+            "140",
+            [(100, ONCE), (10, FETCHED_AGAIN), (20, FETCHED_AGAIN)],
+            "not_idempotent",
+            "1 of its 3 inputs are in it twice, which ",
+        ),
         (
             "130",
-            [(100, ONCE), (10, AGAIN), (10, AGAIN)],
+            [(100, ONCE), (10, FETCHED_AGAIN), (10, FETCHED_AGAIN)],
             None,
             "it is 10 too much, and which of its inputs make that is",
         ),
@@ -154,7 +164,7 @@ def test_a_wrong_sum_names_the_inputs_whose_amounts_make_exactly_the_difference(
 
 
 def test_a_sum_that_has_inputs_twice_shows_the_first_of_them():
-    of_key = [(SUMMED | {"topic": "orders", "partition": 3, "offset": AT, "amount": Decimal(10)}, AGAIN)]
+    of_key = [(SUMMED | {"topic": "orders", "partition": 3, "offset": AT, "amount": Decimal(10)}, FETCHED_AGAIN)]
     row = finding("wrong", id="anna", found="20", expected="10", offset=None, partition=None)
     row |= tell_sum(row, of_key, facts(KILLED), "invoices")
     assert sentence(row, 0) == (
