@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from chaos.effects.payload import Extractor, Unreadable
@@ -37,6 +37,7 @@ from chaos.setup.apps import External
 from chaos.setup.effects import Effect
 
 SIGHTS = "effect_sights"
+LOOKING = "looking at effects before the first input"
 TICK_S = 0.2
 SETTLED_S, PATIENCE_S = 5.0, 50.0
 """Time without a change after which effects are complete, and that time while some are missing: longer than the session
@@ -82,10 +83,11 @@ class Watch:
     def __enter__(self) -> Watch:
         for name, receiver in self._receivers.items():
             self._stack.enter_context(receiver)
-            self._events.note(f"effect {name} is received at {receiver.url}")
-        for look in self._looks:
-            self._note(look)  # what is there before the first input is no effect of it
-            self._before[look.effect.name] = self._files[look.effect.name].rows
+            self._events.note(f"effect {name} is received at {receiver.url}", aside=True)
+        with self._events.stage("effects", LOOKING) if self._looks else nullcontext():
+            for look in self._looks:
+                self._note(look)  # what is there before the first input is no effect of it
+                self._before[look.effect.name] = self._files[look.effect.name].rows
         for thread in self._threads:
             thread.start()
         return self

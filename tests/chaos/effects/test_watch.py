@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from chaos.effects import watch as watching
-from chaos.effects.watch import SIGHTS, Watch
+from chaos.effects.watch import LOOKING, SIGHTS, Watch
 from chaos.run.events import EventLog, read_events
 from chaos.wait import wait_until
 from checks.effects.read import CallPart
@@ -80,6 +80,7 @@ def test_an_effect_that_can_be_read_again_is_noted_beside_what_goes_on(watch, tm
             db.execute("create table invoice (id)")
             db.execute("insert into invoice values ('a')")
         wait_until(lambda: sights(run, "db"), 20, "it is not seen")
+    assert {e["words"] for e in read_events(run) if e["kind"] == "stage"} == {LOOKING}, "before the first input"
     notes = [(event["words"], event.get("aside")) for event in read_events(run) if event["kind"] == "note"]
     assert notes[-2:] == [
         ("effect db cannot be read: file is not a database; the run looks again", True),
