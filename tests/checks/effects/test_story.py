@@ -611,7 +611,13 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
     twice = finding("duplicate", places=["invoices/0 offset 20", "invoices/0 offset 31"])
     late, explained = finding("late", at_us=at(14)), finding(why="it is not in the log")
     stray = finding("unexpected", offset=None, places=["invoices/0 offset 19"])
-    add_stories(spark, run.run, run.resolved, [missing, twice, late, explained, stray], 20)
+    summed = finding("wrong", id="anna", found="7", expected="12", offset=None, partition=None)
+    summed["inputs"] = [{"partition": 3, "offset": at_, "amount": Decimal(n)} for at_, n in ((AT, 7), (2000, 5))]
+    add_stories(spark, run.run, run.resolved, [missing, twice, summed, late, explained, stray], 20)
+    assert (
+        summed["why"] == "1 of its 2 inputs are not in it, which makes 5 too little; the first is orders/3 offset 2,000"
+    )
+    assert summed["cause"] == "unread"
     assert missing["cause"] == "passed_over" and missing["library"] == "librdkafka 2.5.0"
     assert [frame["label"] for frame in missing["frames"]][2:4] == ["TxnOffsetCommit 1,060", "ok"]
     assert sentence(missing, 0).count("fetched by billing/2 at 12.3 s, committed past at 12.4 s") == 1
