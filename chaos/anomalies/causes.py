@@ -21,7 +21,7 @@ LIBRARIES: dict[str, str] = {
     "sarama": r"\bsarama\b",
     "kafka-go": r"segmentio/kafka-go",
     "aiokafka": r"aiokafka",
-    "kafka-python": r"kafka-python",
+    "kafka-python": r"(?<!confluent-)kafka-python",
     "kafkajs": r"kafkajs",
     "platformatic": r"platformatic",
 }
@@ -29,6 +29,8 @@ LIBRARIES: dict[str, str] = {
 
 FRAMEWORKS = frozenset({"watermill", "faststream"})
 """Those on top of a library that announces itself."""
+BENEATH = {"librdkafka": "Quix Streams", "sarama": "Watermill", "aiokafka": "FastStream or Faust"}
+"""Libraries with frameworks on top of them that the wire does not always show: examples of these frameworks."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,19 @@ class Cause:
 
     def prevention(self, announced: str) -> str:
         """Return what prevents it for the library that announced itself as this text."""
-        return self.prevents.get(library_of(announced), self.prevents[""])
+        library = library_of(announced)
+        if library not in self.prevents or not library:
+            return self.prevents[""]
+        framework = BENEATH.get(library)
+        more = f" (a framework on top of it, such as {framework}, has its own way)" if framework else ""
+        return f"{self.prevents[library]}{more}"
 
 
 def library_of(announced: str) -> str:
-    """Return the key of a library in `LIBRARIES` by what it announces; empty if it is none of them."""
-    return next((name for name, words in LIBRARIES.items() if re.search(words, announced, re.IGNORECASE)), "")
+    """Return the key of a library in `LIBRARIES` by what it announces; empty if it is none of them, or several."""
+    found = [name for name, words in LIBRARIES.items() if re.search(words, announced, re.IGNORECASE)]
+    frameworks = [name for name in found if name in FRAMEWORKS]
+    return (frameworks or found)[0] if len(frameworks or found) == 1 else ""
 
 
 _AFTER_WORK = {

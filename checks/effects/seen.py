@@ -21,6 +21,7 @@ from checks.wire.tables import capture_failure, table_path
 Row = dict[str, Any]
 MANY = 40
 """Most fetches, commits and writes of one finding and instance that are looked at."""
+_SAID = ("library", "library_version", "client_id")
 READ = (0, 1)
 """The numbers of Produce and Fetch in Kafka's protocol."""
 _WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
@@ -150,11 +151,7 @@ class Wire:
         """Return what the stories of the run share."""
         stages = [e for e in read_events(self._run) if e.get("stage") == "stop" and e.get("state") == "begin"]
         apps = ledger_rows(self._run, "apps", TABLES["apps"].names)
-        said = (
-            self.table("connections")
-            .groupBy("instance")
-            .agg(*(F.max(name).alias(name) for name in ("library", "library_version", "client_id")))
-        )
+        said = self.table("connections").groupBy("instance").agg(F.collect_set(F.struct(*_SAID)).alias("said"))
         unread = self.table("unread").where(F.col("api").isin(*READ)).limit(1).collect()
         changed = self.table("fetched").where("made and base_offset is not null and answered_us is not null")
         changed = changed.groupBy("instance").agg(F.min("answered_us").alias("at_us"))
@@ -170,7 +167,7 @@ class Wire:
             _grouped(_failed(produced).collect(), "topic", "instance"),
             {row.topic: frozenset(row.who) for row in writers},
             {name: rows for (name,), rows in _grouped(left.orderBy("asked_us").collect(), "instance").items()},
-            {row.instance: _announced(row) for row in said.collect()},
+            {row.instance: announced([tuple(one) for one in row.said]) for row in said.collect()},
             not unread and not capture_failure(self._run),
             {row.instance: row.at_us for row in changed.collect()},
             synced,
@@ -332,10 +329,16 @@ def assigned(rows: Iterable[Any]) -> tuple[dict[str, list[int]], dict[str, list[
     return synced, begun
 
 
-def _announced(row: Any) -> str:
-    """Return library and release as announced, with the client id of a framework; the client id if nothing is said."""
-    if row.library:
-        announced = f"{row.library} {row.library_version or ''}".strip()
-        framework = library_of(row.client_id or "") in FRAMEWORKS
-        return f"{announced} (client id {row.client_id})" if framework else announced
-    return f"client id {row.client_id}" if row.client_id else ""
+def announced(said: Iterable[tuple[str | None, str | None, str | None]]) -> str:
+    """Return libraries and releases as announced, with the client id of a framework; the client id if nothing is said.
+
+    said: library, release and client id of each connection of an instance, which may have several libraries.
+    """
+    rows = list(said)
+    ids = sorted({client_id for _, _, client_id in rows if client_id}, reverse=True)
+    libraries = sorted({f"{library} {release or ''}".strip() for library, release, _ in rows if library})
+    framework = next((one for one in ids if library_of(one) in FRAMEWORKS), "")
+    if libraries:
+        return " and ".join(libraries) + (f" (client id {framework})" if framework else "")
+    known = framework or next(filter(library_of, ids), "") or next(iter(ids), "")
+    return f"client id {known}" if known else ""

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.anomalies.causes import CAUSES, library_of
+from chaos.anomalies.causes import BENEATH, CAUSES, library_of
 from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
-from checks.effects.seen import Facts, Life, Seen, assigned, lives_of
+from checks.effects.seen import Facts, Life, Seen, announced, assigned, lives_of
 from checks.effects.story import SUMMED, add_stories, tell, tell_sum
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
@@ -492,13 +492,13 @@ def test_the_end_of_the_run_ends_no_incarnation():
 
 
 def test_what_keeps_a_group_from_beginning_too_late_does_not_keep_it_from_going_back():
-    for announced in (
+    for said in (
         "kafkajs 2.2.4",
         "apache-kafka-java 3.9.0",
         "client id main@host (github.com/segmentio/kafka-go)",
     ):
-        assert "no seek behind the committed offset" in CAUSES["went_back"].prevention(announced)
-        assert CAUSES["skipped"].prevention(announced) != CAUSES["went_back"].prevention(announced)
+        assert "no seek behind the committed offset" in CAUSES["went_back"].prevention(said)
+        assert CAUSES["skipped"].prevention(said) != CAUSES["went_back"].prevention(said)
 
 
 @pytest.mark.parametrize(
@@ -510,6 +510,11 @@ def test_what_keeps_a_group_from_beginning_too_late_does_not_keep_it_from_going_
         ("client id main@host (github.com/segmentio/kafka-go)", "kafka-go"),
         ("client id faststream-0.7.8", "faststream"),
         ("sarama 1.43.3 (client id watermill)", "watermill"),
+        ("client id watermill", "watermill"),
+        ("confluent-kafka-go v2.6.1-rdkafka-2.6.1", "librdkafka"),
+        ("kafka-python 2.2.0", "kafka-python"),
+        ("apache-kafka-java 3.9.0 and apache-kafka-java 4.1.0", "java"),
+        ("apache-kafka-java 3.9.0 and sarama 1.43.3", ""),  # which of them reads is not certain
         ("client id shop", ""),
         ("", ""),
     ],
@@ -517,7 +522,28 @@ def test_what_keeps_a_group_from_beginning_too_late_does_not_keep_it_from_going_
 def test_the_library_decides_what_prevents_a_cause(announced, library):
     assert library_of(announced) == library
     for cause in CAUSES.values():
-        assert cause.prevention(announced) == cause.prevents.get(library, cause.prevents[""])
+        assert cause.prevention(announced).startswith(cause.prevents.get(library, cause.prevents[""]))
+        own = library in cause.prevents and library in BENEATH
+        assert cause.prevention(announced).endswith("has its own way)") == own
+
+
+JAVA, SARAMA = ("apache-kafka-java", "3.9.0"), ("sarama", "1.43.3")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ([], ""),
+        ([(None, None, None)], ""),
+        ([(None, None, "shop"), (None, None, "main@host (github.com/segmentio/kafka-go)")],
+         "client id main@host (github.com/segmentio/kafka-go)"),
+        ([(*JAVA, "adminclient-1"), (*JAVA, "shop")], "apache-kafka-java 3.9.0"),
+        ([(*SARAMA, "watermill"), (*SARAMA, "metrics")], "sarama 1.43.3 (client id watermill)"),
+        ([(*SARAMA, "a"), (*JAVA, "b"), (None, None, "c")], "apache-kafka-java 3.9.0 and sarama 1.43.3"),
+    ],
+)  # fmt: skip
+def test_an_instance_may_have_several_libraries(said, words):
+    assert announced(said) == words
 
 
 WIRE = {
