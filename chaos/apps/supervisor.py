@@ -266,8 +266,9 @@ class Applications:
             if self._ending.is_set():
                 return
             try:
+                began_us = now_us()  # what the program does may come before this thread goes on
                 instance.start(self._run, self._owner, self._scrubber, self._engine)
-                self._note(instance, "started", pid=instance.pid)
+                self._note(instance, "started", began_us, pid=instance.pid)
                 with instance.changed:
                     instance.changed.notify_all()
                 again = self._wait_end(instance)
@@ -299,18 +300,18 @@ class Applications:
             again = instance.wanted
             instance.changed.notify_all()
         event = "stopped" if code == 0 or asked == "stop" else "crashed"
-        more = {} if asked else {"how": instance.how_it_ended(), "hint": instance.hint()}
+        more: dict[str, Any] = {} if asked else {"how": instance.how_it_ended(), "hint": instance.hint()}
         self._note(instance, event, exit_code=code, asked=asked, last=instance.last_words(), **more)
         if not asked and not self._ending.is_set():
             what = f"started again after {instance.app.restart.delay:g} s" if again else "it stays away"
             self._events.note(f"{instance.describe_exit()} ({what})")
         return again
 
-    def _note(self, instance: Instance, event: str, **detail: Any) -> None:
+    def _note(self, instance: Instance, event: str, at_us: int | None = None, **detail: Any) -> None:
         if self._writer:
             row = {"app": instance.app.name, "instance": instance.number, "incarnation": instance.incarnation}
             shown = {name: value for name, value in detail.items() if value not in ("", None)}
-            self._writer.append_rows([{**row, "event": event, "detail": json.dumps(shown), "at_us": now_us()}])
+            self._writer.append_rows([{**row, "event": event, "detail": json.dumps(shown), "at_us": at_us or now_us()}])
 
     def wait_ready(self, app: str) -> None:
         """Wait until an application is ready. Raises `ClientError` with what is missing, and its last words."""

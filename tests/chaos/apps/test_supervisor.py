@@ -69,6 +69,19 @@ def test_a_file_with_the_password_is_the_users_alone_and_goes_with_the_run(tmp_p
     assert not made.exists()
 
 
+def test_an_incarnation_begins_before_anything_that_its_program_does(started):
+    program = "import time; print('up', time.time(), flush=True); time.sleep(600)"
+    with started(command=[sys.executable, "-c", program], restart={"delay": "100ms"}) as one:
+        one.apps.start()
+        one.apps.kill("billing/1", hold=False)
+        eventually(lambda: one.log().count("up") == 2)
+        spoke_us = [float(line.split()[1]) * 1e6 for line in one.log().splitlines()]
+        rows = [(row["event"], row["at_us"]) for row in one.rows() if row["event"] != "ready"]
+    assert [event for event, _ in rows] == ["started", "crashed", "started", "crashed"]
+    (_, first), (_, killed), (_, second), _ = rows
+    assert first < spoke_us[0] < killed < second < spoke_us[1]
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "again"),
     [("always", 0, True), ("on_failure", 3, True), ("on_failure", 0, False), ("never", 3, False)],
