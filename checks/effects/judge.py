@@ -244,7 +244,8 @@ class _Judged:
         rows = [row.asDict() for row in frame.orderBy(*order).limit(CAP).collect()]
         ids = [row["id"] for row in rows]
         found = self.rows.where(F.col("id").isin(ids)).groupBy("id") if ids else None
-        each = F.slice(F.sort_array(F.collect_list(F.struct("at_us", "number", "where"))), 1, MOST_PLACES)
+        shown = (-1, 1) if self.effect.aggregate and kind == "wrong" else (1, MOST_PLACES)  # the last one counts
+        each = F.slice(F.sort_array(F.collect_list(F.struct("at_us", "number", "where"))), *shown)
         places = {r["id"]: r["each"] for r in found.agg(each.alias("each")).collect()} if found else {}
         return [
             {name: row.get(name) for name in FINDINGS.names}
@@ -339,7 +340,7 @@ class _Singles(_Judged):
             for name, at in zip(SPANS, ("after_us", "at_us"), strict=True)
         }
         return joined.withColumns(
-            {name: F.coalesce(number, none) for name, number in numbers.items()}
+            {name: F.coalesce(number, none).cast("int") for name, number in numbers.items()}
             | {name: F.when(done, time) for name, time in late.items()}
         ).drop("unsure")
 
@@ -453,10 +454,8 @@ class _Aggregates(_Judged):
             "wrong": (wrong & ~is_open).cast("long"),
             f"wrong{OPEN}": (wrong & is_open).cast("long"),
         }
-        unknown = F.lit(None).cast("long")
-        others = {name: unknown if name in SPANS else none for name in JUDGED if name not in numbers}
-        numbers = {name: F.coalesce(number, none) for name, number in numbers.items()}
-        return joined.withColumns(numbers | others).drop("before", "unsure")
+        numbers = {name: F.coalesce(numbers.get(name, none), none).cast("int") for name in JUDGED if name not in SPANS}
+        return joined.withColumns(numbers | dict.fromkeys(SPANS, F.lit(None).cast("long"))).drop("before", "unsure")
 
     def totals(self) -> list[Row]:
         """Return the rows of the totals."""

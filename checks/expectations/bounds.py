@@ -66,7 +66,8 @@ class RowsOfATerm(TableMetricProvider):  # type: ignore[misc]
 def _of_effect(engine: PandasExecutionEngine, domain: dict[str, Any], effect: str) -> Any:
     """Return the rows of an effect in the joined table."""
     frame, _, _ = engine.get_compute_domain(domain, domain_type=MetricDomainTypes.TABLE)
-    return frame[frame["effect"] == effect]
+    mine = frame["effect"] == effect
+    return frame if mine.all() else frame[mine]  # without a copy of millions of rows
 
 
 class NumbersOfAnEffect(TableMetricProvider):  # type: ignore[misc]

@@ -145,7 +145,7 @@ def _effects(s: Scenario) -> Iterator[Term]:
                 limit_us = round(limit_s * 1_000_000)
                 text, meaning = (
                     f"{stat} ≤ {duration(limit_us)}",
-                    "Time from acknowledgement to effect, in microseconds.",
+                    "Time from acknowledgement to effect (in microseconds).",
                 )
                 split, title = f"late {stat}", f"{name}: time to it, {PERCENTILES[stat]}"
                 yield Term(title, EFFECTS, meaning, text, split, effect.name, at_most=limit_us)

@@ -68,13 +68,14 @@ def suite_of(table: Table, observed: Iterable[tuple[Term, Observation]]) -> gx.E
 
 def expectation_of(term: Term, seen: Observation) -> Any:
     """Return the expectation of a term."""
+    name = f"{term.meaning.rstrip('.')}, for {term.scope}" if term.table == "effects" else term.name
     common = {
         "min_value": term.at_least,
         "max_value": term.at_most,
         "unknown": seen.unknown,
         "severity": "critical" if term.decides(seen.proven) else "warning",
         # GX renders it with string.Template and without escaping, and a group id may contain any character
-        "description": html.escape(f"{term.name}: {term.expected}").replace("$", "$$"),
+        "description": html.escape(f"{name}: {term.expected}").replace("$", "$$"),
         "notes": html.escape(f"{term.meaning}{OF_JOIN if term.table == 'effects' else ''}"),
         "meta": {"term": list(term.key)},
     }

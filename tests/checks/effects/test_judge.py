@@ -290,6 +290,8 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     for customer, amount in last.items():
         s.effect(customer, at=9, value=amount)
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
+    wrong = words(s, "wrong")
+    assert ["(invoices/0 offset 1 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
 
 
 def test_a_sum_is_shown_as_a_plain_number_and_may_be_zero(spark, story):
