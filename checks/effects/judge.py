@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from chaos.effects.watch import SIGHTS, read_sights
 from chaos.ledger.ids import Ids
-from chaos.ledger.schemas import EFFECT_READS
+from chaos.ledger.schemas import EFFECT_INPUTS, EFFECT_READS, EFFECTS, LOG, TABLES
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.run.result import EFFECT_KINDS
@@ -59,6 +61,8 @@ MOST_PLACES = 5
 """Most places of the effects of one finding."""
 _SIGHT_NAMES = ("mark", "id", "at_us", "after_us")
 _SIGHT = "mark string, id string, at_us long, after_us long"
+_SCHEMAS = TABLES | {"log": LOG, "effects": EFFECTS, "effect_inputs": EFFECT_INPUTS}
+"""Schemas of the tables: with them, Spark runs no job to look into the files."""
 Row = dict[str, Any]
 
 
@@ -85,7 +89,7 @@ class Tables:
             paths = self.run.parts(f"ledger/{folder}")
         else:
             paths = [f"file:{path}" for path in sorted((self.run.ledger / folder).glob("*.parquet"))]
-        return self.spark.read.parquet(*paths)
+        return self.spark.read.schema(from_arrow_schema(_SCHEMAS[name])).parquet(*paths)
 
     def effects(self, effect: Effect) -> DataFrame:
         """Return the effects with an id, with origin, input and times.
@@ -384,7 +388,7 @@ class _Singles(_Judged):
         base = {"effect": self.effect.name, "examined": row.timed, "why": why, "undecided": 0}
         if why:
             return [base | {"kind": f"late {stat}", "count": None} for stat in STATISTICS]
-        least, most = (_percentiles(done, name) for name in SPANS)
+        least, most = _percentiles(done, *SPANS)
         spans = ((stat, least[stat], most[stat]) for stat in STATISTICS)
         return [base | {"kind": f"late {s}", "count": lo, "undecided": max(0, hi - lo)} for s, lo, hi in spans]
 
@@ -397,13 +401,19 @@ class _Singles(_Judged):
         return found + self.found("late", slowest, F.desc("late_us"))
 
 
-def _percentiles(frame: DataFrame, column: str) -> dict[str, int]:
-    """Return the nearest-rank percentiles in us, rounded up to whole ms."""
-    ms = frame.where(F.col(column).isNotNull()).groupBy(F.ceil(F.col(column) / 1000).alias("ms")).count().toArrow()
-    ms = ms.sort_by("ms")
-    values, counts = ms["ms"].to_numpy(), np.cumsum(ms["count"].to_numpy())
-    ranks = {stat: nearest_rank(share, counts[-1]) + 1 for stat, share in STATISTICS.items()}
-    return {stat: 1000 * int(values[np.searchsorted(counts, rank)]) for stat, rank in ranks.items()}
+def _percentiles(frame: DataFrame, *columns: str) -> list[dict[str, int]]:
+    """Return the nearest-rank percentiles of each column in us, rounded up to whole ms."""
+    each = F.array(
+        *(F.struct(F.lit(n).alias("of"), F.ceil(F.col(c) / 1000).alias("ms")) for n, c in enumerate(columns))
+    )
+    rows = frame.select(F.explode(each).alias("at")).select("at.*").where("ms is not null")
+    counted, found = rows.groupBy("of", "ms").count().toArrow().sort_by("ms"), []
+    for n in range(len(columns)):
+        ms = counted.filter(pc.equal(counted["of"], n))
+        values, counts = ms["ms"].to_numpy(), np.cumsum(ms["count"].to_numpy())
+        ranks = {stat: nearest_rank(share, counts[-1]) + 1 for stat, share in STATISTICS.items()}
+        found.append({stat: 1000 * int(values[np.searchsorted(counts, rank)]) for stat, rank in ranks.items()})
+    return found
 
 
 class _Aggregates(_Judged):

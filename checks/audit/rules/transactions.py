@@ -231,10 +231,9 @@ def hanging_transaction(run: RunData, tally: Tally) -> None:
             explaining = [
                 t["ended_us"]
                 for t in ended
-                if t["began_us"] <= span.begin_us < t["ended_us"]
-                and (topic, partition, t["producer"], t["incarnation"]) in writers
+                if t["began_us"] <= span.begin_us and (topic, partition, t["producer"], t["incarnation"]) in writers
             ]
-            unexplained_us = span.end_us - min(max(explaining, default=span.begin_us), span.end_us)
+            unexplained_us = span.end_us - min(max([span.begin_us, *explaining]), span.end_us)
             if unexplained_us > HANGS_US or (span.open and unexplained_us > 0):
                 evidence: dict[str, Any] = {
                     "stood_from_us": span.begin_us,

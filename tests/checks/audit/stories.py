@@ -1478,6 +1478,37 @@ def committed_past_a_marker(s: Story) -> None:
 
 
 @story()
+def committed_past_a_marker_to_the_next_record(s: Story) -> None:
+    s.wrote(0).send(1, 2).log(2, 1).assigned().got(0).commit(2).got(2, seq=lambda _: 1).commit(3)
+
+
+@story()
+def committed_automatically_before_it_was_reported(s: Story) -> None:
+    """The library may have committed at any time up to the report."""
+    s.consumer = {"commit": {"kind": "auto"}}
+    epoch = s.wrote(0, 1).assigned().got(0)
+    requested_us = s.now
+    epoch.got(1).commit(2, kind="auto", requested_us=requested_us)
+
+
+def _commits_past_an_aborted_record(s: Story, isolation: str) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": isolation}
+    s.wrote(0).in_transaction(1, "aborted", 1).wrote(2)
+    epoch = s.assigned().got(0).commit(2)
+    epoch.got(*((1, 2) if isolation == "read_uncommitted" else (2,))).commit(3)
+
+
+@story()
+def committed_past_an_aborted_record(s: Story) -> None:
+    _commits_past_an_aborted_record(s, "read_committed")
+
+
+@story(overcommit=1)
+def committed_past_an_aborted_record_that_the_reader_sees(s: Story) -> None:
+    _commits_past_an_aborted_record(s, "read_uncommitted")
+
+
+@story()
 def failed_commit_ahead(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0).commit(2, "fail").got(1).commit(2)
 
@@ -1492,6 +1523,25 @@ def committed_back_in_no_time(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1, requested_us=s.tick(), completed_us=s.now).got(2).commit(
         3
     )
+
+
+@story(zombie_commit=1, commit_rewind=1, duplicate_delivery__legal=1)
+def committed_back_after_a_commit_of_an_evicted_member(s: Story) -> None:
+    s.members = 2
+    old = s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1)
+    new = s.assigned(2, position=1, source="committed", generation=2)
+    s.tick()
+    old.commit(2)
+    new.commit(1).got(1).commit(2)
+    old.lost(generation=1)
+
+
+@story(commit_rewind=1, duplicate_delivery__illegal=2)
+def committed_back_after_a_begin_that_no_commit_explains(s: Story) -> None:
+    s.mode, s.consumer = "assign", {"group": "back", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1, 2).commit(3).died()
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2).got(2).commit(3)
 
 
 @story(duplicate_delivery__legal=2)
@@ -1673,6 +1723,16 @@ def _moved_back(s: Story) -> Epoch:
 @story(foreign_commit=1, duplicate_delivery__legal=2)
 def moved_back_by_another_job(s: Story) -> None:
     _moved_back(s).got(1).commit(2).got(2).commit(3)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2)
+def moved_back_by_another_job_to_where_it_had_been_itself(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "twice", "commit": {"when": "after_batch"}, "start": "group"}
+    a = s.wrote(0, 1, 2).assigned(1, position=0).got(0).commit(1).got(1, 2).commit(3).died()
+    s.assigned(2, position=0).got(0).commit(1).got(1, 2)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2).got(2).commit(3)
 
 
 @story(foreign_commit=1, duplicate_delivery__legal=2, commit_rewind=1)
@@ -2168,6 +2228,11 @@ def delivered_before_the_producer_knew_of_its_commit(s: Story) -> None:
     epoch.commit(1)
 
 
+@story(dirty_read=1, offset_reuse=1)
+def another_record_was_delivered_than_the_aborted_one_that_is_there_now(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).wrote(1).assigned().got(0, seq=lambda _: 77).got(1).commit(2)
+
+
 def _polled_before_the_end_was_learned(s: Story, outcome: str, requested: int | None) -> None:
     """requested: when the end was requested, in us before the poll; None for a ledger that does not say it."""
     epoch = s.assigned()
@@ -2249,6 +2314,14 @@ def stood_still_while_a_transaction_was_going_on(s: Story) -> None:
     s.offsets_observed(0, 0)
     began = s.now
     s.send(0, 0, txn=1).log(0, 0).offsets_observed(0, 1).tick(30_000_000)
+    s.transaction(1, "committed", began).offsets_observed(1, 1)
+
+
+@story()
+def stood_still_from_the_moment_in_which_a_transaction_began(s: Story) -> None:
+    s.offsets_observed(0, 0).send(0, 0, txn=1).log(0, 0).observed("end_offset", 1)
+    began = s.now
+    s.tick(30 * SECOND)
     s.transaction(1, "committed", began).offsets_observed(1, 1)
 
 
@@ -2417,6 +2490,23 @@ def three_partitions_against_one_for_a_moment(s: Story) -> None:
 
 
 @story()
+def three_partitions_against_one_until_the_group_had_settled(s: Story) -> None:
+    _settled(s, "012", "3", us=300_000 - STEP_US)
+
+
+@story(unbalanced_assignment=1)
+def three_partitions_against_one_when_the_group_had_settled(s: Story) -> None:
+    _settled(s, "012", "3", us=300_000 - STEP_US + 1)
+
+
+@story()
+def three_partitions_against_one_while_nobody_answered(s: Story) -> None:
+    s.group_seen(answers=False)
+    _settled(s, "012", "3")
+    s.group_seen(answers=True)
+
+
+@story()
 def everything_to_the_only_member_that_found_the_topic(s: Story) -> None:
     _settled(s, "0123", "", topics=([s.name], []))
 
@@ -2560,6 +2650,11 @@ def coordinated_by_another_broker_for_longer_than_two_seconds(s: Story) -> None:
 
 
 @story()
+def coordinated_by_nobody(s: Story) -> None:
+    _coordinated(s, -1, 3_000_000)
+
+
+@story()
 def coordinated_by_another_broker_that_did_not_answer(s: Story) -> None:
     _coordinated(s, 1, 0)
     s.group_seen(answers=False, coordinator=2).tick(3_000_000)
@@ -2688,6 +2783,29 @@ def over_again_when_the_coordinator_had_lost_its_offset(s: Story) -> None:
 @story(lost_commit=1, duplicate_delivery__legal=2)
 def over_again_when_its_offset_was_gone_while_it_had_members(s: Story) -> None:
     _expired(_read_two(s).saw_committed(2).group_seen(state="Stable"))
+
+
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
+def over_again_when_its_offset_was_gone_and_nobody_saw_its_state(s: Story) -> None:
+    _expired(_read_two(s).saw_committed(2))
+
+
+@story(expired_commit=1, duplicate_delivery__legal=2)
+def over_again_when_the_offset_of_a_group_without_members_had_expired(s: Story) -> None:
+    """The time counts from the commit."""
+    s.mode, s.consumer = "assign", {"group": s.name, "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1).got(0, 1).commit(2).died()
+    s.group_seen(answers=True).saw_committed(2).tick(60 * SECOND)
+    s.saw_committed(None).life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, incarnation=2).got(0, 1, 2).commit(3)
+
+
+@story(expired_commit=1, duplicate_delivery__legal=2)
+def over_again_when_the_offset_of_a_new_group_had_expired(s: Story) -> None:
+    """With group.protocol=consumer, the time counts from the commit, too, though the group has a member."""
+    s.consumer_config = {"auto.offset.reset": "earliest", "group.protocol": "consumer"}
+    _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").tick(60 * SECOND)
+    _expired(s)
 
 
 @story(duplicate_delivery__illegal=2)
@@ -2820,7 +2938,8 @@ def over_again_in_two_partitions_when_their_offsets_had_expired(s: Story) -> Non
     s.assigned(1, partition=1, generation=1).got(0, seq=lambda _: 9).commit(1).revoked()
     _read_two(s).saw_committed(2).observed("committed", 1, f"group:{s.name}/{s.name}/1")
     s.group_seen(answers=True, state="Empty").tick(60 * SECOND)
-    s.saw_committed(None).observed("committed", "null", f"group:{s.name}/{s.name}/1")
+    s.saw_committed(None).tick(5 * SECOND - STEP_US)
+    s.observed("committed", "null", f"group:{s.name}/{s.name}/1")
     s.assigned(2, partition=1, generation=1).got(0, seq=lambda _: 9).commit(1)
     s.assigned(2, generation=1).got(0, 1, 2).commit(3)
 
@@ -2832,6 +2951,27 @@ def over_again_twice(s: Story) -> None:
     _alone(s, 60 * SECOND).saw_committed(None).assigned(2, generation=1).got(0, 1).commit(2).revoked()
     s.group_seen(state="Stable").saw_committed(2).group_seen(state="Empty").tick(60 * SECOND)
     s.saw_committed(None).assigned(3, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(expired_commit=1, duplicate_delivery__legal=2)
+def over_again_as_soon_as_its_offset_may_have_expired(s: Story) -> None:
+    """The observer may see that the last member left three seconds late."""
+    _expired(_alone(s, 57 * SECOND - STEP_US))
+
+
+@story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
+def over_again_just_before_its_offset_may_have_expired(s: Story) -> None:
+    _expired(_alone(s, 57 * SECOND - STEP_US - 1))
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_last_one_might_have_expired(s: Story) -> None:
+    """An offset that expires leaves none behind."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
+    s.group_seen(answers=True, state="Empty").saw_committed(2).tick(60 * SECOND)
+    s.group_seen(answers=False).group_seen(answers=True).saw_committed(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
 
 
 @story(expired_commit__undecided=1, lost_commit__undecided=1, duplicate_delivery__legal=2)
@@ -3034,6 +3174,14 @@ def a_commit_of_the_deleted_topic_in_force_in_the_new_one(s: Story) -> None:
     s.again(3, 0, 1, 2, 3, 4)
     epoch.commit(3).revoked()
     s.assigned(2, position=3, source="committed", generation=2).got(3, 4, seq=_of(3)).commit(5)
+
+
+@story()
+def a_commit_of_the_deleted_topic_while_the_new_one_is_read(s: Story) -> None:
+    """It is not ahead of what was processed, and the next one is not behind it."""
+    epoch = _deleted(s)
+    s.again(3, 0, 1, 2, 3, 4)
+    epoch.got(0, 1, seq=_of(3)).commit(3).commit(2).got(2, 3, 4, seq=_of(3)).commit(5)
 
 
 @story(duplicate_delivery__legal=2)
@@ -3457,6 +3605,18 @@ def an_output_of_a_processor_that_died(s: Story) -> None:
     s.output(0, of=0).output(1, of=1).output(2, of=2)
 
 
+@story(unconsumed_output=1)
+def an_output_of_a_processor_that_stopped(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(1)
+    s.output(0, of=0).output(1, of=1).life(s.reader(), "stopped", role="consumer")
+
+
+@story(unconsumed_output__undecided=1)
+def an_output_of_a_processor_that_lost_its_partition(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(1).lost()
+    s.output(0, of=0).output(1, of=1)
+
+
 def _processed(s: Story) -> Story:
     """A processor that committed past three inputs with their outputs, and left."""
     s.members = 2
@@ -3697,6 +3857,12 @@ def archived_perhaps_without_a_poll(s: Story) -> None:
 
 
 @story(lost_share__undecided=1)
+def archived_perhaps_as_nobody_knows_when_it_was_written(s: Story) -> None:
+    s.consumer = {"share.record.lock.duration.ms": 3_600_000}
+    s.wrote(0).send(1, 1).log(1, 1, timestamp_us=None).acquires(1, 0).ends().share_seen(2, 0)
+
+
+@story(lost_share__undecided=1)
 def archived_perhaps_with_the_members_that_had_it(s: Story) -> None:
     s.consumer = {"share.record.lock.duration.ms": 3_600_000, "share.delivery.count.limit": 2}
     s.wrote(0, 1).acquires(1, 0).ends().life(s.reader(1), "crashed", role="consumer")
@@ -3840,6 +4006,20 @@ def accepted_again_after_a_new_leader(s: Story) -> None:
     s.tick_on(10_000_000).observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
 
 
+@story(redelivered_share__undecided=1)
+def acquired_again_long_after_a_new_leader_without_an_answer(s: Story) -> None:
+    s.observed("leader_epoch", 1)
+    s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends()
+    s.tick_on(10 * SECOND).observed("leader_epoch", 2).acquires(2, 0)
+    s.share_seen(1, 0)
+
+
+@story()
+def acquired_again_in_the_moment_of_the_accept(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends().acquires(2, 0, count=2).ends("release").share_seen(1, 0)
+    s.rows["acquisitions"][-1]["acquired_us"] = s.rows["acknowledgements"][0]["completed_us"]
+
+
 @story()
 def set_back_by_a_fault_and_acquired_again(s: Story) -> None:
     s.wrote(0, 1).acquires(1, 0, 1).ends().moved(1, kind="share.reset_offsets")
@@ -3880,6 +4060,22 @@ def counted_the_same_after_a_new_leader(s: Story) -> None:
     s.observed("leader_epoch", 1)
     s.wrote(0).acquires(1, 0).ends(outcome="unknown")
     s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+
+
+def _counted_the_same_before_a_new_leader(s: Story, after_us: int) -> None:
+    """The observer sees another leader some time after the second acquisition."""
+    s.observed("leader_epoch", 1).wrote(0).acquires(1, 0).ends(outcome="unknown").acquires(2, 0)
+    s.tick_on(after_us - STEP_US).observed("leader_epoch", 2).share_seen(1, 0)
+
+
+@story()
+def counted_the_same_before_a_new_leader_was_seen(s: Story) -> None:
+    _counted_the_same_before_a_new_leader(s, 10 * SECOND)
+
+
+@story(miscounted_share=1)
+def counted_the_same_long_before_a_new_leader_was_seen(s: Story) -> None:
+    _counted_the_same_before_a_new_leader(s, 10 * SECOND + 1)
 
 
 @story()
@@ -4073,12 +4269,13 @@ def delivered_up_to_the_limit(s: Story) -> None:
     s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=2).ends("release").share_seen(1, 0)
 
 
-@story(lock_overrun__undecided=1, miscounted_share__undecided=2)
+@story(lock_overrun__undecided=1, miscounted_share__undecided=3, redelivered_share__undecided=1)
 def locked_twice_while_a_broker_was_paused(s: Story) -> None:
     """Long after all others, because its fault concerns every share group of its time."""
     s.tick(300 * SECOND)
-    s.fault("injecting").wrote(0, 1).acquires(1, 0)
-    s.acquires(2, 0).ends().acquires(2, 1, count=2).ends().share_seen(2, 0)
+    s.fault("injecting").wrote(0, 1, 2).acquires(1, 0)
+    s.acquires(2, 0).ends().acquires(2, 1, count=2).ends()
+    s.acquires(1, 2).ends().acquires(2, 2).ends().share_seen(3, 0)
     s.fault("healed")
 
 

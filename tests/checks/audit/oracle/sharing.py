@@ -195,8 +195,10 @@ def _unacquired(group: Group, verdict: Judgement) -> None:
             continue
         check = "lost_share" if offset < past else "stalled_share"
         end_us, written_us = _end(group.case), record["timestamp_us"]
-        expired = group.limit - group.ends(written_us, end_us)
-        if offset < begin or (check == "lost_share" and end_us - written_us >= expired * group.lock_us):
+        archived = written_us is None or (
+            end_us - written_us >= (group.limit - group.ends(written_us, end_us)) * group.lock_us
+        )
+        if offset < begin or (check == "lost_share" and archived):
             verdict.undecided[check, group.name] += 1
             verdict.examined[check, group.name] -= 1
             continue
