@@ -2,14 +2,15 @@
 
 The oracle says what a change means. The table of changes by checks is printed (`pytest -s`), and written to the file
 that `AUDIT_MUTATIONS` names. The standard lane changes one row of each history with each change, and a second one if
-that means something else. The nightly lane changes each row.
+that means something else, in at most three histories in which a change means the same. The nightly lane changes each
+row.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +31,8 @@ from tests.checks.audit.oracle import Judgement, Row
 
 pytestmark = pytest.mark.histories
 
+ALIKE = 3
+"""Most mutants of a change that mean the same, in the standard lane."""
 HEAD_WIDTH = 7
 """Most letters in a line of a column head."""
 LEGAL = "duplicate_delivery.legal"
@@ -74,12 +77,15 @@ def all_mutants() -> Iterator[Mutant]:
     ],
 )
 def made(request: pytest.FixtureRequest) -> list[Mutant]:
-    """Return the mutants; `some`: only for one or two of the rows that a change fits in each history."""
+    """Return the mutants; `some`: only for one or two of the rows that a change fits in each history, and `ALIKE`."""
     mutants = list(all_mutants())
     if request.param == "all":
         return mutants
     alike = groupby(mutants, key=lambda m: (m.name, str(m.change)))
-    return [m for _, rows in alike for m in _unlike(list(rows))]
+    found: dict[tuple[str, frozenset[str]], list[Mutant]] = defaultdict(list)
+    for mutant in (m for _, rows in alike for m in _unlike(list(rows))):
+        found[str(mutant.change), frozenset(meant_by(mutant.verdict))].append(mutant)
+    return [m for mutants in found.values() for m in mutants[:ALIKE]]
 
 
 def _unlike(mutants: list[Mutant]) -> list[Mutant]:
