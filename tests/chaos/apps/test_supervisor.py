@@ -18,6 +18,7 @@ from chaos.cluster.secured.certificates import Authority
 from chaos.errors import ClientError, MachineError, UsageError
 from chaos.install.java import find_java
 from chaos.kafka.security import Access, Security
+from chaos.processes import process
 from chaos.processes.process import find_marked
 from chaos.setup.apps import App
 from chaos.setup.model import Capture
@@ -277,6 +278,20 @@ def test_a_program_that_goes_to_the_background_is_named_and_leaves_nothing(start
     with one, pytest.raises(ClientError, match=r"left 1 process in the background, .* start it in the foreground"):
         one.apps.start()
     assert not [p for p in find_marked() if p.run_dir == one.run.path]
+
+
+def test_a_child_that_one_search_misses_ends_too(started, monkeypatch):
+    """As after a double fork: the search began before the child did, and came to its parent when that had ended."""
+    end, searches = process.end, []
+
+    def misses_once(selected, timeout_s):
+        searches.append(selected)
+        return [] if len(searches) == 1 else end(selected, timeout_s)
+
+    monkeypatch.setattr("chaos.processes.process.end", misses_once)
+    one = started(command=[sys.executable, "-c", FORKED], ready={"log": "^never"}, restart={"policy": "never"})
+    with one, pytest.raises(ClientError, match="left 1 process in the background"):
+        one.apps.start()
 
 
 def test_a_pause_reaches_children_in_other_sessions(started):
