@@ -397,6 +397,20 @@ class Applications:
         """Return the group of an application: the given one, or the one that was found; None if there is none."""
         return self._apps[app].group or self._found_groups.get(app)
 
+    def expected(self, app: str) -> list[str]:
+        """Return the names of the instances of an application that are to run; of an external one, its front."""
+        found = self._apps[app]
+        return [f"{app}/1"] if found.external else [instance.name for instance in self._wanted(found)]
+
+    def is_stable(self, app: str) -> bool:
+        """Return whether the group of an application is stable; also if it has none, or none is known."""
+        group = self.group_of(app) or next(iter(self._apps[app].groups), None)
+        if group is None:
+            return True
+        with self._asking:
+            state = self._kafka.group(group)
+        return state is not None and state.state == "Stable"
+
     def of(self, app: str) -> list[Instance]:
         """Return the instances of an application that are supervised, by number."""
         return sorted((i for i in self._instances.values() if i.app.name == app), key=lambda i: i.number)

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ HEADLINE = "# Made by `python -m chaos test`. `python -m chaos run` runs it, als
 PARTITIONS, REPLICAS, PRODUCER = 6, 3, "traffic"
 LOOK_PARTITIONS = 2
 INTERPRETERS = re.compile(r"python[\d.]*|node|ruby|perl|bash|sh|uv|npx|tsx|bun|deno|\{python\}")
-PAUSE = "2s"
-"""Time between the heal of a fault and the next fault."""
+PAUSE = "1s"
+"""Least time between the heal of a fault and the next fault, which waits until the application works again."""
 FAULTS: dict[str, dict[str, Any]] = {
     "leader": {"kind": "broker.kill", "heal": {"after": "3s"}},
     "coordinator": {"kind": "coordinator.kill", "heal": {"after": "3s"}},
@@ -77,23 +77,42 @@ READ_SAMPLES = 1_000
 def propose_id(samples: Path) -> str:
     """Return the JSONPath of the field that identifies an input: with another value in each of the samples.
 
-    Of several, the one with the name of an id, then the one nearest to the root, then the first one. Raises
-    `UsageError` if there is none, or if the samples cannot be read; a line that is no JSON is reported by the run.
+    It has the name of an id, or is a text: an amount that differs by chance is none. Of several, the one with the name
+    of an id, then the one nearest to the root, then the first one. Raises `UsageError` if there is none, or if the
+    samples cannot be read.
     """
+    rows = [dict(scalars(document)) for document in _documents(samples)]
+    if not rows:
+        raise UsageError(
+            f"--samples {samples} is empty; write a JSON document into each line, as the application gets it"
+        )
+    known = {path: [row.get(path) for row in rows] for path in dict.fromkeys(path for row in rows for path in row)}
+    named = [path for path in known if ID_NAMES.search(path.rpartition(".")[2])]
+    differing = [path for path, values in known.items() if None not in values and len({*values}) == len(rows)]
+    found = [path for path in differing if path in named or all(isinstance(v, str) for v in known[path])]
+    if not found:
+        like = f", such as --id '{named[0]}'" if named else ""
+        same = f" ({named[0]} is the same in several)" if named else ""
+        raise UsageError(
+            f"no field of {samples} looks like an id and has another value in each line{same}; name it with --id{like}"
+        )
+    return min(found, key=lambda path: (path not in named, path.count(".")))
+
+
+def _documents(samples: Path) -> Iterator[Any]:
+    """Yield the first documents of a file of samples."""
     try:
         with samples.open(encoding="utf-8") as lines:
-            texts = [line for line in islice(lines, READ_SAMPLES) if line.strip()]
-        rows = [dict(scalars(json.loads(text))) for text in texts]
+            for number, line in enumerate(islice(lines, READ_SAMPLES), 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)
+                    except ValueError as e:
+                        reason = getattr(e, "msg", None) or str(e)
+                        what = f"--samples {samples}:{number} is no JSON ({reason}); one document belongs in each line"
+                        raise UsageError(what) from None
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"--samples {samples} cannot be read: {getattr(e, 'strerror', None) or e}") from None
-    except ValueError as e:
-        raise UsageError(
-            f"--samples {samples} has a line that is no JSON ({e}); one document belongs in each"
-        ) from None
-    found = [path for path in rows[0] if len({row.get(path) for row in rows} - {None}) == len(rows)] if rows else []
-    if not found:
-        raise UsageError(f"no field of {samples} has another value in each line; name the field of the id with --id")
-    return min(found, key=lambda path: (not ID_NAMES.search(path.rpartition(".")[2]), path.count(".")))
 
 
 def scalars(document: Any, path: str = "$") -> Iterator[tuple[str, str | int]]:
@@ -188,19 +207,31 @@ def _app(asked: Asked) -> dict[str, Any]:
         "command": list(asked.command),
         "directory": str(asked.directory),
         "instances": asked.instances,
-        "env": dict(asked.env) or dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"),
+        "env": {**_usual(asked), **asked.env},
         "reads": list(asked.reads),
     }
     app |= {"group": asked.group} if asked.group else {}
     return app | ({"ready": dict(asked.ready)} if asked.ready else {})
 
 
+def _usual(asked: Asked) -> dict[str, str]:
+    """Return the usual variables with the address, unless the user says where the address is."""
+    given = [*asked.env.values(), *asked.command]
+    return {} if any("{bootstrap}" in text for text in given) else dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}")
+
+
 def _timeline(asked: Asked) -> list[dict[str, Any]]:
-    """Return the faults one after another, each some time after the heal of the one before."""
+    """Return the faults one after another, each when the application works again after the heal of the one before.
+
+    A fault that hits an application at rest proves nothing: a member that was killed stays in its group for its session
+    time-out, 45 s by default.
+    """
     found: list[dict[str, Any]] = []
     for name in asked.breaks:
         when: dict[str, Any] = (
-            {"after": f"{found[-1]['name']}.healed + {PAUSE}"} if found else {"acked": asked.records // 4}
+            {"works": {"app": asked.app, "after": f"{found[-1]['name']}.healed + {PAUSE}"}}
+            if found
+            else {"acked": asked.records // 4}
         )
         found.append({"name": name, **FAULTS[name], "target": _target(asked, name), "when": when})
     return found
@@ -227,10 +258,19 @@ COMMENTS = {
 
 
 def write_scenario(scenario: Mapping[str, Any], path: Path) -> None:
-    """Write a scenario into a file, with a comment above each part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a scenario into a file, with a comment above each part. Raises `UsageError` if it cannot be written."""
     parts = [HEADLINE]
     for name, part in scenario.items():
         parts += [f"\n# {COMMENTS[name]}"] if name in COMMENTS else []
         parts.append(yaml.safe_dump({name: part}, sort_keys=False, allow_unicode=True, width=110).rstrip("\n"))
-    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"{path} cannot be written ({e.strerror or e}); name another file with --save") from None
+
+
+def free(path: Path) -> Path:
+    """Return a path that no file has: this one, or with a number. The user may have changed what is there."""
+    others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return path if not path.exists() else next(other for other in others if not other.exists())

@@ -70,7 +70,8 @@ def keep_entries(raw: Raw, kept: Iterable[Part]) -> Raw:
 
 
 def _waits_for(trigger: Raw) -> str | None:
-    return parse_after(trigger["after"]).fault if "after" in trigger else None
+    text = trigger.get("works", trigger).get("after")
+    return parse_after(text).fault if text else None
 
 
 def _inherited(trigger: Raw, removed: dict[str, Raw]) -> Raw:

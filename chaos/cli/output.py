@@ -252,7 +252,9 @@ class View(ProgressListener):
 
     def _show_progress(self, event: Event) -> None:
         delivered = "".join(f" · {escape(name)} {n:,}" for name, n in event["delivered"].items())
-        rates = f"({event['acked_per_s']:,}/s) · delivered {event['delivered_per_s']:,}/s"
+        rates = f"({event['acked_per_s']:,}/s)"
+        if event["delivered"]:
+            rates += f" · delivered {event['delivered_per_s']:,}/s"
         self._show_progress_text(f"acked {event['acked']:,} {rates}{delivered}")
 
 

@@ -221,12 +221,12 @@ def test(
     takes: brokers, traffic from the samples with another id in each input, the instances of the application, and the
     crash of a leader, the loss of the coordinator, SIGKILL, SIGTERM and a pause of an instance, and a slow link.
     """
-    from chaos.apps.trial import check_faults, scenario_of, write_scenario
+    from chaos.apps.trial import check_faults, free, scenario_of, write_scenario
 
     asked = _asked(command, samples, identity, reads, writes, instances, group, env, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
-    path = save or runs_dir / f"test-{asked.app}.yaml"
+    path = save or free(runs_dir / f"test-{asked.app}.yaml")
     write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), path)
     typer.echo(f"scenario: {path}", err=True)
     run(str(path), kafka=kafka, driver=driver, seed=seed, runs_dir=runs_dir, as_json=as_json)
@@ -287,7 +287,7 @@ def _asked(
 
     if not identity:
         identity = propose_id(samples)
-        typer.echo(f"id: {identity}, which differs in each sample; name another field with --id", err=True)
+        typer.echo(f"id: {identity}, as it looks in the samples; name another field with --id", err=True)
     return Asked(
         command=command,
         reads=reads or (),

@@ -19,7 +19,7 @@ from chaos.apps.supervisor import Applications
 from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
-from chaos.drive.moments import Moments
+from chaos.drive.moments import Moments, Recoveries
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.faults import FAULTS
@@ -264,19 +264,28 @@ class Drive:
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
-        moments = Moments(self._proxy, list(self._scenario.faults))
+        specs = list(self._scenario.faults)
+        moments, recoveries = Moments(self._proxy, specs), Recoveries(self._proxy, self._apps, specs)
         with moments.armed():
-            self._take_steps(fleet, faults, observer, moments)
+            self._take_steps(fleet, faults, observer, moments, recoveries)
         if self._scenario.apps and self._proxy:
             self._events.emit(MOMENTS, by_instance=moments.counted())
 
-    def _take_steps(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer, moments: Moments) -> None:
+    def _take_steps(
+        self,
+        fleet: Fleet,
+        faults: Mapping[str, FaultRun],
+        observer: Observer,
+        moments: Moments,
+        recoveries: Recoveries,
+    ) -> None:
         waiting = steps(self._scenario.faults)
         total = len(waiting)
         deadline = self._started + self._limits.drive
         while True:
             came = moments.came()
             progress = replace(self._progress(fleet, faults), moments=came)
+            progress = replace(progress, working=recoveries.working(progress))
             moments.release(faults)
             for step in [s for s in waiting if is_due(s, progress)]:
                 if len(waiting) == total:

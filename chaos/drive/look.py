@@ -7,6 +7,7 @@ is read. Nothing is broken and nothing is judged: the answer is a proposal for a
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -47,7 +48,9 @@ INPUTS = 20
 START_S = 60.0
 """Time for an application to read from a topic. A JVM on a busy machine takes half of it."""
 WRITE_S = 20.0
-"""Time for an application to write something after the first input."""
+"""Time for an application to write something after the first input, or after what it wrote last."""
+MOST_WRITE_S = 120.0
+"""Time after which the look no longer waits for a slow application."""
 QUIET_S = 1.5
 """Time without anything new after which reading or writing is complete."""
 MOST_RESTARTS = 3
@@ -79,7 +82,11 @@ def look(
     with tempfile.TemporaryDirectory(prefix="aftershock-") as folder:
         path = Path(folder) / f"look-{asked.app}.yaml"
         write_scenario(look_of(asked), path)
-        run = stages.prepare(stages.ScenarioRequest(str(path), kafka=kafka, driver=driver), runs_dir=runs_dir)
+        try:
+            run = stages.prepare(stages.ScenarioRequest(str(path), kafka=kafka, driver=driver), runs_dir=runs_dir)
+        except AftershockError as e:  # the user never sees this file
+            plain = re.sub(rf"{re.escape(str(path))}(:\d+)?", "the application or its samples", str(e))
+            raise UsageError(plain) from None
     events = EventLog(run, listener)
     try:
         stages.deploy(run, events, ProcessId.current())
@@ -96,6 +103,8 @@ class _Wire:
     def __init__(self, run: Run) -> None:
         self._tail, self._ids = Tail(run.path / FOLDER), TopicIds()
         self._contents: dict[int, Contents] = {}
+        self.all_topics = False
+        """Whether it asked for all topics, as consumers with a pattern do."""
         self.named: set[str] = set()
         """Topics in requests for metadata."""
         self.fetched: set[str] = set()
@@ -119,6 +128,7 @@ class _Wire:
                 request = decoded(entry.head, entry.data, MetadataRequest)
             except ValueError:
                 return  # a later release of Kafka
+            self.all_topics |= request.topics is None
             self.named.update(topic.name for topic in request.topics or () if topic.name)
         elif entry.api in (ApiKey.Produce, ApiKey.Fetch):
             contents = self._contents.setdefault(entry.connection, Contents(self._ids))
@@ -199,6 +209,7 @@ class _Look:
         except WaitTimeout:
             named = ", ".join(sorted(self._wire.named))
             asked_for = f"it asked for {named} and fetched from none" if named else "it asked for no topic"
+            asked_for += ", and for all topics, so it may subscribe by a pattern" if self._wire.all_topics else ""
             raise self._unseen(apps, f"read no topic within {START_S:g} s: {asked_for}", "--reads TOPIC") from None
         reads = self._asked.reads or sorted(t for t in found - self._wire.produced if not _is_internal(t))
         if len(reads) != 1 and not self._asked.reads:
@@ -238,14 +249,18 @@ class _Look:
             now = {topic: len(self._records(topic)) for topic in self._written(reads)}
             if now != ends:
                 ends, changed = now, time.monotonic()
-            return bool(ends) and time.monotonic() - changed > QUIET_S
+            whole = bool(ends) and min(ends.values()) >= INPUTS
+            return time.monotonic() - changed > (QUIET_S if whole else WRITE_S)
 
         try:
-            wait_until(complete, WRITE_S, "", every_s=0.5)
+            wait_until(complete, MOST_WRITE_S, "", every_s=0.5)
         except WaitTimeout:
-            if not ends:
-                words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
-                raise self._unseen(apps, words, "--writes TOPIC; other effects need a scenario (`effects`)") from None
+            seen = ", ".join(f"{topic}: {n} of {INPUTS}" for topic, n in ends.items())
+            words = f"is slow: after {MOST_WRITE_S:g} s it still writes ({seen})"
+            raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
+        if not ends:
+            words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
+            raise self._unseen(apps, words, "--writes TOPIC; other effects need a scenario (`effects`)")
         return sorted(ends)
 
     def _written(self, reads: Sequence[str]) -> set[str]:
@@ -297,6 +312,8 @@ class _Look:
     def _unseen(self, apps: Applications, what: str, option: str) -> AftershockError:
         (instance,) = apps.of(self._asked.app)
         said = f"; it said last: {words}" if (words := instance.last_words()) else ""
+        if instance.restarts:
+            said = f"; it was started {instance.restarts + 1} times, because {instance.describe_exit()}"
         past = "".join(f"; {problem}" for problem in apps.strangers())
         return UsageError(f"{self._asked.app} {what}{past}{said}; see {instance.log}, and name it with {option}")
 

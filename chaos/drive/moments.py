@@ -1,4 +1,4 @@
-"""The moments on the wire that faults wait for: each is held by a rule of the proxy until its fault is in."""
+"""What faults wait for on the wire: a moment, which is held until its fault is in, or an application at work again."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from chaos.apps.supervisor import Applications
 from chaos.faults.base import FaultSpec
 from chaos.faults.runner import FaultRun
 from chaos.faults.wire import front_of
 from chaos.relay.control import Hits, Proxy
 from chaos.relay.rules import Frames, Rule
+from chaos.scenario.timeline import Progress
 
 HELD_S = 1.0
 """Time for which a moment is held after its fault has begun. An application that is asked to end may wait for it."""
 MOST_HELD_S = 30.0
 """Time for which a moment is held in any case. Shorter than the time-out of any request of a client."""
+
+LOOK_S = 0.25
+"""Interval at which the run looks whether an application works again."""
+FETCHES = ("Fetch request", "ShareFetch request")
 
 
 @dataclass
@@ -89,3 +95,36 @@ class Moments:
         if self._proxy and not moment.released:
             moment.released = True
             self._proxy.remove(moment.rule, lose=moment.hits is not None and moment.spec.ends_at_once)
+
+
+class Recoveries:
+    """The applications that faults wait for until they work again: see `chaos.setup.triggers.Works`."""
+
+    def __init__(self, proxy: Proxy | None, apps: Applications | None, specs: list[FaultSpec]) -> None:
+        self._proxy, self._apps = proxy, apps
+        self._waiting = {spec.name: spec for spec in specs if spec.when.works}
+        self._before: dict[str, dict[str, int]] = {}
+        """How often each instance had fetched when the awaited phase came, by fault."""
+        self._looked = 0.0
+        self._working: set[str] = set()
+
+    def working(self, progress: Progress) -> set[str]:
+        """Return the faults whose application works again. What was seen less than `LOOK_S` ago is used again."""
+        if self._waiting and time.monotonic() - self._looked > LOOK_S:
+            self._looked = time.monotonic()
+            self._working |= {name for name, spec in self._waiting.items() if self._works(spec, progress)}
+            self._waiting = {name: spec for name, spec in self._waiting.items() if name not in self._working}
+        return self._working
+
+    def _works(self, spec: FaultSpec, progress: Progress) -> bool:
+        awaited, works = spec.when.awaited, spec.when.works
+        assert self._proxy and self._apps and works and awaited
+        if (awaited.fault, awaited.phase) not in progress.phases:
+            return False
+        fetched = {
+            front: sum(count for (_, moment), count in of.items() if moment in FETCHES)
+            for front, of in self._proxy.moments().items()
+        }
+        before = self._before.setdefault(spec.name, fetched)
+        names = self._apps.expected(works.app)
+        return all(fetched.get(n, 0) > before.get(n, 0) for n in names) and self._apps.is_stable(works.app)

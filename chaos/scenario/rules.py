@@ -60,11 +60,14 @@ def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trig
         yield f"{where}.acked: {acked} is never reached, the producers send {total} records in all"
     if delivered := trigger.delivered:
         yield from _delivered_problems(setup, faults, f"{where}.delivered", delivered, total)
-    if trigger.wire:
-        yield from app_problems(setup, f"{where}.wire.app", trigger.wire.app)
+    for key, seen in (("wire", trigger.wire), ("works", trigger.works)):
+        if seen is None:
+            continue
+        yield from app_problems(setup, f"{where}.{key}.app", seen.app)
         if setup.attached and setup.cluster.security.tls:
-            yield f"{where}.wire: TLS of a cluster that exists hides the requests of applications; take another moment"
+            yield f"{where}.{key}: TLS of a cluster that exists hides the requests of applications; take another moment"
     if trigger.awaited:
+        where = f"{where}.works" if trigger.works else where
         yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
         if trigger.awaited.phase == "healed" and any(
             f.name == trigger.awaited.fault and f.heal is None for f in faults
@@ -413,8 +416,8 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
         yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:
             yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
-            if fault.heal.when.wire:
-                yield f"{where}.heal.when.wire: a heal does not wait for the wire; give a time or another phase"
+            if seen := next((key for key in ("wire", "works") if getattr(fault.heal.when, key)), None):
+                yield f"{where}.heal.when.{seen}: a heal does not wait for the wire; give a time or another phase"
         if fault.target.broker_of_moment and not fault.when.wire:
             yield f"{where}.target.broker_of_moment: the fault waits for no moment; give when.wire"
     targets = Counter((fault.kind, fault.target) for fault in faults if fault.once_per_target)

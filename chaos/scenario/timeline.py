@@ -55,6 +55,8 @@ class Progress:
     """Times of the phases that have come, by (fault, phase)."""
     moments: Collection[str] = ()
     """Faults whose moment on the wire has come."""
+    working: Collection[str] = ()
+    """Faults that wait for an application that works again."""
 
 
 def steps(faults: Iterable[FaultSpec]) -> list[Step]:
@@ -74,7 +76,9 @@ def is_due(step: Step, progress: Progress) -> bool:
         return False
     if after := step.after:
         since = progress.phases.get((after.fault, after.phase))
-        return since is not None and progress.elapsed_s >= since + after.delay_s
+        if since is None or progress.elapsed_s < since + after.delay_s:
+            return False
+        return not (isinstance(step.trigger, Trigger) and step.trigger.works) or step.fault in progress.working
     if isinstance(step.trigger, Trigger) and step.trigger.wire is not None:
         return step.fault in progress.moments
     return isinstance(step.trigger, Trigger) and _is_reached(step.trigger, progress)

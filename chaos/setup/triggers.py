@@ -133,6 +133,20 @@ class WireMoment(Strict):
         return f"{self.api} {self.side} {self.nth} of {self.app}{after}"
 
 
+class Works(Strict):
+    """An application works again: its group is stable, and each of its instances has fetched since a phase of a fault.
+
+    A member that was killed stays in its group for its session time-out, 45 s by default; no partition moves before.
+    """
+
+    app: str = Field(description="the application, such as billing")
+    after: Annotated[str, parsed_by(parse_after)] = Field(description="a phase of another fault: kill.healed + 1s")
+
+    def describe(self) -> str:
+        """Return the trigger as text."""
+        return f"once {self.app} works again after {self.after}"
+
+
 class Trigger(OneOf):
     """The moment of a step: exactly one of these. Progress repeats on slow machines, so prefer it to times."""
 
@@ -145,12 +159,16 @@ class Trigger(OneOf):
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
 
+    works: Works | None = Field(
+        None, description="when an application works again after another fault: {app: billing, after: kill.healed}"
+    )
     wire: WireMoment | None = Field(None, description="a moment of an application's work, seen on the wire")
 
     @property
     def awaited(self) -> After | None:
         """The phase of a fault that the trigger waits for, if it names one."""
-        return parse_after(self.after) if self.after is not None else None
+        text = self.works.after if self.works else self.after
+        return parse_after(text) if text is not None else None
 
     def describe(self) -> str:
         """Return the trigger as text, such as `at 8,000 acknowledged records`."""
@@ -162,6 +180,8 @@ class Trigger(OneOf):
             return f"at {self.delivered.records:,} records processed by {self.delivered.by}"
         if self.after is not None:
             return f"after {self.after}"
+        if self.works is not None:
+            return self.works.describe()
         if self.wire is not None:
             return f"at {self.wire.describe()}"
         return f"{self.at:g} s after the start"

@@ -118,12 +118,15 @@ class Cluster:
         own = SPECS[kind].model_fields  # `app` is a target of app.kill, and a parameter of wire.corrupt
         target = {key: given.pop(key) for key in [*given] if key in Target.model_fields.keys() - own.keys()}
         name = f"{kind.replace('.', '-')}-{len(self._faults) + 1}"
-        trigger = when or (
-            {"after": f"{self._faults[-1]['name']}.{self._last} + {PAUSE}"} if self._faults else {"acked": self._first}
-        )
+        trigger = when or (self._following() if self._faults else {"acked": self._first})
         fault = {"name": name, "kind": kind, "target": target, "when": dict(trigger), **given}
         self._faults.append(fault | ({"heal": {"after": heal}} if heal else {}))
         return name
+
+    def _following(self) -> dict[str, Any]:
+        """Return the trigger after the last fault: when the first application works again, if there is one."""
+        after = f"{self._faults[-1]['name']}.{self._last} + {PAUSE}"
+        return {"works": {"app": self._apps[0]["name"], "after": after}} if self._apps else {"after": after}
 
     @property
     def _first(self) -> int:

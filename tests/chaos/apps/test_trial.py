@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import chaos
-from chaos.apps.trial import propose_id
+from chaos.apps.trial import FAULTS, Asked, free, propose_id, scenario_of, write_scenario
 from chaos.errors import UsageError
+from chaos.scenario.load import parse
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,9 @@ from chaos.errors import UsageError
         ([{"order_id": "a", "total": 1}, {"order_id": "b", "total": 1}], "$.order_id"),
         ([{"total": 1, "note": "x", "orderId": 7}, {"total": 2, "note": "y", "orderId": 8}], "$.orderId"),
         ([{"customer_id": 1, "event": {"id": "p"}}, {"customer_id": 1, "event": {"id": "q"}}], "$.event.id"),
-        ([{"paid": True, "amount": 1.5, "text": "m"}], "$.text"),
-        ([{"a": 1, "uuid": "u"}, {"a": 2}], "$.a"),
+        ([{"paid": True, "amount": 1, "text": "m"}], "$.text"),
+        ([{"a": "x", "uuid": "u"}, {"a": "y"}], "$.a"),
+        ([{"amount": 1, "no": 5}, {"amount": 2, "no": 6}], "$.no"),
     ],
 )
 def test_the_id_is_the_field_that_differs_in_each_sample_and_looks_like_one(tmp_path, rows, path):
@@ -33,10 +35,14 @@ def test_the_id_of_the_shipped_samples():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1}\n{"a": 1}\n', "no field of .* has another value in each line; name .* with --id"),
+        ('{"a": 1}\n{"a": 1}\n', "no field of .* has another value in each line; name it with --id$"),
+        (
+            '{"payment_id": "x", "amount": 1}\n{"payment_id": "x", "amount": 2}\n',
+            r"\(\$\.payment_id is the same in several\); name it with --id, such as --id '\$\.payment_id'",
+        ),
         ("[1, 2]\n", "no field of"),
-        ("", "no field of"),
-        ("{a}\n", "has a line that is no JSON"),
+        ("\n\n", "is empty; write a JSON document"),
+        ('{"a": "b"}\n\n{a}\n', "s.jsonl:3 is no JSON"),
         ("\xff", None),
     ],
 )
@@ -50,3 +56,36 @@ def test_samples_without_an_id_are_one_line(tmp_path, text, message):
 def test_samples_that_do_not_exist_are_one_line(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         propose_id(tmp_path / "none.jsonl")
+
+
+def asked(tmp_path, **more):
+    samples = tmp_path / "s.jsonl"
+    samples.write_text('{"id": "x"}\n{"id": "y"}\n')
+    return Asked(["python", "a.py"], ["in"], ["out"], samples, "$.id", tmp_path, **more)
+
+
+def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):
+    first, *others = parse(json.dumps(scenario_of(asked(tmp_path))), "x").faults
+    assert first.when.acked == 500 and [f.name for f in others] == [*FAULTS][1:]
+    for before, fault in zip([first, *others], others, strict=False):
+        assert (fault.when.works.app, fault.when.works.after) == ("a", f"{before.name}.healed + 1s")
+
+
+@pytest.mark.parametrize(
+    ("env", "usual"),
+    [({}, True), ({"OUT": "x"}, True), ({"MINE": "{bootstrap}"}, False), ({"A": "b:{bootstrap}"}, False)],
+)
+def test_the_usual_variables_have_the_address_unless_the_user_says_where_it_is(tmp_path, env, usual):
+    (app,) = scenario_of(asked(tmp_path, env=env))["apps"]
+    assert ("KAFKA_BOOTSTRAP_SERVERS" in app["env"]) == usual and env.items() <= app["env"].items()
+
+
+def test_a_written_scenario_is_never_replaced_and_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    path = tmp_path / "made" / "test-a.yaml"
+    assert free(path) == path
+    write_scenario({"title": "x"}, path)
+    write_scenario({"title": "y"}, free(path))
+    assert free(path).name == "test-a-3.yaml" and "title: x" in path.read_text()
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot be written .*name another file with --save"):
+        write_scenario({"title": "x"}, tmp_path / "file" / "a.yaml")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.drive.moments import MOST_HELD_S, Moments
+from chaos.drive.moments import MOST_HELD_S, Moments, Recoveries
 from chaos.errors import ScenarioError
 from chaos.relay.control import Hits
 from chaos.scenario.load import parse
@@ -135,3 +135,70 @@ def test_a_value_that_is_refused_is_one_line_and_not_a_second_one_of_what_follow
     with pytest.raises(ScenarioError) as e:
         parse(text.replace("value: {", "value: {id: $.id, "), "m")
     assert len(str(e.value).splitlines()) == 2 and "leave id out" in str(e.value)
+
+
+AGAIN = """
+  - {name: stop, kind: app.stop, target: {app: billing}, when: {works: {app: billing, after: crash.healed + 1s}}}
+"""
+
+
+def two_faults(more=AGAIN):
+    text = SCENARIO.format(
+        kind="app.kill", target="{app: billing}", wire=COMMIT, heal=", heal: {after: 2s}", cluster=""
+    )
+    return parse(text + more, "works.yaml")
+
+
+class Apps:
+    stable, names = True, ("billing/1", "billing/2")
+
+    def expected(self, app):
+        return self.names
+
+    def is_stable(self, app):
+        return self.stable
+
+
+def test_a_fault_waits_until_each_instance_has_fetched_since_and_the_group_is_stable(monkeypatch):
+    monkeypatch.setattr("chaos.drive.moments.LOOK_S", -1.0)
+    proxy, apps = Proxy(), Apps()
+    proxy.counted = {"billing/1": {("", "Fetch request"): 9}, "billing/2": {("a", "Fetch request"): 5}}
+    recoveries = Recoveries(proxy, apps, two_faults().faults)
+    before, healed = Progress(9.0, {}, {}), Progress(20.0, {}, {}, phases={("crash", "healed"): 12.0})
+    assert recoveries.working(before) == set()
+    proxy.counted["billing/1"] = {("", "Fetch request"): 10}
+    assert recoveries.working(healed) == set(), "fetches before the heal count nothing"
+    proxy.counted["billing/1"] = {("b", "Fetch request"): 11}
+    assert recoveries.working(healed) == set(), "billing/2 has not fetched again"
+    proxy.counted["billing/2"] = {("a", "Fetch request"): 5, ("c", "ShareFetch request"): 1}
+    apps.stable = False
+    assert recoveries.working(healed) == set(), "a rebalance goes on"
+    apps.stable = True
+    assert recoveries.working(healed) == {"stop"}
+    proxy.counted = {}
+    assert recoveries.working(healed) == {"stop"}, "it has worked since"
+
+
+def test_a_step_is_due_when_the_phase_has_come_and_the_application_works_again():
+    step = next(step for step in steps(two_faults().faults) if step.fault == "stop")
+    healed = {("crash", "healed"): 12.0}
+    assert not is_due(step, Progress(20.0, {}, {}, working={"stop"}))
+    assert not is_due(step, Progress(20.0, {}, {}, phases=healed))
+    assert not is_due(step, Progress(12.5, {}, {}, phases=healed, working={"stop"}))
+    assert is_due(step, Progress(13.5, {}, {}, phases=healed, working={"stop"}))
+    assert step.describe() == "inject stop once billing works again after crash.healed + 1s"
+    assert step.awaits() == {("crash", "healed")}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "message"),
+    [
+        ("{works: {app: biling, after: crash.healed}}", r"faults\[1\]\.when\.works\.app"),
+        ("{works: {app: billing, after: crush.healed}}", r"faults\[1\]\.when\.works\.after"),
+        ("{works: {app: billing}}", "after"),
+        ("{at: 1s}, heal: {when: {works: {app: billing, after: crash.healed}}}", "a heal does not wait for the wire"),
+    ],
+)
+def test_a_wait_that_cannot_end_is_refused_at_load(trigger, message):
+    with pytest.raises(ScenarioError, match=message):
+        two_faults(f"  - {{name: stop, kind: app.stop, target: {{app: billing}}, when: {trigger}}}\n")

@@ -512,7 +512,7 @@ def test_a_mistake_in_an_option_or_a_variant_names_it():
         (SMALL.replace("[orders]", "orders"), "consumers[0].topics: 'orders' is not a list"),
         (
             SMALL.replace("{acked: 50}", "50"),
-            "faults[0].when: 50 is not a mapping with at, acked, delivered, after or wire",
+            "faults[0].when: 50 is not a mapping with at, acked, delivered, after, works or wire",
         ),
         (
             SMALL.replace("broker.kill", "broker.explode"),
