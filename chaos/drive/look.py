@@ -249,7 +249,7 @@ class _Look:
             now = {topic: len(self._records(topic)) for topic in self._written(reads)}
             if now != ends:
                 ends, changed = now, time.monotonic()
-            whole = bool(ends) and min(ends.values()) >= INPUTS
+            whole = bool(ends) and max(ends.values()) >= INPUTS
             return time.monotonic() - changed > (QUIET_S if whole else WRITE_S)
 
         try:

@@ -68,6 +68,7 @@ OTHER_TEXTS = {
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "WireMoment": {"app", "after"},
+    "Works": {"app", "after"},
     "Arrivals": {"recording"},
     "App": {"name", "command", "program", "libraries", "image", "arguments", "env", "files", "directory"},
     "External": {"listen", "advertise"},
