@@ -78,7 +78,9 @@ def test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts(
     assert "enable.auto.offset.store=false" in told["prevents"] and "rdkafka" in told["library"]
 
 
-@pytest.mark.landing
+@pytest.mark.nightly(
+    twin="system/test_apps.py::test_offsets_that_are_committed_before_the_work_lose_what_a_kill_interrupts"
+)
 def test_offsets_that_are_committed_after_the_work_repeat_what_a_kill_interrupts(tmp_path):
     code, result = run(tmp_path, WORK, COMMIT, when=BEFORE_COMMIT)
     assert code == 1, result["sentence"]
