@@ -207,17 +207,18 @@ def _app(asked: Asked) -> dict[str, Any]:
         "command": list(asked.command),
         "directory": str(asked.directory),
         "instances": asked.instances,
-        "env": {**_usual(asked), **asked.env},
+        "env": with_address(asked.env, asked.command),
         "reads": list(asked.reads),
     }
     app |= {"group": asked.group} if asked.group else {}
     return app | ({"ready": dict(asked.ready)} if asked.ready else {})
 
 
-def _usual(asked: Asked) -> dict[str, str]:
-    """Return the usual variables with the address, unless the user says where the address is."""
-    given = [*asked.env.values(), *asked.command]
-    return {} if any("{bootstrap}" in text for text in given) else dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}")
+def with_address(env: Mapping[str, str], command: Sequence[str]) -> dict[str, str]:
+    """Return the variables with the usual ones for the address, unless the user says where the address is."""
+    if any("{bootstrap}" in text for text in (*env.values(), *command)):
+        return dict(env)
+    return {**dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"), **env}
 
 
 def _timeline(asked: Asked) -> list[dict[str, Any]]:

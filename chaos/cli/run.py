@@ -251,7 +251,6 @@ def control(
         from chaos.testing.session import Session
 
         folder = (runs_dir / new_run_id("control")).absolute()
-        folder.mkdir(parents=True)
         steps = Steps()
         with Session(folder, steps) as session:
             try:

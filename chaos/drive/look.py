@@ -168,9 +168,9 @@ class _Look:
                 return Seen(reads, group, self._asked.places)
             self._events.note(f"sending {INPUTS} inputs to {', '.join(reads)}, and waiting for what it writes")
             ids = self._send(reads)
-            writes = self._writes(apps, reads)
+            written = self._writes(apps, reads)
             apps.stop_all()
-            return self._judged(reads, group, writes, ids)
+            return self._judged(reads, group, written, ids)
 
     def _start(self, apps: Applications) -> None:
         """Start the application. It may end when a topic does not exist yet; then it is started again."""
@@ -237,31 +237,35 @@ class _Look:
             raise ClientError(f"the inputs were not acknowledged within {WRITE_S:g} s")
         return ids
 
-    def _writes(self, apps: Applications, reads: Sequence[str]) -> list[str]:
-        """Wait until the application has written, and nothing more comes; return the topics."""
-        ends: dict[str, int] = {}
+    def _writes(self, apps: Applications, reads: Sequence[str]) -> dict[str, list[Message]]:
+        """Wait until the application has written, and nothing more comes; return the records by topic."""
+        found: dict[str, list[Message]] = {}
         changed = time.monotonic()
 
+        def sizes(written: Mapping[str, list[Message]]) -> dict[str, int]:
+            return {topic: len(records) for topic, records in written.items()}
+
         def complete() -> bool:
-            nonlocal ends, changed
+            nonlocal found, changed
             apps.check()
             self._step()
-            now = {topic: len(self._records(topic)) for topic in self._written(reads)}
-            if now != ends:
-                ends, changed = now, time.monotonic()
-            whole = bool(ends) and max(ends.values()) >= INPUTS
+            before = sizes(found)
+            found = {topic: self._records(topic) for topic in self._written(reads)}
+            if sizes(found) != before:
+                changed = time.monotonic()
+            whole = any(n >= INPUTS for n in sizes(found).values())
             return time.monotonic() - changed > (QUIET_S if whole else WRITE_S)
 
         try:
             wait_until(complete, MOST_WRITE_S, "", every_s=0.5)
         except WaitTimeout:
-            seen = ", ".join(f"{topic}: {n} of {INPUTS}" for topic, n in ends.items())
+            seen = ", ".join(f"{topic}: {n} of {INPUTS}" for topic, n in sizes(found).items())
             words = f"is slow: after {MOST_WRITE_S:g} s it still writes ({seen})"
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
-        if not ends:
+        if not found:
             words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
             raise self._unseen(apps, words, "--writes TOPIC; other effects need a scenario (`effects`)")
-        return sorted(ends)
+        return found
 
     def _written(self, reads: Sequence[str]) -> set[str]:
         return {topic for topic in self._wire.produced - {*reads} if not _is_internal(topic)}
@@ -289,11 +293,12 @@ class _Look:
         finally:
             consumer.close()
 
-    def _judged(self, reads: tuple[str, ...], group: str | None, topics: Sequence[str], ids: Sequence[Id]) -> Seen:
+    def _judged(
+        self, reads: tuple[str, ...], group: str | None, written: Mapping[str, list[Message]], ids: Sequence[Id]
+    ) -> Seen:
         """Say which of the written topics have one record for each input, and where its id is there."""
         writes, others = {}, {}
-        for topic in topics:
-            records = self._records(topic)
+        for topic, records in sorted(written.items()):
             place = place_of(records, ids)
             if place and len(records) == len(ids):
                 writes[topic] = place

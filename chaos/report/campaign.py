@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.report import clients, gate
-from chaos.report.junit import JunitCase, junit_suite, to_xml
+from chaos.report.junit import JunitCase, of_campaign
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import duration
@@ -83,13 +83,11 @@ def markdown(result: PartsResult) -> str:
 
 def junit(result: PartsResult) -> str:
     """Return a test case for the campaign and one for each part, as XML text."""
-    cases = [JunitCase(result.kind, result.title, result.verdict, result.sentence)]
+    cases = []
     for part in result.parts:
         message = " ".join(filter(None, [part.state and f"{part.state}:", part.sentence]))
         cases.append(JunitCase("parts", part.name, part.verdict, message, sum(run.seconds for run in part.runs)))
-    seconds = sum(case.seconds for case in cases)
-    properties = {"seed": str(result.seed), "command": result.command, "repeat": str(result.repeat)}
-    return to_xml([junit_suite(f"aftershock.{result.kind}", seconds, properties, cases)])
+    return of_campaign(result.kind, result, cases)
 
 
 def _show_parts(result: PartsResult, folder: Path) -> None:

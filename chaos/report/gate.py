@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from chaos.report.junit import JunitCase, junit_suite, to_xml
+from chaos.report.junit import JunitCase, of_campaign
 from chaos.report.pages import MOST_CHARACTERS, fit, render_page, render_text, size
 from chaos.report.text import duration
 from chaos.run.campaign import Cell, GateResult, Key, LeftOut, Mark
@@ -58,12 +58,11 @@ def markdown(gate: GateResult) -> str:
 
 def junit(gate: GateResult) -> str:
     """Return a test case for the gate and one for each cell, as XML text."""
-    cases = [JunitCase("gate", gate.title, gate.verdict, gate.sentence)]
-    for cell in gate.cells:
-        seconds = sum(run.seconds for run in cell.runs)
-        cases.append(JunitCase("cells", cell.key.name, cell.verdict, cell.sentence, seconds))
-    properties = {"seed": str(gate.seed), "command": gate.command, "repeat": str(gate.repeat)}
-    return to_xml([junit_suite(f"aftershock.gate.{gate.gate}", sum(c.seconds for c in cases), properties, cases)])
+    cases = [
+        JunitCase("cells", cell.key.name, cell.verdict, cell.sentence, sum(run.seconds for run in cell.runs))
+        for cell in gate.cells
+    ]
+    return of_campaign(f"gate.{gate.gate}", gate, cases)
 
 
 FILES = {"report.html": page, "summary.md": markdown, "junit.xml": junit}

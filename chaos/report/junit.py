@@ -7,12 +7,12 @@ applicable are no test cases, so that no server counts them; a property lists th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from chaos.run.campaign import Comparison
+from chaos.run.campaign import Campaign, Comparison
 from chaos.run.result import NOT_APPLICABLE, Result, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -57,6 +57,14 @@ def junit_suite(name: str, seconds: float, properties: Mapping[str, str], cases:
     for key, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
         suite.set(key, str(len(suite.findall(path))))
     return suite
+
+
+def of_campaign(name: str, result: Campaign, cases: Sequence[JunitCase]) -> str:
+    """Return a test case for a campaign, and these for its parts, as XML text."""
+    whole = JunitCase(name.partition(".")[0], result.title, result.verdict, result.sentence)
+    properties = {"seed": str(result.seed), "command": result.command, "repeat": str(result.repeat)}
+    seconds = sum(case.seconds for case in cases)
+    return to_xml([junit_suite(f"aftershock.{name}", seconds, properties, [whole, *cases])])
 
 
 def merged(folder: Path, comparison: Comparison) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from chaos.apps.trial import ADDRESS_VARIABLES
+from chaos.apps.trial import with_address
 from chaos.errors import UsageError
 from chaos.faults import SPECS
 from chaos.setup.names import nearest
@@ -86,7 +86,8 @@ class Cluster:
         """Start an application of yours, unmodified, and return it for its faults.
 
         command: program and arguments; `python` is the Python of the test. env: variables, with placeholders such as
-        `{bootstrap}`; the usual names have the address if left out. more: other keys of an application in a scenario.
+        `{bootstrap}`; the usual names have the address if none names it. more: other keys of an application in a
+        scenario.
         """
         words = command.split() if isinstance(command, str) else list(command)
         app: dict[str, Any] = {
@@ -94,7 +95,7 @@ class Cluster:
             "command": [sys.executable if words[:1] == ["python"] else words[0], *words[1:]] if words else [],
             "directory": str(Path(directory or Path.cwd()).absolute()),
             "instances": instances,
-            "env": dict(env) if env else dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"),
+            "env": with_address(env or {}, words),
             "reads": _names(reads),
         }
         self._apps.append(app | more)
