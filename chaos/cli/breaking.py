@@ -326,15 +326,17 @@ def _follow(run: Run, order: Order, view: Any) -> tuple[int, str]:
         view.say("healing now; the command ends when the cluster is as before")
 
     former = {number: signal.signal(number, heal) for number in (signal.SIGINT, signal.SIGTERM)}
+    last: Event | None = None
     try:
-        for event in _events(run, spawned):
+        for event in _events(run, spawned):  # the process is gone when it ends: the command leaves nothing behind
             if event["kind"] == ENDED:
-                return int(event["code"]), str(event["words"])
-            view(event)
+                last = event
+            else:
+                view(event)
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-    return INCONCLUSIVE, _restored(run, order)
+    return (int(last["code"]), str(last["words"])) if last else (INCONCLUSIVE, _restored(run, order))
 
 
 def _events(run: Run, spawned: Spawned) -> Iterator[Event]:
