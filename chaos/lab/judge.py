@@ -76,16 +76,19 @@ def audit_once(
             listener(event)
         code = child.wait()
     finally:
-        _kill(child)
+        _end(child, run)
     if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
         raise _died(code, run.logs / LOG)
     return code
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes], home: Run) -> None:
+    """End the judge, and Spark's JVM and workers: its children, which would end some time later."""
     if child.poll() is None:
         child.kill()
         child.wait()
+    here = ProcessId.current()
+    process.end(lambda p: (p.run_dir, p.role, p.owner) == (home.path, ROLE, here), END_TIMEOUT_S)
 
 
 @dataclass
@@ -132,9 +135,7 @@ class Judge:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is None:
             self.close()
-        _kill(self._child)
-        # Spark's JVM and workers are children of the judge that would end some time later
-        process.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
+        _end(self._child, self._home)
 
     def close(self) -> None:
         """End the process gracefully, by the end of its input. Returns if it is still there after `END_TIMEOUT_S`."""
