@@ -243,3 +243,11 @@ CAUSES: dict[str, Cause] = {
     ),
 }
 """By the key that findings have."""
+
+STOPPED = frozenset({"unread", "unfinished", "left_off"})
+"""The causes of what is missing because the application did not go on until the run ended."""
+
+
+def is_stopped(text: str) -> bool:
+    """Return whether a cause, as text, is that the application did not go on."""
+    return any(CAUSES[key].text == text for key in STOPPED)

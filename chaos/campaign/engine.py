@@ -98,7 +98,7 @@ class Plan(ABC):
 
     def describe(self, run: TrialRun) -> str:
         """Return what a run shows, as a phrase."""
-        return run.describe() if run.conclusive else run.sentence
+        return run.shown
 
 
 @dataclass

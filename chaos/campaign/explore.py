@@ -4,7 +4,8 @@ A first run without a crash, in which an instance leaves and comes back, shows t
 or the answer to one, with the step of the instance before it. Between two steps lies a window in which a crash shows
 what an application is made of. Each moment then gets the crash of the instance that is there, then a stop, and, if it
 held under the crash, the crash of the instance together with the broker that it speaks to. So what breaks is the
-smallest scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves.
+smallest scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves. If the
+instance that leaves breaks something by itself, the moments are those of a run in which none leaves.
 
 File systems are tested in the same way (ALICE, OSDI 2014; CrashMonkey, OSDI 2018).
 """
@@ -13,45 +14,47 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from random import Random
-from typing import Literal, get_args
+from typing import get_args
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct, digest_of
 from chaos.campaign.folder import Folder, resumed
+from chaos.campaign.mechanisms import of_run, showing, with_mechanisms
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.subject import Raw, Request, Subject, dump, raw_of
-from chaos.errors import RunDirError, UsageError
+from chaos.errors import UsageError
+from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.relay.roles import MomentApi
-from chaos.run.campaign import Part, PartsResult, TrialRun
+from chaos.run.campaign import BLOWS, Blow, ExploreResult, Filed, Part, TrialRun, Window
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
-from chaos.run.result import EFFECT_KINDS, Result
+from chaos.run.result import EFFECT_KINDS, Verdict
+from chaos.run.result import merge as worst
 from chaos.scenario.load import parse
 
 KIND = "explore"
 BUDGET = "60,10m"
-BASELINE, LEAVE, CRASH = "baseline", "leave", "crash"
+BASELINE, CALM, LEAVE, CRASH = "baseline", "calm", "leave", "crash"
 MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
 """Steps that an instance takes only when it comes or when its group changes."""
-Blow = Literal["kill", "stop", "broker"]
-BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
-"""What happens at a moment, in the order in which the exploration tries it."""
 DRIVE = "60s"
 """Limit of a run's load: a moment that does not come until then is not reached."""
 
 _ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce", *get_args(MomentApi))
 """The requests that matter most for what is lost or doubled, then the others."""
 STATES = {
+    "hung": "effect_missing",
     "lost": "effect_missing",
     "doubled": "effect_duplicate",
     "wrong": "effect_wrong",
     "unexpected": "effect_unexpected",
 }
-"""The states of a moment that broke something, by the kind of effect, the gravest first."""
+"""The states of a moment that broke something, by the kind of effect, the gravest first. It hung if everything that is
+missing is so because the application did not go on after the crash."""
 BROKEN = (*STATES, "broken")
 
 
@@ -90,7 +93,7 @@ class Moment:
         return Random(f"{seed} {self.title}").randint(min(first, last), last)
 
 
-def explore(asked: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:
+def explore(asked: Request, listener: ProgressListener, report: Report[ExploreResult] | None = None) -> ExploreResult:
     """Explore the applications of a scenario. Faults of the scenario are left out.
 
     Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
@@ -108,7 +111,7 @@ def explore(asked: Request, listener: ProgressListener, report: Report[PartsResu
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}", parts)
     plan = Exploration(subject, folder)
     command = shlex.join(["python", "-m", "chaos", KIND, asked.source, *asked.options()])
-    return conduct(plan, folder, asked, listener, lambda runs: plan.result(runs, command), report)
+    return conduct(plan, folder, asked, listener, lambda runs: plan.result(runs, command, folder.plan.spent_s), report)
 
 
 @dataclass
@@ -119,41 +122,40 @@ class Exploration(Plan):
     folder: Folder
     _made: dict[str, Trial] = field(default_factory=dict)
     """The trials by their names: a plan is asked after each run, and a scenario is parsed once."""
+    _moments: dict[str, list[Moment]] = field(default_factory=dict)
 
     def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
         """Return the trials that are wanted after these runs."""
-        first = self._trial(BASELINE, BASELINE, lambda: map(leave, self._apps))
-        if not any(run.part == BASELINE and run.verdict == "pass" for run in runs):
-            return [first]  # what breaks without a crash, or is not known, says nothing about crashes
+        first = [self._trial(BASELINE, BASELINE, lambda: map(leave, self._apps))]
+        if any(run.part == BASELINE and run.verdict == "fail" for run in runs):
+            first.append(self._trial(CALM, CALM, list))
+        if (source := source_of(runs)) is None:
+            return first  # what breaks without a crash, or is not known, says nothing about crashes
         broken = {run.part for run in runs if run.verdict == "fail"}
         planned = [
             self._trial(part_of(moment, blow), name_of(moment, blow), partial(self._faults, moment, blow))
-            for blow in get_args(Blow)
-            for moment in self.moments
+            for blow in BLOWS
+            for moment in self.moments_of(source)
             if blow != "broker" or part_of(moment, "kill") not in broken
         ]
-        return [first, *planned]
+        return [*first, *planned]
 
     def is_over(self, runs: Sequence[TrialRun]) -> bool:
-        """Return whether the first run leaves nothing to explore."""
-        return any(run.part == BASELINE and run.verdict != "pass" for run in runs)
+        """Return whether the first runs leave nothing to explore."""
+        ran = {run.part: run.verdict for run in runs if run.part in (BASELINE, CALM)}
+        return ran.get(BASELINE) == "inconclusive" or ran.get(CALM, "pass") != "pass"
 
     @property
     def _apps(self) -> list[str]:
         return [app.name for app in self.subject.scenario.apps if not app.external]
 
-    @cached_property
-    def moments(self) -> list[Moment]:
-        """The moments that the first run showed, the most interesting ones first."""
-        run = Run(self.folder.path / self._run_id(BASELINE))
-        counts: Counter[tuple[str, str, str]] = Counter()
-        for event in read_events(run):
-            if event.get("kind") == MOMENTS:
-                for instance, rows in event["by_instance"].items():
-                    for after, name, count in rows:
-                        counts[instance.partition("/")[0], name, after] += count
-        known = [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in self._apps]
-        return sorted(known, key=_interest)
+    def moments_of(self, source: str) -> list[Moment]:
+        """Return the moments that a first run showed, the most interesting ones first. source: BASELINE or CALM."""
+        if source not in self._moments:
+            found = moments_of(Run(self.folder.path / self._run_id(source)), self._apps)
+            without_leave = [moment for moment in found if not moment.of_change]
+            self._moments[source] = sorted(found if source == BASELINE else without_leave, key=_interest)
+        return self._moments[source]
 
     def _faults(self, moment: Moment, blow: Blow) -> list[Raw]:
         """Return the faults at a moment, and before it what makes it come."""
@@ -196,29 +198,26 @@ class Exploration(Plan):
         raw["expect"] = self._expected()
         scenario = parse(dump(raw), self.subject.source)
         subject = replace(self.subject, scenario=scenario)
-        return Trial(self._run_id(name), subject, part, title=part if name == BASELINE else f"{part} ({name})")
+        return Trial(self._run_id(name), subject, part, title=part if name in (BASELINE, CALM) else f"{part} ({name})")
 
-    def result(self, runs: list[TrialRun], command: str) -> PartsResult:
-        """Return the table of moments."""
-        first = next((run for run in runs if run.part == BASELINE), None)
+    def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
+        """Return what is stored of a run, with what the crash broke."""
+        return with_mechanisms(super().observe(trial, finished, folder), finished.run)
+
+    def describe(self, run: TrialRun) -> str:
+        """Return what the crash did, as a phrase."""
+        return super().describe(run) if run.part in (BASELINE, CALM) else f"{state_of([run])}: {super().describe(run)}"
+
+    def result(self, runs: list[TrialRun], command: str, seconds: float) -> ExploreResult:
+        """Return the windows, and what broke there. seconds: how long the runs took."""
+        source = source_of(runs)
         wanted = [trial.part for trial in self.trials(runs)]
-        ran = [name for name in wanted if any(run.part == name for run in runs)]
-        parts = [self._part(name, [run for run in runs if run.part == name]) for name in ran]
-        tried = [part for part in parts if part.name != BASELINE]
-        untried = [name for name in wanted if name not in ran]
-        broken = [part for part in tried if part.state in BROKEN]
-        held = [part for part in tried if part.state == "held"]
-        if first is None or first.verdict != "pass":
-            why = f"the run without a crash is no pass: {first.sentence}" if first else "the first run did not end"
-            verdict, sentence = (first.verdict if first else "inconclusive"), f"Nothing was explored, because {why}"
-        else:
-            verdict = "fail" if broken else "pass" if held else "inconclusive"
-            sentence = (
-                f"{len(broken)} of {len(tried)} moments of a crash lost or doubled something, {len(held)} held, "
-                f"{len(tried) - len(broken) - len(held)} are not decided, {len(untried)} were not tried."
-            )
-        return PartsResult(
-            kind=KIND,
+        by_part = {name: [run for run in runs if run.part == name] for name in wanted}
+        parts = [self._part(name, own) for name, own in by_part.items() if own]
+        tried = [part for part in parts if part.name != source]
+        untried = [name for name, own in by_part.items() if not own]
+        verdict, sentence = _answer(tried, len(untried)) if source else _nothing(parts)
+        return ExploreResult(
             title=f"Crashes at every moment of {', '.join(self._apps)}",
             verdict=verdict,
             sentence=sentence,
@@ -227,38 +226,101 @@ class Exploration(Plan):
             made_us=now_us(),
             seed=self.subject.seed,
             repeat=1,
-            notes=[*self._mends(broken), *_left(untried)],
+            notes=_left(untried),
             parts=parts,
+            windows=self._windows(source, parts),
+            filed=[_filed(key, shown) for key, shown in showing(run for part in parts for run in part.runs).items()],
+            seconds=round(seconds, 1),
+            per_hour=round(3600 * len(runs) / seconds, 1) if seconds else 0.0,
         )
 
     def _part(self, name: str, runs: list[TrialRun]) -> Part:
-        state = self._state(runs)
-        return tally(name, runs).model_copy(update={"state": state})
+        return tally(name, runs).model_copy(update={"state": state_of(runs)})
 
-    def _state(self, runs: list[TrialRun]) -> str:
-        for state, kind in STATES.items():
-            if any(run.verdict == "fail" and run.count(kind) for run in runs):
-                return state
-        if any(run.verdict == "fail" for run in runs):
-            return "broken"
-        if any(run.verdict == "pass" for run in runs):
-            return "held"
-        return "not reached" if "never injected" in runs[0].sentence else "undecided"
+    def _windows(self, source: str | None, parts: list[Part]) -> list[Window]:
+        found = {part.name: part for part in parts}
+        windows = []
+        if BASELINE in found and source != BASELINE:
+            own: dict[Blow, Part] = {"stop": found[BASELINE]}
+            windows.append(_window(", ".join(self._apps), "an instance leaves and comes back", "", own))
+        for moment in self.moments_of(source) if source else ():
+            own = {blow: part for blow in BLOWS if (part := found.get(part_of(moment, blow)))}
+            windows.append(_window(moment.app, moment.name, moment.after, own))
+        return windows
 
-    def _mends(self, broken: list[Part]) -> list[str]:
-        """Return what happened at the moments that broke and what prevents it, each cause once."""
-        found: dict[str, str] = {}
-        for part in broken:
-            for run in part.runs:
-                try:
-                    result = Result.read(Run(self.folder.path / run.run_id))
-                except RunDirError:
-                    continue
-                for effect in result.effects:
-                    for story in effect.stories:
-                        mend = f". What prevents it: {story.prevents}" if story.prevents else ""
-                        found.setdefault(story.cause or story.kind, f"{part.name}: {story.sentence}{mend}")
-        return list(found.values())
+
+def source_of(runs: Sequence[TrialRun]) -> str | None:
+    """Return the first run that shows the moments: one that passed. An instance leaves in it unless that breaks."""
+    passed = {run.part for run in runs if run.verdict == "pass"}
+    return next((name for name in (BASELINE, CALM) if name in passed), None)
+
+
+def moments_of(run: Run, apps: Collection[str]) -> list[Moment]:
+    """Return the moments of applications in a run, counted over their instances."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for event in read_events(run):
+        if event.get("kind") == MOMENTS:
+            for instance, rows in event["by_instance"].items():
+                for after, name, count in rows:
+                    counts[instance.partition("/")[0], name, after] += count
+    return [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in apps]
+
+
+def _window(app: str, moment: str, after: str, parts: Mapping[Blow, Part]) -> Window:
+    states = {str(blow): part.state for blow, part in parts.items()}
+    runs = {str(blow): part.runs[0].run_id for blow, part in parts.items()}
+    return Window(app=app, moment=moment, after=after, states=states, runs=runs)
+
+
+def state_of(runs: Sequence[TrialRun]) -> str:
+    """Return what the runs of a window show, the gravest state first."""
+    broken = [mechanism for run in runs if run.verdict == "fail" for mechanism in run.mechanisms]
+    for state, kind in STATES.items():
+        own = [mechanism for mechanism in broken if mechanism.name.split(" ")[0] == kind]
+        if own and (state != "hung" or all(mechanism.stopped for mechanism in own)):
+            return state
+    if any(run.verdict == "fail" for run in runs):
+        return "broken"
+    if any(run.verdict == "pass" for run in runs):
+        return "held"
+    return "not reached" if "never injected" in runs[0].sentence else "undecided"
+
+
+def _nothing(parts: Sequence[Part]) -> tuple[Verdict, str]:
+    """Return the verdict and the sentence of an exploration that could not begin."""
+    if not parts:
+        return "inconclusive", "Nothing was explored, because the first run did not end."
+    verdict = worst(part.verdict for part in parts)
+    why = next(run.sentence for part in parts for run in part.runs if run.verdict == verdict)
+    return verdict, f"Nothing was explored, because the run without a crash is no pass: {why}"
+
+
+def _answer(tried: Sequence[Part], untried: int) -> tuple[Verdict, str]:
+    """Return the verdict, and a sentence that claims no more than the runs show."""
+    states = Counter(part.state for part in tried)
+    broken = {state: states[state] for state in BROKEN if states[state]}
+    undecided = len(tried) - sum(broken.values()) - states["held"]
+    how = f" ({', '.join(f'{count} {state}' for state, count in broken.items())})" if broken else ""
+    verdict: Verdict = "fail" if broken else "pass" if states["held"] else "inconclusive"
+    return verdict, (
+        f"{sum(broken.values())} of {len(tried)} crashes broke something{how}, {states['held']} held, "
+        f"{states['not reached']} were not reached, {undecided - states['not reached']} are not decided, "
+        f"{untried} were not tried."
+    )
+
+
+def _filed(key: tuple[str, str], shown: Sequence[TrialRun]) -> Filed:
+    """Return a mechanism with the runs that show it."""
+    first = shown[0]
+    return Filed(
+        mechanism=of_run(first, key),
+        count=len(shown),
+        where=[run.part for run in shown],
+        run=first.run_id,
+        report=first.report,
+        bundle=first.bundle,
+        scenario=f"{first.run_id}.yaml",
+    )
 
 
 def _left(untried: Sequence[str]) -> list[str]:

@@ -14,11 +14,11 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.report import clients, gate
+from chaos.report import clients, explore, gate
 from chaos.report.junit import JunitCase, of_campaign
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
-from chaos.report.text import duration
+from chaos.report.text import duration, minutes
 from chaos.run.campaign import (
     Answer,
     Campaign,
@@ -30,10 +30,9 @@ from chaos.run.campaign import (
     ProofResult,
     Rate,
     State,
-    TrialRun,
 )
 from chaos.run.directory import write_atomically
-from chaos.run.result import Verdict, describe_anomalies
+from chaos.run.result import Verdict
 
 COUNT_STYLES, PROOF_STYLES = ("report.css", "trend.css", "clients.css"), ("report.css", "proof.css")
 ANSWERS: dict[Answer, Verdict] = {
@@ -67,6 +66,7 @@ def show(result: Campaign, folder: Path) -> None:
         "ab": _show_sides,
         "corpus": _show_corpus,
         "clients": clients.show,
+        "explore": explore.show,
     }
     kinds.get(result.kind, _show_parts)(result, folder)
 
@@ -126,17 +126,12 @@ def _rates(screen: Page, result: PartsResult) -> Any:
 
 
 def _values(result: PartsResult) -> dict[str, Any]:
-    return {"c": result, "seen": seen, "seconds": seconds, "share": share, "bounds": bounds, "shown": describe}
-
-
-def describe(run: TrialRun) -> str:
-    """Return the anomalies of a run; of an inconclusive one, why."""
-    return describe_anomalies(run.anomalies) if run.conclusive else run.sentence
+    return {"c": result, "seen": seen, "seconds": seconds, "share": share, "bounds": bounds}
 
 
 def seen(part: Part) -> str:
     """Return what the runs of a part show; different ones as a number."""
-    texts = list(dict.fromkeys(map(describe, part.runs)))
+    texts = list(dict.fromkeys(run.shown for run in part.runs))
     more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
     return (texts[0] + more) if texts else "did not run"
 
@@ -250,17 +245,13 @@ def _proof_values(proof: ProofResult) -> dict[str, Any]:
     return {"p": proof, "by_id": by_id, "quote": quote, "minutes": minutes, "LEVELS": LEVELS}
 
 
-def minutes(seconds: float) -> str:
-    """Return a time such as `12 min`."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
 Files = Mapping[str, Callable[[Any], str]]
 PARTS: Files = {"report.html": page, "summary.md": markdown, "junit.xml": junit}
 FILES: Mapping[str, Files] = {
     "gate": gate.FILES,
     "clients": clients.FILES,
     "ab": {"report.html": ab_page},
+    "explore": explore.FILES,
     "corpus": {"report.html": corpus_page, "summary.md": corpus_markdown},
     "proof": {"report.html": proof_page, "card.html": proof_card, "summary.md": proof_markdown},
 }

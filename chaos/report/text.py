@@ -62,6 +62,11 @@ def duration(us: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def minutes(seconds: float) -> str:
+    """Return a time such as `12 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
 def count(n: int, noun: str) -> str:
     """Format a count: `1 record`, `37 records`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -73,13 +73,34 @@ class ProofRun(Data):
         return [anomaly for anomaly in self.anomalies if anomaly.state == state]
 
 
+class Mechanism(Data):
+    """What a run broke, and why: an anomaly with its cause.
+
+    name: as in `RunOutcome.anomalies`, or the name of another expectation. cause: the reason as text without numbers,
+    empty if it is not determined. stopped: whether the cause is that the application did not go on. sentence: the first
+    finding. prevents: what prevents it.
+    """
+
+    name: str
+    cause: str = ""
+    stopped: bool = False
+    sentence: str = ""
+    prevents: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What two runs have to share to show the same."""
+        return self.name, self.cause
+
+
 class TrialRun(RunOutcome):
     """One finished run of a campaign.
 
     run_id: the name of its directory. part: what it counts for, such as a cell or a scenario. n: number of the
     repetition, from 1. kafka, client: releases as the brokers and clients reported them. seconds: from the start until
     the log was read back. report, bundle: paths relative to the folder, or empty. ran: False if the run could not start
-    because the machine lacks a requirement. proof: what the run shows of the promises of an application.
+    because the machine lacks a requirement. proof: what the run shows of the promises of an application. mechanisms:
+    what broke and why, if the plan asks for it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -98,6 +119,7 @@ class TrialRun(RunOutcome):
     bundle: str = ""
     ran: bool = True
     proof: ProofRun | None = None
+    mechanisms: list[Mechanism] = []
 
 
 class Rate(Data):
@@ -176,6 +198,69 @@ class PartsResult(Campaign):
 
     parts: list[Part]
     answer: str = ""
+
+
+Blow = Literal["kill", "stop", "broker"]
+BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
+"""What happens at a moment, in the order in which an exploration tries it."""
+
+
+class Window(Data):
+    """A window between two steps of an application. states: what each blow of `BLOWS` did there.
+
+    runs: the directory of the run with each blow. Blows that were not tried are in neither.
+    """
+
+    app: str
+    moment: str
+    after: str
+    states: dict[str, str]
+    runs: dict[str, str]
+
+
+class Filed(Data):
+    """One mechanism, filed once, with the first run that shows it.
+
+    count: number of runs that show it. where: the windows, or the mixtures of faults, that broke by it. run, report,
+    bundle: of the smallest scenario that shows it. faults: its faults as text. size: how far it was shrunk. scenario:
+    its file.
+    """
+
+    mechanism: Mechanism
+    count: int
+    where: list[str]
+    run: str
+    report: str = ""
+    bundle: str = ""
+    faults: list[str] = []
+    size: str = ""
+    scenario: str = ""
+
+
+class Covered(Data):
+    """How often a kind of fault hit a role in a phase of the work: conclusive runs, other runs, broken contracts."""
+
+    kind: str
+    role: str
+    phase: str
+    runs: int = 0
+    undecided: int = 0
+    broke: int = 0
+
+
+class ExploreResult(PartsResult):
+    """`campaign.json` of an exploration: its windows, or what a random search covered, and what broke.
+
+    open: number of cells of `covered` that could be drawn, with those without a run.
+    """
+
+    kind: Kind = "explore"
+    windows: list[Window] = []
+    filed: list[Filed] = []
+    covered: list[Covered] = []
+    open: int = 0
+    seconds: float = 0
+    per_hour: float = 0
 
 
 Mark = Literal["slower", "within", "undecided", "too few"]

@@ -493,6 +493,11 @@ class RunOutcome(BaseModel):
         """Return the anomalies as text."""
         return describe_anomalies(self.anomalies)
 
+    @property
+    def shown(self) -> str:
+        """The anomalies as text; of an inconclusive run, why it is."""
+        return self.describe() if self.conclusive else self.sentence
+
 
 class _Outcome(ResultFile):
     verdict: Verdict

@@ -4,16 +4,19 @@ import json
 
 import pytest
 
+from chaos.anomalies.causes import CAUSES
 from chaos.campaign.engine import Plan
-from chaos.campaign.explore import BASELINE, CRASH, Exploration, Moment, explore, part_of
+from chaos.campaign.explore import BASELINE, CALM, CRASH, Exploration, Moment, explore, part_of, state_of
 from chaos.campaign.folder import Folder
 from chaos.campaign.subject import Request, load_subject
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import TrialRun
+from chaos.report.campaign import write
+from chaos.run.campaign import Mechanism, TrialRun
 from chaos.run.events import MOMENTS
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
+LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
 FETCH = Moment("billing", "Fetch request", "SyncGroup response", 2)
 
 
@@ -22,8 +25,6 @@ def plan(tmp_path) -> Plan:
     subject = load_subject("app-commit-order", "after")
     request = Request(runs_dir=tmp_path, into=tmp_path / "found", source="app-commit-order", seed=7)
     folder = Folder.planned(request, "explore", "explore", [])
-    first = folder.path / f"{subject.name}-{BASELINE}"
-    first.mkdir()
     event = {
         "kind": MOMENTS,
         "at_us": 1,
@@ -33,24 +34,57 @@ def plan(tmp_path) -> Plan:
             "shop/1": [["Produce response", "Produce request", 99]],
         },
     }
-    (first / "events.jsonl").write_text(json.dumps(event) + "\n")
+    for name in (BASELINE, CALM):
+        first = folder.path / f"{subject.name}-{name}"
+        first.mkdir()
+        (first / "events.jsonl").write_text(json.dumps(event) + "\n")
     return Exploration(subject, folder)
 
 
-def run(part, verdict="pass", name="", sentence="", **anomalies):
-    counts = {kind: n for kind, n in anomalies.items()}
-    return TrialRun(verdict=verdict, sentence=sentence, anomalies=counts, part=part, run_id=name or part, seed=7)
+def run(part, verdict="pass", name="", sentence="", bundle="", **causes):
+    """A finished run, with the cause of each anomaly that broke the contract."""
+    found = [
+        Mechanism(name=kind, cause=cause, stopped="did not come" in cause, sentence=f"{kind} at 1 s", prevents="care")
+        for kind, cause in causes.items()
+    ]
+    return TrialRun(
+        verdict=verdict,
+        sentence=sentence,
+        anomalies=dict.fromkeys(causes, 2),
+        part=part,
+        run_id=name or part,
+        seed=7,
+        bundle=bundle,
+        mechanisms=found,
+    )
 
 
 def test_nothing_but_the_first_run_is_wanted_before_it_has_passed(plan):
     assert [trial.part for trial in plan.trials([])] == [BASELINE]
-    for verdict in ("fail", "inconclusive"):
-        assert plan.is_over([run(BASELINE, verdict)])
+    assert plan.is_over([run(BASELINE, "inconclusive")])
     assert not plan.is_over([run(BASELINE)])
 
 
+def test_what_breaks_when_an_instance_leaves_is_explored_from_a_run_in_which_none_leaves(plan):
+    left = run(BASELINE, "fail", **{LOST: "offsets first"})
+    assert [trial.part for trial in plan.trials([left])] == [BASELINE, CALM]
+    assert plan.trials([left])[1].subject.scenario.faults == [] and not plan.is_over([left])
+    for verdict in ("fail", "inconclusive"):
+        assert plan.is_over([left, run(CALM, verdict)])
+    runs = [left, run(CALM), run(part_of(COMMIT, "kill"))]
+    assert [trial.part for trial in plan.trials(runs)[2:]] == [
+        part_of(COMMIT, blow) for blow in ("kill", "stop", "broker")
+    ]
+    result = plan.result(runs, "c", 60)
+    assert result.verdict == "fail" and result.sentence.startswith("1 of 2 crashes broke something (1 lost), 1 held")
+    assert [(w.moment, w.states) for w in result.windows] == [
+        ("an instance leaves and comes back", {"stop": "lost"}),
+        (COMMIT.name, {"kill": "held"}),
+    ]
+
+
 def test_moments_are_of_applications_after_a_step_and_counted_over_instances(plan):
-    assert plan.moments == [COMMIT, FETCH]
+    assert plan.moments_of(BASELINE) == [COMMIT, FETCH] and plan.moments_of(CALM) == [COMMIT]
 
 
 def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
@@ -66,7 +100,7 @@ def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
 
 
 def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broker(plan):
-    broken = plan.trials([run(BASELINE), run(part_of(COMMIT, "kill"), "fail", effect_duplicate=3)])
+    broken = plan.trials([run(BASELINE), run(part_of(COMMIT, "kill"), "fail", effect_duplicate="work twice")])
     assert [t.part for t in broken if "with its broker" in t.part] == [part_of(FETCH, "broker")]
 
 
@@ -74,9 +108,12 @@ def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broke
     ("runs", "state"),
     [
         ([run("x")], "held"),
-        ([run("x", "fail", **{"effect_duplicate invoices": 3})], "doubled"),
-        ([run("x", "fail", **{"effect_duplicate invoices": 3, "effect_missing invoices": 1})], "lost"),
-        ([run("x", "fail", lost_write=1)], "broken"),
+        ([run("x", "fail", **{DOUBLED: ""})], "doubled"),
+        ([run("x", "fail", **{DOUBLED: "", LOST: "offsets first"})], "lost"),
+        ([run("x", "fail", **{LOST: CAUSES["unread"].text})], "hung"),
+        ([run("x", "fail", **{DOUBLED: "", LOST: CAUSES["unread"].text})], "hung"),
+        ([run("x", "fail", **{LOST: CAUSES["unread"].text, "effect_missing rows": "offsets first"})], "lost"),
+        ([run("x", "fail", lost_write="")], "broken"),
         (
             [run("x", "inconclusive", sentence="fault crash was never injected: its trigger did not come")],
             "not reached",
@@ -84,16 +121,16 @@ def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broke
         ([run("x", "inconclusive", sentence="the brokers are gone")], "undecided"),
     ],
 )
-def test_a_moment_has_the_state_that_its_runs_show(plan, runs, state):
-    assert plan._state(runs) == state
+def test_a_moment_has_the_state_that_its_runs_show(runs, state):
+    assert state_of(runs) == state
 
 
 def test_the_verdict_is_red_with_a_broken_moment_and_open_without_one_that_held(plan):
-    broken = run(part_of(COMMIT, "kill"), "fail", **{"effect_missing invoices": 2})
-    assert plan.result([run(BASELINE), broken], "c").verdict == "fail"
-    assert plan.result([run(BASELINE), run(part_of(FETCH, "kill"))], "c").verdict == "pass"
-    assert plan.result([run(BASELINE)], "c").verdict == "inconclusive"
-    first = plan.result([run(BASELINE, "fail", sentence="It lost 2.")], "c")
+    broken = run(part_of(COMMIT, "kill"), "fail", **{LOST: "offsets first"})
+    assert plan.result([run(BASELINE), broken], "c", 60).verdict == "fail"
+    assert plan.result([run(BASELINE), run(part_of(FETCH, "kill"))], "c", 60).verdict == "pass"
+    assert plan.result([run(BASELINE)], "c", 60).verdict == "inconclusive"
+    first = plan.result([run(BASELINE, "fail", sentence="It lost 2.")], "c", 60)
     assert first.verdict == "fail" and "the run without a crash is no pass: It lost 2." in first.sentence
 
 
@@ -103,5 +140,20 @@ def test_a_scenario_without_an_application_is_refused(tmp_path):
 
 
 def test_what_the_budget_left_is_counted_by_what_happens_there(plan):
-    notes = plan.result([run(BASELINE), run(part_of(COMMIT, "kill"))], "c").notes
+    notes = plan.result([run(BASELINE), run(part_of(COMMIT, "kill"))], "c", 60).notes
     assert notes == ["not tried: 1 killed, 2 asked to end, 2 killed with its broker; --resume goes on"]
+
+
+def test_a_mechanism_is_filed_once_with_its_windows_its_bundle_and_what_prevents_it(plan, tmp_path):
+    first = run(part_of(COMMIT, "kill"), "fail", "a", bundle="bundles/a.tar.gz", **{LOST: "offsets first"})
+    again = run(part_of(FETCH, "kill"), "fail", "b", **{LOST: "offsets first", DOUBLED: "work twice"})
+    result = plan.result([run(BASELINE), first, again], "python -m chaos explore", 90)
+    assert [(f.mechanism.cause, f.count, f.run) for f in result.filed] == [
+        ("offsets first", 2, "a"),
+        ("work twice", 1, "b"),
+    ]
+    write(result, tmp_path)
+    page, summary = (tmp_path / "report.html").read_text(), (tmp_path / "summary.md").read_text()
+    for text in ("python -m chaos replay bundles/a.tar.gz", "OffsetCommit request", "not tried", "care", "lost"):
+        assert text in page and text in summary.replace("\\", "")
+    assert "| billing: Fetch request after SyncGroup response | lost | not tried | not tried |" in summary

@@ -1,0 +1,97 @@
+"""The page of an exploration, its summary, and its table in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.report.junit import JunitCase, of_campaign
+from chaos.report.pages import render_page, render_summary
+from chaos.report.terminal import Page, table
+from chaos.report.text import minutes
+from chaos.run.campaign import BLOWS, ExploreResult
+from chaos.run.result import Verdict
+
+MOST_FILED = 20
+"""Mechanisms in a terminal; the page has all."""
+VERDICTS: dict[str, Verdict] = {"held": "pass", "not reached": "inconclusive", "undecided": "inconclusive"}
+"""The verdict of a state; every other state is a failure."""
+
+
+def page(result: ExploreResult) -> str:
+    """Return the page as text."""
+    styles = ("report.css", "trend.css", "clients.css")
+    return render_page("explore.html.j2", styles=styles, scripts=("page.js",), link=quote, **values(result))
+
+
+def markdown(result: ExploreResult) -> str:
+    """Return the summary for a pull request."""
+    return render_summary("explore_summary.md.j2", **values(result))
+
+
+def values(result: ExploreResult) -> dict[str, Any]:
+    """Return what the templates need of an exploration."""
+    runs = {run.run_id: run for part in result.parts for run in part.runs}
+    return {"c": result, "e": {"runs_by_id": runs, **dict(result)}, "BLOWS": BLOWS, "minutes": minutes}
+
+
+def junit(result: ExploreResult) -> str:
+    """Return a test case for each part, as XML text."""
+    cases = [
+        JunitCase("parts", part.name, part.verdict, f"{part.state}: {part.sentence}", sum(r.seconds for r in part.runs))
+        for part in result.parts
+    ]
+    return of_campaign(result.kind, result, cases)
+
+
+def show(result: ExploreResult, folder: Path) -> None:
+    """Print an exploration to the terminal."""
+    console = Console()
+    screen = Page(console)
+    screen.line(Text.assemble(screen.verdict(result.verdict), "  ", screen.text(result.title, "bold")))
+    screen.line(screen.text(result.sentence))
+    if result.windows:
+        rows = table("window", *BLOWS.values())
+        for window in result.windows:
+            name = f"{window.app}: {window.moment} after {window.after}"
+            rows.add_row(screen.text(name), *(_state(screen, window.states.get(blow, "")) for blow in BLOWS))
+        console.print(rows)
+    for line in lines_of(result, folder):
+        screen.line(screen.text(line))
+
+
+def _state(screen: Page, state: str) -> Text:
+    if not state:
+        return screen.text("not tried", "dim")
+    sign = screen.verdict(VERDICTS.get(state, "fail"))
+    return Text(f"{sign.plain.split()[0]} {state}", sign.style)
+
+
+def lines_of(result: ExploreResult, folder: Path) -> list[str]:
+    """Return what broke, each mechanism with how to replay and to prevent it, and the paths of the pages."""
+    lines = []
+    for filed in result.filed[:MOST_FILED]:
+        mechanism = filed.mechanism
+        lines.append(
+            f"broken: {mechanism.name}: {mechanism.cause or 'the cause is not determined'} ({filed.count} runs)"
+        )
+        lines += [f"  faults:   {'; '.join(filed.faults)}{f' ({filed.size})' if filed.size else ''}"] * bool(
+            filed.faults
+        )
+        lines += [f"  first:    {mechanism.sentence}"] * bool(mechanism.sentence)
+        lines += [f"  prevents: {mechanism.prevents}"] * bool(mechanism.prevents)
+        lines += [f"  replay:   python -m chaos replay {folder / filed.bundle}"] * bool(filed.bundle)
+    if len(result.filed) > MOST_FILED:
+        lines.append(f"{len(result.filed) - MOST_FILED} more mechanisms: see the page")
+    for part in result.parts:
+        lines += [f"undecided: {run.run_id}: {run.sentence}" for run in part.runs if not run.conclusive]
+    lines += [f"note: {note}" for note in result.notes]
+    return [*lines, f"run again: {result.command}", f"report:    {folder}/report.html"]
+
+
+FILES = {"report.html": page, "summary.md": markdown, "junit.xml": junit}
+"""The files of an exploration."""
