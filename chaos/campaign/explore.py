@@ -29,9 +29,10 @@ from chaos.errors import UsageError
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.relay.roles import MomentApi
-from chaos.run.campaign import BLOWS, Blow, ExploreResult, Filed, Part, TrialRun, Window
+from chaos.run.campaign import Part, TrialRun
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
+from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window
 from chaos.run.result import EFFECT_KINDS, Verdict
 from chaos.run.result import merge as worst
 from chaos.scenario.load import parse

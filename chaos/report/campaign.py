@@ -251,7 +251,7 @@ FILES: Mapping[str, Files] = {
     "gate": gate.FILES,
     "clients": clients.FILES,
     "ab": {"report.html": ab_page},
-    "explore": explore.FILES,
+    "explore": {**explore.FILES, "junit.xml": junit},
     "corpus": {"report.html": corpus_page, "summary.md": corpus_markdown},
     "proof": {"report.html": proof_page, "card.html": proof_card, "summary.md": proof_markdown},
 }

@@ -9,11 +9,10 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.report.junit import JunitCase, of_campaign
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import minutes
-from chaos.run.campaign import BLOWS, ExploreResult
+from chaos.run.exploration import BLOWS, ExploreResult
 from chaos.run.result import Verdict
 
 MOST_FILED = 20
@@ -37,15 +36,6 @@ def values(result: ExploreResult) -> dict[str, Any]:
     """Return what the templates need of an exploration."""
     runs = {run.run_id: run for part in result.parts for run in part.runs}
     return {"c": result, "e": {"runs_by_id": runs, **dict(result)}, "BLOWS": BLOWS, "minutes": minutes}
-
-
-def junit(result: ExploreResult) -> str:
-    """Return a test case for each part, as XML text."""
-    cases = [
-        JunitCase("parts", part.name, part.verdict, f"{part.state}: {part.sentence}", sum(r.seconds for r in part.runs))
-        for part in result.parts
-    ]
-    return of_campaign(result.kind, result, cases)
 
 
 def show(result: ExploreResult, folder: Path) -> None:
@@ -93,5 +83,5 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
     return [*lines, f"run again: {result.command}", f"report:    {folder}/report.html"]
 
 
-FILES = {"report.html": page, "summary.md": markdown, "junit.xml": junit}
+FILES = {"report.html": page, "summary.md": markdown}
 """The files of an exploration."""

@@ -107,7 +107,7 @@ def test_a_campaign_has_a_case_for_each_part(tmp_path, monkeypatch) -> None:
         for name, verdict, state in (("a", "pass", "held"), ("b, killed", "fail", "lost"))
     ]
     result = PartsResult(
-        kind="explore", title="Crashes", verdict="fail", sentence="1 of 2", command="explore x", machine=this_machine(),
+        kind="shrink", title="Crashes", verdict="fail", sentence="1 of 2", command="explore x", machine=this_machine(),
         made_us=1, seed=1, repeat=1, parts=parts,
     )  # fmt: skip
     write(result, tmp_path)

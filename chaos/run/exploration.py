@@ -1,0 +1,69 @@
+"""Typed model of `campaign.json` of an exploration: windows, what a random search covered, and what broke."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from chaos.run.campaign import Data, Kind, Mechanism, PartsResult
+
+Blow = Literal["kill", "stop", "broker"]
+BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
+"""What happens at a moment, in the order in which an exploration tries it."""
+
+
+class Window(Data):
+    """A window between two steps of an application. states: what each blow of `BLOWS` did there.
+
+    runs: the directory of the run with each blow. Blows that were not tried are in neither.
+    """
+
+    app: str
+    moment: str
+    after: str
+    states: dict[str, str]
+    runs: dict[str, str]
+
+
+class Filed(Data):
+    """One mechanism, filed once, with the first run that shows it.
+
+    count: number of runs that show it. where: the windows, or the mixtures of faults, that broke by it. run, report,
+    bundle: of the smallest scenario that shows it. faults: its faults as text. size: how far it was shrunk. scenario:
+    its file.
+    """
+
+    mechanism: Mechanism
+    count: int
+    where: list[str]
+    run: str
+    report: str = ""
+    bundle: str = ""
+    faults: list[str] = []
+    size: str = ""
+    scenario: str = ""
+
+
+class Covered(Data):
+    """How often a kind of fault hit a role in a phase of the work: conclusive runs, other runs, broken contracts."""
+
+    kind: str
+    role: str
+    phase: str
+    runs: int = 0
+    undecided: int = 0
+    broke: int = 0
+
+
+class ExploreResult(PartsResult):
+    """`campaign.json` of an exploration: its windows, or what a random search covered, and what broke.
+
+    open: number of cells of `covered` that could be drawn, with those without a run.
+    """
+
+    kind: Kind = "explore"
+    windows: list[Window] = []
+    filed: list[Filed] = []
+    covered: list[Covered] = []
+    open: int = 0
+    seconds: float = 0
+    per_hour: float = 0
