@@ -9,13 +9,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from chaos.errors import UsageError
+from chaos.setup.effects import Effect
 from chaos.setup.names import nearest
 
 ADDRESS_VARIABLES = (
@@ -27,6 +29,7 @@ HEADLINE = "# Made by `python -m chaos test`. `python -m chaos run` runs it, als
 PARTITIONS, REPLICAS, PRODUCER = 6, 3, "traffic"
 LOOK_PARTITIONS = 2
 INTERPRETERS = re.compile(r"python[\d.]*|node|ruby|perl|bash|sh|uv|npx|tsx|bun|deno|\{python\}")
+FORMATS = ("csv", "json", "jsonl", "parquet", "ndjson")
 PAUSE = "1s"
 """Least time between the heal of a fault and the next fault, which waits until the application works again."""
 FAULTS: dict[str, dict[str, Any]] = {
@@ -57,6 +60,8 @@ class Asked:
     ready: Mapping[str, str | int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     """Where the id of the input is, by written topic; as in the input if left out."""
+    effects: Sequence[str] = ()
+    """What each input leads to elsewhere, each as KIND=VALUE (`effect_of`)."""
     rate: str = "200/s"
     records: int = 2_000
     breaks: Sequence[str] = tuple(FAULTS)
@@ -158,13 +163,59 @@ def scenario_of(asked: Asked) -> dict[str, Any]:
             for i, topic in enumerate(asked.reads, 1)
         ],
         "apps": [_app(asked)],
-        "effects": [
-            {"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id), "of": asked.reads[0]}
-            for topic in asked.writes
-        ],
+        "effects": [{**effect, "of": asked.reads[0]} for effect in effects_of(asked)],
         "faults": _timeline(asked),
         "limits": {"drive": "10m", "drain": "2m", "clients": "60s"},
     }
+
+
+def effects_of(asked: Asked) -> list[dict[str, Any]]:
+    """Return the effects of each input: records of the written topics, and what is elsewhere, each with its own name.
+
+    Raises `UsageError` for an effect that is not understood.
+    """
+    records = [{"name": topic, "topic": topic, "id": asked.places.get(topic, asked.id)} for topic in asked.writes]
+    found = {effect["name"]: effect for effect in records}
+    for text in asked.effects:
+        effect = effect_of(text, asked)
+        names = chain([effect["name"]], (f"{effect['name']}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in found)
+        found[name] = {**effect, "name": name}
+    return list(found.values())
+
+
+def effect_of(text: str, asked: Asked) -> dict[str, Any]:
+    """Return an effect that is no record of a topic: `sql=DATABASE QUERY`, `files=PATH`, `log=PATTERN`, `http=PATH`.
+
+    Its name is that of the file or of the path, or `rows` or `log`. Raises `UsageError`.
+    """
+    kind, _, value = text.partition("=")
+    made: dict[str, Any]
+    if kind == "sql":
+        database, _, query = value.strip().partition(" ")
+        made = {"name": "rows", "sql": database, "query": query.strip()}
+    elif kind == "log":
+        made = {"name": "log", "log": {"app": asked.app, "pattern": value}}
+    elif kind in ("files", "http"):
+        given = value if kind == "files" else {"path": value}
+        made = {"name": _name_of(value) or kind, kind: given, "id": asked.id}
+    else:
+        raise UsageError(f"--effect {text!r} is not understood; write sql=…, files=…, log=… or http=…{EFFECT_EXAMPLE}")
+    try:
+        placed = Effect.model_validate(made).placed_in(asked.directory)
+    except ValidationError as e:
+        reason = e.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(f"--effect {kind}=…: {reason}{EFFECT_EXAMPLE}") from None
+    return {**made, **{place: getattr(placed, place) for place in made.keys() & {"files", "sql"}}}
+
+
+EFFECT_EXAMPLE = ", such as --effect 'sql=env:BILLING_DB select order_id from invoice'"
+
+
+def _name_of(path: str) -> str:
+    """Return a name for what is at a path: its last part that is no pattern."""
+    words = [re.sub(r"[^A-Za-z0-9_-]+", "-", part).strip("-_") for part in re.split(r"[/.]", path) if "*" not in part]
+    return next((word[:16] for word in reversed(words) if len(word) > 1 and word not in FORMATS), "")
 
 
 def look_of(asked: Asked) -> dict[str, Any]:

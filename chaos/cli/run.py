@@ -149,6 +149,13 @@ Writes = Annotated[
     list[str] | None,
     typer.Option(help="A topic that gets one record for each input; seen in a first run if left out."),
 ]
+Effects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--effect", metavar="KIND=VALUE", help="What each input leads to elsewhere: 'sql=env:DB select order_id from "
+        "invoice', files=out/*.jsonl, 'log=booked (?P<id>\\S+)', http=/invoices. Repeatable.",
+    ),
+]  # fmt: skip
 Instances = Annotated[int, typer.Option(min=1, max=50, help="Processes of the application.")]
 Group = Annotated[str | None, typer.Option(help="Its consumer group; found by itself if left out.")]
 Variables = Annotated[
@@ -169,6 +176,7 @@ def init(
     identity: Identity = "",
     reads: Reads = None,
     writes: Writes = None,
+    effects: Effects = None,
     instances: Instances = 2,
     group: Group = None,
     env: Variables = None,
@@ -187,7 +195,7 @@ def init(
 
     if save.exists():
         raise UsageError(f"{save} exists; name another file with --save, or remove it")
-    asked = _asked(command, samples, identity, reads, writes, instances, group, env, ready, name)
+    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, ready, name)
     write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), save)
     typer.echo(f"scenario: {save}; change it as you like, then: python -m chaos run {save}", err=True)
 
@@ -198,6 +206,7 @@ def test(
     identity: Identity = "",
     reads: Reads = None,
     writes: Writes = None,
+    effects: Effects = None,
     instances: Instances = 2,
     group: Group = None,
     env: Variables = None,
@@ -223,7 +232,7 @@ def test(
     """
     from chaos.apps.trial import check_faults, free, scenario_of, write_scenario
 
-    asked = _asked(command, samples, identity, reads, writes, instances, group, env, ready, name)
+    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
     path = save or free(runs_dir / f"test-{asked.app}.yaml")
@@ -275,6 +284,7 @@ def _asked(
     identity: str,
     reads: list[str] | None,
     writes: list[str] | None,
+    effects: list[str] | None,
     instances: int,
     group: str | None,
     env: list[str] | None,
@@ -282,15 +292,16 @@ def _asked(
     name: str,
 ) -> Asked:
     """Return what the options say. The id is proposed from the samples if none is named."""
-    from chaos.apps.trial import Asked, propose_id
+    from chaos.apps.trial import Asked, effects_of, propose_id
 
     if not identity:
         identity = propose_id(samples)
         typer.echo(f"id: {identity}, as it looks in the samples; name another field with --id", err=True)
-    return Asked(
+    asked = Asked(
         command=command,
         reads=reads or (),
         writes=writes or (),
+        effects=effects or (),
         samples=samples.absolute(),
         id=identity,
         directory=Path.cwd(),
@@ -300,11 +311,13 @@ def _asked(
         env=dict(_split(text, "--env") for text in env or ()),
         ready=dict([_split(ready, "--ready")]) if ready else None,
     )
+    effects_of(asked)  # a mistake is said before the first run
+    return asked
 
 
 def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | None) -> Asked:
     """Run the application once if a topic is not named; return what is asked with the topics that were seen."""
-    if asked.reads and asked.writes:
+    if asked.reads and (asked.writes or asked.effects):
         return asked
     with View() as view:
         view.doing("loading")

@@ -163,7 +163,7 @@ class _Look:
             self._start(apps)
             reads, group = self._reads(apps)
             self._events.note(f"{name} reads {', '.join(reads)}{f' as group {group}' if group else ''}")
-            if self._asked.writes:
+            if self._asked.writes or self._asked.effects:
                 apps.stop_all()
                 return Seen(reads, group, self._asked.places)
             self._events.note(f"sending {INPUTS} inputs to {', '.join(reads)}, and waiting for what it writes")
@@ -264,7 +264,7 @@ class _Look:
             raise self._unseen(apps, words, "--writes TOPIC, with a lower --rate than 200/s") from None
         if not found:
             words = f"wrote to no topic within {WRITE_S:g} s after {INPUTS} inputs"
-            raise self._unseen(apps, words, "--writes TOPIC; other effects need a scenario (`effects`)")
+            raise self._unseen(apps, words, "--writes TOPIC, or what it does elsewhere with --effect")
         return found
 
     def _written(self, reads: Sequence[str]) -> set[str]:
@@ -310,7 +310,7 @@ class _Look:
             listed = "; ".join(f"{topic}: {why}" for topic, why in others.items())
             raise UsageError(
                 f"{self._asked.app} writes to no topic that has one record for each input ({listed}); name one with "
-                "--writes TOPIC, or write a scenario with `effects`"
+                "--writes TOPIC, or what it does elsewhere with --effect"
             )
         return Seen(reads, group, writes, others)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import chaos
-from chaos.apps.trial import FAULTS, Asked, free, propose_id, scenario_of, write_scenario
+from chaos.apps.trial import FAULTS, Asked, effects_of, free, propose_id, scenario_of, write_scenario
 from chaos.errors import UsageError
 from chaos.scenario.load import parse
 
@@ -89,3 +89,47 @@ def test_a_written_scenario_is_never_replaced_and_a_place_that_cannot_be_written
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"cannot be written .*name another file with --save"):
         write_scenario({"title": "x"}, tmp_path / "file" / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        (
+            "sql=env:DB select id from invoice",
+            {"name": "rows", "sql": "env:DB", "query": "select id from invoice", "of": "in"},
+        ),
+        ("files={folder}/paid/*.jsonl", {"name": "paid", "files": "{folder}/paid/*.jsonl", "id": "$.id", "of": "in"}),
+        ("files=*.csv", {"name": "files", "files": "{folder}/*.csv", "id": "$.id", "of": "in"}),
+        (r"log=ok (?P<id>\S+)", {"name": "log", "log": {"app": "a", "pattern": r"ok (?P<id>\S+)"}, "of": "in"}),
+        ("http=/api/invoices", {"name": "invoices", "http": {"path": "/api/invoices"}, "id": "$.id", "of": "in"}),
+    ],
+)
+def test_an_effect_that_is_no_record_is_an_option(tmp_path, text, effect):
+    text = text.replace("{folder}", str(tmp_path))
+    effect = json.loads(json.dumps(effect).replace("{folder}", str(tmp_path)))
+    made = scenario_of(asked(tmp_path, effects=[text]))
+    assert made["effects"][1:] == [effect]
+    assert [e.name for e in parse(json.dumps(made), "x").effects] == ["out", effect["name"]]
+
+
+def test_two_effects_of_a_kind_have_names_of_their_own(tmp_path):
+    made = scenario_of(asked(tmp_path, effects=["log=a (?P<id>.)", "log=b (?P<id>.)", "http=/out", "log=c (?P<id>.)"]))
+    assert [effect["name"] for effect in made["effects"]] == ["out", "log", "log-2", "out-2", "log-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("table=x", r"--effect 'table=x' is not understood; write sql=…, files=…, log=… or http=…"),
+        ("", "is not understood"),
+        ("sql=env:DB", r"--effect sql=…: .*, such as --effect 'sql=env:BILLING_DB select"),
+        ("sql=postgresql://me:hidden@db/x select 1", "a login is not written here"),
+        ("log=booked", "has no group `id`"),
+        ("log=(", "is no regular expression"),
+        ("http=invoices", "--effect http=…: "),
+    ],
+)
+def test_an_effect_that_is_not_understood_is_one_line(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        effects_of(asked(tmp_path, effects=[text]))
+    assert "\n" not in str(caught.value) and "hidden" not in str(caught.value)
