@@ -188,6 +188,10 @@ CAUSES: dict[str, Cause] = {
     ),
     "not_owner": Cause("an offset is committed past inputs that the committer did not fetch", _AFTER_WORK),
     "skipped": Cause("the application began behind it (auto.offset.reset, a seek, or a commit past it)", _POSITION),
+    "set_past": Cause(
+        "a fault of the run set the offsets of its group past it, or deleted them",
+        {"": "set offsets of a group only to where its work is done, or before that if the work is idempotent"},
+    ),
     "unread": Cause(
         "the application did not come to it before the run ended",
         {"": "find what held its partition: no owner, an error that repeats, or work slower than the traffic"},
@@ -205,6 +209,9 @@ CAUSES: dict[str, Cause] = {
     "went_back": Cause(
         "the position went back behind a committed offset (a seek, a reset, or offsets that were lost)",
         {"": "no seek behind the committed offset; offsets.retention.minutes above the longest pause"},
+    ),
+    "set_back": Cause(
+        "a fault of the run set the offsets of its group back, or deleted them, and the work is not idempotent", _ONCE
     ),
     "repeated": Cause("its instance fetched it again (a retry or a seek), and the work is not idempotent", _ONCE),
     "given_twice": Cause(

@@ -87,6 +87,13 @@ class ResetOffsets(GroupFault[ResetOffsetsSpec], spec=ResetOffsetsSpec):
     def _inject(self, world: World) -> str:
         from chaos.kafka import admin
 
+        state = world.kafka.group(self._group)
+        if state and state.members:
+            number = f"{len(state.members)} member{'s' if len(state.members) > 1 else ''}"
+            raise FaultError(
+                f"group {self._group} still has {number}, and a coordinator sets offsets of an empty group only; let "
+                "the fault come later: a member that did not leave stays until its session times out"
+            )
         to, names = self.spec.to, self._partitions(world)
         offsets = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
         if set(offsets) != set(names):
@@ -180,9 +187,10 @@ class DeleteGroup(GroupFault[DeleteGroupSpec], spec=DeleteGroupSpec):
 
 
 def topics_of(group: str, world: World) -> set[str]:
-    """Return the topics that the consumers and processors of a group read."""
+    """Return the topics that the consumers, processors and applications of a group read."""
     names = [topic.name for topic in world.scenario.topics]
-    return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
+    own = {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
+    return own | {topic for app in world.scenario.apps if group in app.groups for topic in app.reads}
 
 
 FAULTS: dict[str, type[Fault[Any]]] = {

@@ -396,7 +396,7 @@ class Setup(Strict):
         elif kind == "topic":
             yield from self.topic_problems(where, [value])
         elif kind in ("coordinator_of", "group"):
-            yield from self.group_problems(where, value, of_apps=kind == "coordinator_of")
+            yield from self.group_problems(where, value, of_apps=kind in ("coordinator_of", "group"))
         elif kind == "coordinator_of_app":
             yield from unknown(where, value, "apps", {app.name for app in self.apps})
         elif kind == "share_coordinator_of":

@@ -15,6 +15,7 @@ from chaos.anomalies.causes import FRAMEWORKS, library_of
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run, json_object
 from chaos.run.events import read_events
+from checks.audit.facts.offset_changes import OffsetChange, offset_changes_of
 from checks.evidence import ledger_rows
 from checks.wire.tables import capture_failure, table_path
 
@@ -97,6 +98,21 @@ class Facts:
     changed: Mapping[str, int] = field(default_factory=dict)
     synced: Mapping[str, Sequence[int]] = field(default_factory=dict)
     begun: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    changes: Sequence[OffsetChange] = ()
+    """Changes of the committed offsets of groups by faults."""
+
+    def change(self, finding: Row, after_us: int, until_us: float, past: bool) -> OffsetChange | None:
+        """Return the first certain change by a fault that moved a group in a time span: past an input, or back to it.
+
+        A deleted offset may do both: `auto.offset.reset` decides.
+        """
+        for one in self.changes:
+            if not (one.sure and one.touches(finding["topic"], finding["partition"])):
+                continue
+            offset = one.offset(finding["topic"], finding["partition"])
+            if after_us <= one.from_us <= until_us and (offset is None or (offset > finding["offset"]) == past):
+                return one
+        return None
 
     def handed_over(self, first: Row, commit: Row, second: Row) -> bool:
         """Return whether a commit was in force only after the next reader got its assignment.
@@ -172,6 +188,7 @@ class Wire:
             {row.instance: row.at_us for row in changed.collect()},
             synced,
             begun,
+            offset_changes_of(ledger_rows(self._run, "faults", TABLES["faults"].names)),
         )
 
     def seen(self) -> list[Seen]:

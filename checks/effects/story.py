@@ -15,13 +15,15 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | passed_over                 | fetched, committed past, and its instance went on                         |
 |           | not_owner                   | committed past by an instance that had not fetched it                     |
 |           | skipped                     | never fetched: committed past, or its partition was read from behind it |
+|           | set_past                    | before a commit past it, a fault set the offset of its group past it      |
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
 |           | left_off                    | the same, and no instance ran any more: the last ones ended by themselves |
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
 |           | moved                       | fetched again by another instance before a commit past it, or that commit |
 |           |                             | was answered when the other instance had the partition                    |
 |           | repeated                    | fetched again by the same process before a commit past it                 |
-|           | went_back                   | fetched again after a commit past it                                      |
+|           | set_back                    | fetched again after a commit past it, and a fault set the offset back     |
+|           | went_back                   | the same, without such a fault                                            |
 |           | sent_twice                  | two writes after one fetch                                                |
 |           | done_twice                  | two effects after one fetch, in what is no topic                          |
 |           | called_again                | the same, and the caller of one of the first calls left before its answer |
@@ -40,6 +42,7 @@ Fetched is not processed: a Fetch answer is the most that an application can hav
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +55,7 @@ from pyspark.sql import SparkSession
 from chaos.effects.receiver import LEFT
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.seen import Facts, Life, Row, Seen, Wire
 from checks.wire.tables import table_path
 
@@ -59,8 +63,8 @@ UNSEEN = "what its application did with it is not seen on the wire"
 UNFETCHED = "its fetch is not seen on the wire"
 SUMMED: Row = {"kind": "input", "acked_us": None, "places": ()}
 """An input of a sum, as a finding of its own to look for."""
-TWICE = frozenset({"not_idempotent", "moved", "repeated", "went_back", "given_twice"})
-NEVER = frozenset({"commit_first", "skipped", "unread", "not_owner", "unfinished"})
+TWICE = frozenset({"not_idempotent", "moved", "repeated", "went_back", "set_back", "given_twice"})
+NEVER = frozenset({"commit_first", "skipped", "set_past", "unread", "not_owner", "unfinished"})
 """Causes by which an input may be in a sum twice, or not at all."""
 MOST_WAYS = 20_000
 CHANGED = "a fault of the run had changed the answer with it"
@@ -224,6 +228,13 @@ def _app(row: Row) -> str:
 def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyond: Row | None) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     past = _past(story.facts, commits, fetches)
+    since_us = fetches[-1]["answered_us"] if fetches else 0
+    if story.facts.certain and (change := story.facts.change(story.finding, since_us, _first_us(past), past=True)):
+        if fetches:
+            story.all_fetches(fetches)
+            story.end(fetches[-1]["instance"], since_us)
+        story.change(change)
+        return f"no member fetched it{' again' if fetches else ''}", "set_past"
     if not fetches:
         if not story.facts.certain:
             return UNFETCHED, ""
@@ -271,6 +282,10 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
         return "it was not interrupted", "passed_over"
     story.end(instance, at_us)
     return "no member fetched it again", "commit_first_or_passed_over" if later else "commit_first"
+
+
+def _first_us(past: Row | None) -> float:
+    return past["asked_us"] if past else math.inf
 
 
 def _past(facts: Facts, commits: Sequence[Row], fetches: Sequence[Row]) -> Row | None:
@@ -321,6 +336,9 @@ def _duplicate(
     story.fetch(second, again)
     if kept := next((r for r in between if r["state"] == "ok"), None):
         story.commit(kept)
+        if change := story.facts.change(story.finding, kept["asked_us"], to_us, past=False):
+            story.change(change)
+            return "", "set_back"
         moved = story.facts.handed_over(first, kept, second)
         again = " again" if kept["instance"] == second["instance"] else ""
         return (f"{second['instance']} had got the partition{again} by then", "moved") if moved else ("", "went_back")
@@ -488,6 +506,14 @@ class _Story:
         if life:
             self._add(life.end_us, instance, "", life.how, f"{instance} {life.how}{more}")
         return life
+
+    def change(self, change: OffsetChange) -> None:
+        """Add that a fault set the committed offset of the group."""
+        offset = change.offset(self.finding["topic"], self.finding["partition"])
+        label = "delete the offset" if offset is None else f"set the offset {offset:,}"
+        did = "deleted the offset" if offset is None else "set the offset"
+        words = f"{change.fault} {did} of group {change.group}" + ("" if offset is None else f" to {offset:,}")
+        self._add(change.to_us, f"fault {change.fault}", "coordinator", label, words)
 
     def leave(self, row: Row) -> None:
         """Add that an instance left its group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from chaos.anomalies.causes import BENEATH, CAUSES, library_of
 from chaos.ledger.seal import SEAL
 from chaos.run.result import EFFECTS, EffectCount, EffectStory, Expectation
+from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
 from checks.effects.seen import Facts, Life, Seen, announced, assigned, lives_of
@@ -83,6 +85,59 @@ def test_offsets_that_are_committed_before_the_work(tmp_path):
         ("coordinator (broker 3)", "billing/2", "ok"),
         ("billing/2", "", "was killed"),
     ]
+
+
+def change(second, offset, sure=True, partition="orders/3"):
+    return OffsetChange("reset", "billing", at(second) - 9, at(second), sure, {partition: offset})
+
+
+OVER = [fetch("billing/2", 12.3)]
+LATE_COMMIT = [commit("billing/1", 14, 1090)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "cause", "words"),
+    [
+        (
+            [change(13, 1080)],
+            {"fetches": OVER, "commits": LATE_COMMIT},
+            "set_past",
+            "fetched by billing/2 at 12.3 s, billing/2 was killed at 12.5 s, reset set the offset of group billing to "
+            "1,080 at 13.0 s, and no member fetched it again: a fault of the run set the offsets of its group past it",
+        ),
+        ([change(13, 1080)], {"commits": LATE_COMMIT}, "set_past", "and no member fetched it: a fault"),
+        ([change(13, None)], {"fetches": OVER}, "set_past", "reset deleted the offset of group billing at 13.0 s"),
+        ([change(13, 1080)], {"fetches": OVER, "commits": [commit("billing/2", 12.4)]}, "commit_first", ""),
+        ([change(13, 1080)], {"fetches": [*OVER, fetch("billing/1", 15)], "commits": LATE_COMMIT}, "not_owner", ""),
+        ([change(13, AT)], {"fetches": OVER, "commits": LATE_COMMIT}, "not_owner", "did not fetch"),
+        ([change(13, 1080, sure=False)], {"fetches": OVER, "commits": LATE_COMMIT}, "not_owner", ""),
+        ([change(13, 1080, partition="orders/1")], {"fetches": OVER, "commits": LATE_COMMIT}, "not_owner", ""),
+        ([change(15, 1080)], {"fetches": OVER, "commits": LATE_COMMIT}, "not_owner", ""),
+    ],
+)
+def test_an_offset_that_a_fault_set_past_an_input_is_the_cause_of_what_is_missing(changes, seen, cause, words):
+    row, text = story("missing", replace(facts(KILLED), changes=changes), **seen)
+    assert row["cause"] == cause and words in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ([change(13.5, 1000)], "set_back"),
+        ([change(13.5, AT)], "set_back"),
+        ([change(13.5, None)], "set_back"),
+        ([change(13.5, AT + 1)], "went_back"),
+        ([change(12.8, 1000)], "went_back"),
+        ([change(15, 1000)], "went_back"),
+        ([change(13.5, 1000, sure=False)], "went_back"),
+    ],
+)
+def test_an_offset_that_a_fault_set_back_is_the_cause_of_what_is_done_twice(changes, cause):
+    fetches = [fetch("billing/2", 12.3), fetch("billing/1", 14, 1000)]
+    row, text = story(
+        "duplicate", replace(facts(), changes=changes), fetches=fetches, commits=[commit("billing/2", 13)]
+    )
+    assert row["cause"] == cause and ("reset " in text) == (cause == "set_back")
 
 
 FETCHED_AGAIN = Seen([fetch("billing/2", 12.3), fetch("billing/1", 13)])
