@@ -47,6 +47,12 @@ def entries(raw: Raw) -> list[Part]:
     return [Part(section, entry["name"]) for section in ENTRIES for entry in raw.get(section, [])]
 
 
+def faults_and_others(raw: Raw) -> tuple[list[Part], list[Part]]:
+    """Return every fault, and every client."""
+    found = entries(raw)
+    return [p for p in found if p.section == "faults"], [p for p in found if p.section != "faults"]
+
+
 def keep_entries(raw: Raw, kept: Iterable[Part]) -> Raw:
     """Return the scenario with only these faults and clients."""
     names = {(part.section, part.name) for part in kept}
@@ -96,11 +102,13 @@ def tidy(raw: Raw) -> Raw:
         entry.get("to") for entry in raw.get("processors", [])
     }
     readers = [*raw.get("consumers", []), *raw.get("processors", [])]
+    used |= {topic for entry in raw.get("apps", []) for topic in entry.get("reads", [])}
+    used |= {effect.get(key) for effect in raw.get("effects", []) for key in ("topic", "of")}
     if not any("pattern" in entry for entry in readers):
         used |= {topic for entry in readers for topic in entry.get("topics", [])}
         used |= {str(v).rpartition("/")[0] or v for f in raw.get("faults", []) for v in f["target"].values()}
         raw["topics"] = [entry for entry in raw["topics"] if entry["name"] in used]
-    groups = {entry.get("group") for entry in readers}
+    groups = {entry.get("group") for entry in (*readers, *raw.get("apps", []))}
     expected = raw.get("expect", {}).get("groups", {})
     for group in [group for group in expected if group not in groups]:
         del expected[group]

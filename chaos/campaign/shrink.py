@@ -90,7 +90,7 @@ class Shrinking(Plan):
     def search(self, runs: Sequence[TrialRun]) -> tuple[Search, Wanted | None]:
         """Search with the stored runs as the oracle, and return the search and what it lacks."""
         lines: list[str] = []
-        oracle = Oracle(self.subject, self.anomaly, self.tries, runs)
+        oracle = Oracle(self.subject, lambda run: shown(run, self.anomaly) > 0, self.tries, runs)
         search = Search(starting_point(self.subject), oracle.remains, lines.append, self._scenario_of)
         try:
             if search.begin():
@@ -153,25 +153,32 @@ def shown(run: TrialRun, anomaly: str) -> int:
 
 @dataclass
 class Oracle:
-    """Answers from stored runs whether an anomaly remains in a candidate."""
+    """Answers from stored runs whether what is looked for remains in a candidate.
+
+    shows: whether a run shows it. prefix: of the names of the runs, if a campaign has several searches.
+    """
 
     subject: Subject
-    anomaly: str
+    shows: Callable[[TrialRun], bool]
     tries: int
     runs: Sequence[TrialRun]
+    prefix: str = ""
     candidates: int = 0
+    shown_by: TrialRun | None = None
+    """The run of the last candidate in which it remained."""
 
     def remains(self, raw: Raw, scenario: Scenario) -> bool:
-        """Return whether a run of the candidate shows the anomaly. Raises `Wanted` for a run that is missing."""
+        """Return whether a run of the candidate shows it. Raises `Wanted` for a run that is missing."""
         self.candidates += 1
-        part = f"{self.candidates:03}-{sha256(dump(raw).encode()).hexdigest()[:4]}"
+        part = f"{self.prefix}{self.candidates:03}-{sha256(dump(raw).encode()).hexdigest()[:4]}"
         own = [run for run in self.runs if run.part == part]
-        if any(shown(run, self.anomaly) for run in own):
+        if showing := next(filter(self.shows, own), None):
+            self.shown_by = showing
             return True
         if len(own) >= self.tries:
             return False
         n = len(own) + 1
-        title = f"candidate {self.candidates}, run {n}"
+        title = f"{self.prefix}candidate {self.candidates}, run {n}"
         raise Wanted([Trial(f"{part}-{n}", replace(self.subject, scenario=scenario), part, n, title)])
 
 
@@ -207,6 +214,13 @@ class Search:
             settings,
             lambda kept: reduce.without_settings(smaller, [part for part in settings if part not in kept]),
         )
+        self.complete = True
+
+    def shrink_faults(self) -> None:
+        """Remove only faults. Exceptions of `remains`, such as `Wanted`, pass through."""
+        whole = self.best
+        faults, others = reduce.faults_and_others(whole)
+        self._shrink_parts("faults", faults, lambda kept: reduce.keep_entries(whole, [*others, *kept]))
         self.complete = True
 
     def _try(self, candidate: Raw) -> bool:

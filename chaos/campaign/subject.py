@@ -48,6 +48,8 @@ class Request(Asked):
     """`shrink`: the anomaly that must remain. `bisect`: the deciding anomaly, else verdict and kinds of anomalies."""
     kafka: str | None = None
     client: str | None = None
+    random: bool = False
+    """`explore`: whether faults are drawn at random."""
     app: tuple[str, ...] = ()
     """`bisect`: the releases of Kafka (`A..B`) or a client library (`releases.client_axis`), or `NAME=COMMAND` for each
     command of an application."""

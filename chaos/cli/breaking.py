@@ -201,25 +201,17 @@ def _only_one() -> Path:
 
 def _fault(kind: str, values: list[str], for_s: float) -> dict[str, Any]:
     """Return the specification of a fault, as a scenario has it."""
-    import yaml
-
     from chaos.drive.single_fault import OF_RUNS
     from chaos.faults import SPECS
-    from chaos.faults.base import FaultSpec
+    from chaos.faults.base import FaultSpec, parse_parameters
     from chaos.scenario.load import validated
     from chaos.scenario.mistakes import Source
     from chaos.setup.names import nearest
     from chaos.setup.triggers import Target
 
-    target: dict[str, Any] = {}
-    more: dict[str, Any] = {}
-    for name, _, text in (value.partition("=") for value in values):
-        if name in Target.model_fields:
-            target[name] = True if text == "true" else text
-        elif name.startswith("settings."):
-            more.setdefault("settings", {})[name.removeprefix("settings.")] = yaml.safe_load(text)
-        else:
-            more[name] = yaml.safe_load(text)
+    pairs = [value.partition("=") for value in values]
+    target: dict[str, Any] = {n: True if text == "true" else text for n, _, text in pairs if n in Target.model_fields}
+    more = parse_parameters(value for value in values if value.partition("=")[0] not in Target.model_fields)
     if target.keys() & OF_RUNS:
         raise UsageError(f"{', '.join(target)} is a target in a run, and `break` starts none; see `break --list`")
     if not target:

@@ -40,7 +40,7 @@ EXAMPLES = {
     "corpus": "corpus KAFKA-17754 'librdkafka*' --repeat 10 --jobs 2",
     "gate": "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last",
     "prove": "prove app.yaml --for 30m",
-    "explore": "explore billing.yaml --for 10m",
+    "explore": "explore billing.yaml --for 10m\n\npython -m chaos explore billing.yaml --random --for 8h",
     "compare-clients": "compare-clients leader-kill --clients java:3.9.2,sarama,confluent --repeat 8",
 }
 
@@ -370,6 +370,9 @@ def explore(
     source: Annotated[
         str, typer.Argument(metavar="SCENARIO", help="A scenario with apps and effects, such as `test --save` writes.")
     ] = "",
+    random: Annotated[
+        bool, typer.Option("--random", help="Draw mixtures of faults from the seed, without an end before --for.")
+    ] = False,
     budget: For = None,
     jobs: Jobs = 1,
     into: Into = None,
@@ -386,6 +389,11 @@ def explore(
     SIGKILL, then SIGTERM, then SIGKILL together with the broker that the instance speaks to. What breaks is bundled.
     No run begins after 60 runs or 10 minutes, unless --for says otherwise. Ends with 0 if every crash that was tried
     lost and doubled nothing, 1 if one did, 3 if that is not known.
+
+    With --random, also for a scenario without apps, mixtures of up to four faults are drawn of all that the cluster
+    and the scenario take, rather those that were covered less. A run is judged by what the settings promise under its
+    faults. What breaks is shrunk to the faults that it needs, and filed once.
+
     campaign.json, report.html and summary.md are in one folder; Ctrl-C (130) keeps the finished runs.
     """
     with loading():
@@ -394,7 +402,7 @@ def explore(
 
     request = Request(
         runs_dir=runs_dir, into=into, resume=resume, jobs=jobs, budget=budget, seed=seed, source=source,
-        variant=variant, overrides=tuple(sets or ()),
+        variant=variant, overrides=tuple(sets or ()), random=random,
     )  # fmt: skip
     with RunsView() as view:
         result = explored(request, view, campaign_printer(as_json))

@@ -234,6 +234,7 @@ class AppScaleSpec(AppFaultSpec):
     """Change the number of instances of an application; healed by the number before."""
 
     of_one = False
+    example = "to=3"
     kind: Literal["app.scale"]
     to: int = Field(ge=0, le=50, description="number of instances")
 
@@ -367,6 +368,7 @@ class AppIsolate(AppWire[AppIsolateSpec], spec=AppIsolateSpec):
 class AppSlowSpec(AppWireSpec, LinkSpeed):
     """Slow the connections of an instance, or of a whole application, to all brokers down; healed by full speed."""
 
+    example = "latency=200ms"
     kind: Literal["app.slow"]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
+import yaml
 from pydantic import Field, model_validator
 
 from chaos.clients.traits import Ability
@@ -113,7 +114,7 @@ class FaultSpec(Strict, defer_build=True):
     final: ClassVar[bool] = False
     """True for a change of data that nothing undoes."""
     example: ClassVar[str] = ""
-    """The parameters that a fault needs, as `break` takes them."""
+    """The parameters that a fault needs, as `break` takes them; where an exploration at random begins."""
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
     ends_at_once: ClassVar[bool] = False
@@ -135,6 +136,11 @@ class FaultSpec(Strict, defer_build=True):
         if self.one_of:
             check_one_of(self, *self.one_of)
         return self
+
+    @classmethod
+    def example_parameters(cls) -> dict[str, Any]:
+        """Return the parameters of the example."""
+        return parse_parameters(cls.example.split())
 
     @property
     def needed(self) -> frozenset[str]:
@@ -170,6 +176,20 @@ class FaultSpec(Strict, defer_build=True):
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
         if self.limit and dict(setup.cluster)[self.limit[0]] is None:
             yield f"{where}: {self.kind} needs cluster.{self.limit[0]}, {self.limit[1]}"
+
+
+def parse_parameters(words: Iterable[str]) -> dict[str, Any]:
+    """Return parameters of a fault that are given as words NAME=VALUE, with values as in YAML.
+
+    `settings.NAME=VALUE` is an entry of the parameter settings.
+    """
+    found: dict[str, Any] = {}
+    for name, _, text in (word.partition("=") for word in words):
+        if name.startswith("settings."):
+            found.setdefault("settings", {})[name.removeprefix("settings.")] = yaml.safe_load(text)
+        else:
+            found[name] = yaml.safe_load(text)
+    return found
 
 
 S = TypeVar("S", bound=FaultSpec)

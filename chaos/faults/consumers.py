@@ -77,6 +77,7 @@ class ConsumerSlowSpec(ConsumerFaultSpec):
     """Slow a consumer down per record: it exceeds max.poll.interval.ms, if its client has it; healed by full speed."""
 
     effects = frozenset({"ends"})
+    example = "per_record=200ms"
     kind: Literal["consumer.slow"]
     per_record: Duration = Field(description="extra processing time of each record")
 
@@ -288,6 +289,7 @@ class ConsumerSeekSpec(ConsumerFaultSpec):
     left_out = "an act of the application"
     abilities = ("seek",)
     one_of = ("offsets", "ago")
+    example = "ago=5s"
     kind: Literal["consumer.seek"]
     offsets: dict[Partition, int] | None = Field(None, description="to these offsets, such as orders/0: 100")
     ago: Duration | None = Field(

@@ -281,6 +281,7 @@ class DiskSlowSpec(FaultSpec):
     targets = BROKER_TARGETS | CONTROLLER_TARGETS
     hits_controllers = True
     needs = frozenset({"slow_disk"})
+    example = "fsync=200ms"
     kind: Literal["disk.slow"]
     write: Duration | None = Field(None, description="additional time of each write, such as 50ms")
     fsync: Duration | None = Field(None, description="additional time of each fsync and msync, such as 200ms")

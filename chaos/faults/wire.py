@@ -200,9 +200,11 @@ class FrameFaultSpec(WireFaultSpec, FrameSet):
 
     targets = BROKER_TARGETS
 
-    count: int | None = Field(None, ge=1, description="only the first ones, this many; all if left out")
+    count: int | None = Field(
+        None, ge=1, description="only the first ones, this many; all if left out", examples=[1, 3, 20]
+    )
     share: Annotated[float, BeforeValidator(as_share), Field(gt=0, le=1)] = Field(
-        1.0, description="only this share of them, such as 5 %, drawn by the seed"
+        1.0, description="only this share of them, such as 5 %, drawn by the seed", examples=["5 %", "30 %"]
     )
 
     @property
@@ -305,6 +307,7 @@ class WireDelaySpec(FrameFaultSpec):
     """Delay requests or responses, and everything after them on the connection; healed by sending them on."""
 
     effects = frozenset({"late", "wire", "connections"})
+    example = "delay=2s"
     kind: Literal["wire.delay"]
     delay: Duration = Field(gt=0, description="delay of each")
 
@@ -341,6 +344,7 @@ class WireHoldSpec(FrameFaultSpec):
 
     effects = frozenset({"late", "wire", "connections"})
     left_out = "an order of requests that one bug needs; slow-link is its like"
+    example = 'api=Produce until={"api":"Metadata"} at_most=10s'
     kind: Literal["wire.hold"]
     until: FrameSet = Field(
         description="the requests or responses; the first that passes afterwards frees the held frames"
@@ -395,6 +399,7 @@ class WireErrorSpec(FrameFaultSpec):
     left_out = "an error without a reason is no fault of a broker that the promises are about"
     no_promise = "wire.error answers in place of the broker"
 
+    example = "api=Produce error=NOT_LEADER_OR_FOLLOWER"
     kind: Literal["wire.error"]
     error: str = Field(description="the code by its Kafka name, such as NOT_LEADER_OR_FOLLOWER")
 
@@ -459,6 +464,7 @@ class WireSlowSpec(WireFaultSpec, LinkSpeed):
     """Slow the connections of all clients to a broker down; healed by full speed."""
 
     effects = frozenset({"late", "wire", "connections"})
+    example = "latency=400ms"
     kind: Literal["wire.slow"]
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import minutes
-from chaos.run.exploration import BLOWS, ExploreResult
+from chaos.run.exploration import BLOWS, PHASES, ExploreResult
 from chaos.run.result import Verdict
 
 MOST_FILED = 20
@@ -35,7 +35,13 @@ def markdown(result: ExploreResult) -> str:
 def values(result: ExploreResult) -> dict[str, Any]:
     """Return what the templates need of an exploration."""
     runs = {run.run_id: run for part in result.parts for run in part.runs}
-    return {"c": result, "e": {"runs_by_id": runs, **dict(result)}, "BLOWS": BLOWS, "minutes": minutes}
+    return {
+        "c": result,
+        "e": {"runs_by_id": runs, **dict(result)},
+        "BLOWS": BLOWS,
+        "PHASES": PHASES,
+        "minutes": minutes,
+    }
 
 
 def show(result: ExploreResult, folder: Path) -> None:
@@ -50,8 +56,20 @@ def show(result: ExploreResult, folder: Path) -> None:
             name = f"{window.app}: {window.moment} after {window.after}"
             rows.add_row(screen.text(name), *(_state(screen, window.states.get(blow, "")) for blow in BLOWS))
         console.print(rows)
+    if result.covered:
+        _show_covered(screen, console, result)
     for line in lines_of(result, folder):
         screen.line(screen.text(line))
+
+
+def _show_covered(screen: Page, console: Console, result: ExploreResult) -> None:
+    """Print how often each kind of fault ran in each phase, whatever its role."""
+    rows = table("fault", *PHASES)
+    for kind in dict.fromkeys(cell.kind for cell in result.covered):
+        own = [cell for cell in result.covered if cell.kind == kind]
+        counts = [sum(c.runs + c.undecided for c in own if c.phase == phase) for phase in PHASES]
+        rows.add_row(screen.text(kind), *(screen.text(str(count or "-")) for count in counts))
+    console.print(rows)
 
 
 def _state(screen: Page, state: str) -> Text:

@@ -100,7 +100,7 @@ class TrialRun(RunOutcome):
     repetition, from 1. kafka, client: releases as the brokers and clients reported them. seconds: from the start until
     the log was read back. report, bundle: paths relative to the folder, or empty. ran: False if the run could not start
     because the machine lacks a requirement. proof: what the run shows of the promises of an application. mechanisms:
-    what broke and why, if the plan asks for it.
+    what broke and why, if the plan asks for it. covers: what it counts for in a table of what was covered.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -120,6 +120,7 @@ class TrialRun(RunOutcome):
     ran: bool = True
     proof: ProofRun | None = None
     mechanisms: list[Mechanism] = []
+    covers: list[str] = []
 
 
 class Rate(Data):

@@ -67,3 +67,15 @@ class ExploreResult(PartsResult):
     open: int = 0
     seconds: float = 0
     per_hour: float = 0
+
+
+Phase = Literal["start", "load", "moment", "rebalance", "overlap", "later"]
+PHASES: dict[Phase, str] = {
+    "start": "when the load begins",
+    "load": "under the load",
+    "moment": "at a moment of an application's work",
+    "rebalance": "at a moment of a rebalance",
+    "overlap": "while another fault is in",
+    "later": "after another fault is healed, and quiet",
+}
+"""Where in the work the trigger of a fault is that was drawn at random."""

@@ -24,7 +24,17 @@ from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.names import nearest
 from chaos.setup.share import Share
 
-__all__ = ["all_overrides", "find", "load", "models_in", "models_of", "parse", "read_mapping", "validated"]
+__all__ = [
+    "all_overrides",
+    "find",
+    "load",
+    "models_in",
+    "models_of",
+    "of_mapping",
+    "parse",
+    "read_mapping",
+    "validated",
+]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -107,6 +117,11 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
         names = ", ".join(sides) or "none"
         raise ScenarioError(f"{where} has no variant {variant!r}{nearest(variant, sides)} (variants: {names})")
     return sides[variant]
+
+
+def of_mapping(raw: dict[str, Any], where: str) -> Scenario:
+    """Return the scenario of plain data without variants, as `parse` of its text. Raises `ScenarioError`."""
+    return _validated(raw, Source("", where), where)
 
 
 def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:

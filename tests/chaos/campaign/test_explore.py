@@ -6,9 +6,11 @@ import pytest
 
 from chaos.anomalies.causes import CAUSES
 from chaos.campaign.engine import Plan
-from chaos.campaign.explore import BASELINE, CALM, CRASH, Exploration, Moment, explore, part_of, state_of
+from chaos.campaign.explore import explore
 from chaos.campaign.folder import Folder
+from chaos.campaign.moments import BASELINE, CALM, Moment
 from chaos.campaign.subject import Request, load_subject
+from chaos.campaign.windows import CRASH, Exploration, part_of, state_of
 from chaos.errors import UsageError
 from chaos.lab.progress import ProgressListener
 from chaos.report.campaign import write

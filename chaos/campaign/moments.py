@@ -1,0 +1,167 @@
+"""Moments of applications, and the runs that show them, with which each exploration begins."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import ClassVar, get_args
+
+from chaos.campaign.engine import Plan, Trial
+from chaos.campaign.folder import Folder
+from chaos.campaign.mechanisms import with_mechanisms
+from chaos.campaign.subject import Raw, Subject, dump, raw_of
+from chaos.lab.lab import FinishedRun
+from chaos.relay.roles import MomentApi
+from chaos.run.campaign import TrialRun
+from chaos.run.directory import Run
+from chaos.run.events import MOMENTS, read_events
+from chaos.scenario.load import parse
+
+BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
+MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
+"""Steps that an instance takes only when it comes or when its group changes."""
+_ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce", *get_args(MomentApi))
+"""The requests that matter most for what is lost or doubled, then the others."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of an application. after: the last step before it. count: how often it came in the first run."""
+
+    app: str
+    name: str
+    after: str
+    count: int
+
+    @property
+    def api(self) -> str:
+        """The kind of request."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def side(self) -> str:
+        """Whether it is the request, or its answer."""
+        return self.name.partition(" ")[2]
+
+    @property
+    def title(self) -> str:
+        """The moment as text."""
+        return f"{self.app}: {self.name} after {self.after}"
+
+    @property
+    def of_change(self) -> bool:
+        """Whether the moment comes only when an instance comes or leaves."""
+        return self.api in MEMBERSHIP or self.after.startswith(MEMBERSHIP)
+
+    def nth(self, seed: int) -> int:
+        """Return which of these moments gets the crash: one in the second quarter, chosen by the seed."""
+        first, last = self.count // 4 + 1, max(self.count // 2, 1)
+        return Random(f"{seed} {self.title}").randint(min(first, last), last)
+
+    def wire(self, nth: int) -> Raw:
+        """Return the trigger at the n-th of these moments."""
+        return {"app": self.app, "api": self.api, "side": self.side, "after": self.after, "nth": nth}
+
+
+def moments_of(run: Run, apps: Collection[str]) -> list[Moment]:
+    """Return the moments of applications in a run, counted over their instances."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for event in read_events(run):
+        if event.get("kind") == MOMENTS:
+            for instance, rows in event["by_instance"].items():
+                for after, name, count in rows:
+                    counts[instance.partition("/")[0], name, after] += count
+    return [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in apps]
+
+
+def leave(app: str) -> Raw:
+    """Return the fault by which the first instance leaves and comes back, so that the steps of a rebalance come."""
+    target, heal = {"app": f"{app}/1"}, {"after": "2s"}
+    return {"name": f"{LEAVE}-{app}", "kind": "app.stop", "target": target, "when": {"at": "2s"}, "heal": heal}
+
+
+def interest(moment: Moment) -> tuple[int, int, str, str]:
+    """Return the place of a moment among all, the most interesting ones first."""
+    return _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after
+
+
+@dataclass
+class FromMoments(Plan):
+    """A plan that begins with runs that show the moments of the applications, if the scenario has any.
+
+    In the first run nothing crashes, but an instance of each application leaves and comes back. If that breaks
+    something, none leaves in the next one. Nothing else is wanted before one of them has passed: what breaks without a
+    crash, or is not known, says nothing about crashes.
+    """
+
+    subject: Subject
+    folder: Folder
+    _made: dict[str, Trial] = field(default_factory=dict)
+    """The trials by their names: a plan is asked after each run, and a scenario is parsed once."""
+    _moments: dict[str, list[Moment]] = field(default_factory=dict)
+    drive: ClassVar[str] = "60s"
+    """Limit of the load of a run: a moment that does not come until then is not reached."""
+
+    def first_runs(self, runs: Sequence[TrialRun]) -> list[Trial]:
+        """Return the runs that show the moments, as far as they are wanted after these runs."""
+        first = [self.trial(BASELINE, BASELINE, lambda: map(leave, self.apps))]
+        if any(run.part == BASELINE and run.verdict == "fail" for run in runs) and self.apps:
+            first.append(self.trial(CALM, CALM, list))
+        return first
+
+    def is_over(self, runs: Sequence[TrialRun]) -> bool:
+        """Return whether the first runs leave nothing to explore."""
+        ran = {run.part: run.verdict for run in runs if run.part in (BASELINE, CALM)}
+        return ran.get(BASELINE) == "inconclusive" or ran.get(CALM, "pass") != "pass"
+
+    @property
+    def apps(self) -> list[str]:
+        """The applications that the run starts."""
+        return [app.name for app in self.subject.scenario.apps if not app.external]
+
+    def moments_of(self, source: str) -> list[Moment]:
+        """Return the moments that a first run showed, the most interesting ones first. source: BASELINE or CALM."""
+        if source not in self._moments:
+            found = moments_of(Run(self.folder.path / self._run_id(source)), self.apps)
+            without_leave = [moment for moment in found if not moment.of_change]
+            self._moments[source] = sorted(found if source == BASELINE else without_leave, key=interest)
+        return self._moments[source]
+
+    @abstractmethod
+    def expected(self, faults: Sequence[Raw]) -> Raw:
+        """Return the contract of a run with these faults, as plain data."""
+
+    def with_faults(self, faults: Sequence[Raw]) -> Raw:
+        """Return the scenario with faults in place of its own, and the contract for them, as plain data."""
+        raw = raw_of(self.subject.scenario)
+        raw["faults"] = list(faults)
+        raw["limits"] = {**raw.get("limits", {}), "drive": self.drive}
+        raw["expect"] = self.expected(faults)
+        return raw
+
+    def _run_id(self, name: str) -> str:
+        return f"{self.subject.name}-{name}"
+
+    def trial(self, part: str, name: str, faults: Callable[[], Iterable[Raw]]) -> Trial:
+        """Return the trial of a name, with faults."""
+        if name not in self._made:
+            self._made[name] = self._make(part, name, list(faults()))
+        return self._made[name]
+
+    def _make(self, part: str, name: str, faults: list[Raw]) -> Trial:
+        scenario = parse(dump(self.with_faults(faults)), self.subject.source)
+        subject = replace(self.subject, scenario=scenario)
+        return Trial(self._run_id(name), subject, part, title=part if name in (BASELINE, CALM) else f"{part} ({name})")
+
+    def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
+        """Return what is stored of a run, with what it broke."""
+        return with_mechanisms(super().observe(trial, finished, folder), finished.run)
+
+
+def source_of(runs: Sequence[TrialRun]) -> str | None:
+    """Return the first run that shows the moments: one that passed. An instance leaves in it unless that breaks."""
+    passed = {run.part for run in runs if run.verdict == "pass"}
+    return next((name for name in (BASELINE, CALM) if name in passed), None)
