@@ -26,10 +26,13 @@
 | `gate` | a cell of the matrix, in rounds | contracts, and times compared with a reference |
 | `compare` | a scenario with a client library | values compared with the reference |
 | `prove` | a set of faults | promises of the application |
-| `explore` | a crash at a moment of an application's work | what the crash lost or doubled |
+| `windows` | a crash at a moment of an application's work | what the crash lost or doubled |
+| `chance` | a mixture of faults, drawn at random | what broke though it was promised, filed once |
 
 `subject` is the scenario of a trial, from a bundle, a run directory or a file; `clients` and `releases` change its
 client library or release; `search` and `reduce` are the algorithms of the searches; a DAG calls `reproduction`.
+`explore` is the use case of `windows` and `chance`: both begin with the runs of `moments`, and tell what broke by
+`mechanisms`; `mixture` draws faults.
 
 Exit codes: 0 and 1 as each command defines them; 2 bad input, nothing was run; 3 no answer; 130 interrupted.
 """

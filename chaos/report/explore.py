@@ -53,8 +53,7 @@ def show(result: ExploreResult, folder: Path) -> None:
     if result.windows:
         rows = table("window", *BLOWS.values())
         for window in result.windows:
-            name = f"{window.app}: {window.moment} after {window.after}"
-            rows.add_row(screen.text(name), *(_state(screen, window.states.get(blow, "")) for blow in BLOWS))
+            rows.add_row(screen.text(window.title), *(_state(screen, window.states.get(blow, "")) for blow in BLOWS))
         console.print(rows)
     if result.covered:
         _show_covered(screen, console, result)

@@ -23,6 +23,11 @@ class Window(Data):
     states: dict[str, str]
     runs: dict[str, str]
 
+    @property
+    def title(self) -> str:
+        """The window as text."""
+        return f"{self.app}: {self.moment}" + (f" after {self.after}" if self.after else "")
+
 
 class Filed(Data):
     """One mechanism, filed once, with the first run that shows it.

@@ -1,0 +1,210 @@
+"""Search at random: what is drawn, what leans to the uncovered, what is filed once, shrunk and kept."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from chaos.campaign.chance import RandomSearch, number_of
+from chaos.campaign.engine import Plan
+from chaos.campaign.folder import Folder
+from chaos.campaign.mixture import Cell, Mixer
+from chaos.campaign.moments import BASELINE, Moment
+from chaos.campaign.subject import Request, dump, load_subject, raw_of
+from chaos.faults import SPECS
+from chaos.report.campaign import write
+from chaos.run.campaign import Mechanism, TrialRun
+from chaos.run.events import MOMENTS
+from chaos.setup.triggers import Target
+
+COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
+JOIN = Moment("billing", "JoinGroup request", "LeaveGroup response", 4)
+LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
+PAIRS = [("app.kill", "app"), ("broker.kill", "leader_of"), ("coordinator.kill", "coordinator_of_app")]
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return load_subject("app-commit-order", "after", seed=7)
+
+
+@pytest.fixture
+def plan(tmp_path, subject) -> Plan:
+    request = Request(runs_dir=tmp_path, into=tmp_path / "found", source="app-commit-order", seed=7)
+    folder = Folder.planned(request, "explore", "explore", [])
+    first = folder.path / f"{subject.name}-{BASELINE}"
+    first.mkdir()
+    rows = [["Produce response", "OffsetCommit request", 40], ["LeaveGroup response", "JoinGroup request", 4]]
+    event = {"kind": MOMENTS, "at_us": 1, "by_instance": {"billing/1": rows}}
+    (first / "events.jsonl").write_text(json.dumps(event) + "\n")
+    search = RandomSearch(subject, folder)
+    search._mixer = Mixer(subject, [COMMIT, JOIN], search.with_faults, search._could_break, PAIRS)
+    return search
+
+
+def again(plan) -> RandomSearch:
+    """The same search in a new process."""
+    other = RandomSearch(plan.subject, plan.folder)
+    other._mixer = Mixer(plan.subject, [COMMIT, JOIN], other.with_faults, other._could_break, PAIRS)
+    return other
+
+
+def ran(plan, trial, verdict="pass", **causes) -> TrialRun:
+    """A finished run of a trial, whose scenario is stored as the lab stores it."""
+    (plan.folder.path / f"{trial.run_id}.yaml").write_text(dump(raw_of(trial.subject.scenario)))
+    n = number_of(TrialRun(verdict="pass", sentence="", part=trial.part, n=trial.n, seed=1))
+    return TrialRun(
+        verdict=verdict,
+        sentence="It lost 2." if causes else "",
+        anomalies=dict.fromkeys(causes, 2),
+        part=trial.part,
+        run_id=trial.run_id,
+        n=trial.n,
+        seed=trial.subject.seed,
+        mechanisms=[Mechanism(name=name, cause=cause, prevents="care") for name, cause in causes.items()],
+        covers=[cell.key for cell in plan._drawn[n].cells] if n else [],
+    )
+
+
+def first_run(verdict="pass", **causes) -> TrialRun:
+    found = [Mechanism(name=name, cause=cause) for name, cause in causes.items()]
+    return TrialRun(
+        verdict=verdict, sentence="", anomalies={}, part=BASELINE, run_id=BASELINE, seed=7, mechanisms=found
+    )
+
+
+def test_nothing_is_drawn_before_a_run_without_a_fault_has_passed(plan):
+    assert [trial.part for trial in plan.trials([])] == [BASELINE]
+    assert plan.is_over([first_run("inconclusive")]) and not plan.is_over([first_run()])
+
+
+def test_the_same_seed_and_results_give_the_same_next_mixture(plan):
+    def texts(search, runs):
+        return [dump(raw_of(trial.subject.scenario)) for trial in search.trials(runs)[1:]]
+
+    runs = [first_run()]
+    assert texts(plan, runs) == texts(again(plan), runs) and len(texts(plan, runs)) == plan.ahead
+    runs += [ran(plan, trial) for trial in plan.trials(runs)[1:]]
+    assert texts(plan, runs) == texts(again(plan), runs)
+    assert not set(texts(plan, runs)) & set(texts(plan, runs[:1]))
+    other = again(plan)
+    other.subject = replace(plan.subject, seed=8)
+    assert texts(plan, [first_run()]) != texts(other, [first_run()])
+
+
+def test_a_mixture_has_one_to_four_faults_of_phases_that_fit(plan):
+    sizes, phases = Counter(), Counter()
+    for n in range(40):
+        mixture = plan.mixer(BASELINE).draw(Random(n), {})
+        sizes[len(mixture.cells)] += 1
+        phases.update(cell.phase for cell in mixture.cells)
+        names = [fault["name"] for fault in mixture.faults]
+        assert len(set(names)) == len(names) and mixture.cells[0].phase not in ("overlap", "later")
+        if any(cell.phase == "rebalance" for cell in mixture.cells):
+            assert "leave-billing" in names
+    assert set(sizes) <= {1, 2, 3, 4} and len(sizes) > 2
+    assert set(phases) == {"start", "load", "moment", "rebalance", "overlap", "later"}
+
+
+def test_what_was_covered_is_drawn_less(plan):
+    mixer = plan.mixer(BASELINE)
+    often = {cell: 20 for cell in mixer.cells() if cell.kind != "coordinator.kill"}
+    drawn = Counter(cell.kind for n in range(30) for cell in mixer.draw(Random(n), often).cells)
+    assert drawn["coordinator.kill"] > 0.9 * sum(drawn.values())
+    even = Counter(cell.kind for n in range(30) for cell in mixer.draw(Random(n), {}).cells)
+    assert even["coordinator.kill"] < 0.7 * sum(even.values())
+
+
+def test_each_kind_that_the_scenario_takes_can_be_drawn(subject):
+    """A kind that is missing here has no example of a parameter that it needs, or a target without values."""
+    search = RandomSearch(subject, None)
+    kinds = {kind for kind, _ in Mixer(subject, [COMMIT, JOIN], search.with_faults, lambda _: True).pairs}
+    assert {kind for kind in SPECS if kind.startswith("app.")} <= kinds
+    assert {"broker.kill", "broker.isolate", "clock.skew", "disk.slow", "wire.delay", "topic.delete"} <= kinds
+    assert not {"broker.oom", "consumer.crash", "acl.withdraw"} & kinds  # a container, a consumer, a login is missing
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind in SPECS if not kind.startswith(("cluster.", "wire.produce"))))
+def test_the_example_of_a_kind_has_the_parameters_that_it_needs(kind):
+    spec = SPECS[kind]
+    spec.model_rebuild()
+    given = {"name", "kind", "target", "when", *spec.example_parameters()}
+    assert {name for name, info in spec.model_fields.items() if info.is_required()} <= given
+
+
+def test_each_selector_that_the_scenario_has_gets_values(plan):
+    values = plan.mixer(BASELINE).values
+    missing = set(Target.model_fields) - values.keys()
+    assert missing == {"rack", "group", "coordinator_of", "random_member_of", "share_coordinator_of"}
+
+
+def test_a_fault_that_costs_something_in_any_case_forbids_nothing(plan):
+    def bounds(**fault):
+        raw = plan.with_faults([{"name": "f1", "when": {"acked": 9}, **fault}])
+        from chaos.scenario.load import of_mapping
+
+        judged = plan._judged(of_mapping(raw, "x"))
+        return {kind: bound.max for kind, bound in judged.expect.effects["invoices"] if bound is not None}
+
+    killed = bounds(kind="app.kill", target={"app": "billing"})
+    assert killed["missing"] == 0 and killed["duplicate"] is None  # which the scenario allows in some number
+    assert bounds(kind="log.truncate", target={"isr_of": "invoices/0"})["missing"] is None
+    assert bounds(kind="topic.delete", target={"topic": "orders"})["missing"] is None
+    assert bounds(kind="topic.recreate", target={"topic": "invoices"})["missing"] is None
+
+
+def test_what_breaks_is_shrunk_to_the_faults_that_it_needs_and_filed_once(plan, tmp_path):
+    runs = [first_run()]
+    while True:
+        trials = plan.trials(runs)[1:]
+        if big := next((t for t in trials if len(t.subject.scenario.faults) > 2), None):
+            break
+        runs.append(ran(plan, trials[0]))
+    runs.append(ran(plan, big, "fail", **{LOST: "offsets first"}))
+    needed = big.subject.scenario.faults[0].name
+    while candidates := [t for t in plan.trials(runs)[1:] if not t.part.startswith("mixture")]:
+        names = [fault.name for fault in candidates[0].subject.scenario.faults]
+        assert candidates[0].subject.seed == big.subject.seed
+        causes = {LOST: "offsets first"} if needed in names else {}
+        runs.append(ran(plan, candidates[0], "fail" if causes else "pass", **causes))
+    following = plan.trials(runs)[1:][0]
+    runs.append(ran(plan, following, "fail", **{LOST: "offsets first"}))
+    assert not [t for t in plan.trials(runs)[1:] if not t.part.startswith("mixture")]  # known: not shrunk again
+    runs.append(ran(plan, plan.trials(runs)[1:][0], "inconclusive"))
+
+    result = plan.result(runs, "python -m chaos explore --random", 600)
+    (filed,) = result.filed
+    assert (
+        filed.count == 2
+        and len(filed.faults) == 1
+        and filed.size == (f"1 of {len(big.subject.scenario.faults)} faults are needed")
+    )
+    assert result.verdict == "fail" and "1 mechanism broke a promise" in result.sentence
+    assert sum(cell.undecided for cell in result.covered) and sum(cell.broke for cell in result.covered)
+    write(result, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "combinations" in page and "offsets first" in page and "care" in page and filed.faults[0] in page
+    assert "offsets first" in (tmp_path / "summary.md").read_text()
+
+
+def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):
+    runs = [first_run()]
+    assert plan.result(runs, "c", 60).verdict == "inconclusive"
+    runs.append(ran(plan, plan.trials(runs)[1]))
+    assert plan.result(runs, "c", 60).verdict == "pass"
+    broken = plan.result([first_run("fail", **{DOUBLED: "work twice"})], "c", 60)
+    assert broken.verdict == "fail" and [f.where for f in broken.filed] == [["an instance leaves and comes back"]]
+
+
+def test_a_scenario_of_clients_is_searched_without_moments(tmp_path):
+    subject = load_subject("leader-kill", seed=7)
+    search = RandomSearch(subject, None)
+    (first,) = search.first_runs([])
+    assert first.subject.scenario.faults == [] and first.subject.scenario.expect.promised
+    pairs = [("broker.kill", "leader_of"), ("consumer.crash", "member")]
+    search._mixer = Mixer(subject, [], search.with_faults, search._could_break, pairs)
+    assert search._mixer.phases == ["start", "load", "overlap", "later"]
+    mixture = search._mixer.draw(Random(1), {Cell("broker.kill", "leader_of", "load"): 3})
+    assert mixture.cells and all(p.outlast_faults for p in mixture.scenario.producers)
