@@ -192,15 +192,15 @@ class Mixer:
         for name, info in spec.model_fields.items():
             if name in FaultSpec.model_fields:
                 continue
-            options = list(_options(info)) or list(self.values.get(name, ()))
+            words = list(options(info)) or list(self.values.get(name, ()))
             if name == "api" and self.moments:
-                options = [api for api in options if api in {moment.api for moment in self.moments}]
-            if name in ("app", "client") and options:
-                found[name] = rng.choice(options)
+                words = [api for api in words if api in {moment.api for moment in self.moments}]
+            if name in ("app", "client") and words:
+                found[name] = rng.choice(words)
             elif name in found and isinstance(found[name], int) and not isinstance(found[name], bool):
                 found[name] = max(1, found[name] + rng.choice((-1, 0, 1))) if found[name] < MOST * 2 else found[name]
-            elif options and rng.random() < CHANGED:
-                found[name] = rng.choice(options)
+            elif words and (rng.random() < CHANGED or (info.is_required() and name not in found)):
+                found[name] = rng.choice(words)
         return found
 
 
@@ -221,8 +221,8 @@ def _heals(name: str, rng: Random) -> Iterator[Raw]:
     yield from (first, *(way for way in (proven, timed, never) if way is not first))
 
 
-def _options(info: FieldInfo) -> Iterator[Any]:
-    """Yield the values of a parameter that is a word of a list, or has examples."""
+def options(info: FieldInfo) -> Iterator[Any]:
+    """Yield the values of a parameter that is a word of a list, or that has examples."""
     yield from info.examples or _words(info.annotation)
 
 
@@ -249,7 +249,7 @@ def values_of(scenario: Scenario) -> dict[str, list[Any]]:
     entries = [(entry, getattr(entry, "members", 0) or getattr(entry, "count", 1)) for entry in scenario.entries]
     found: dict[str, Iterable[Any]] = dict.fromkeys(Target.model_fields, ())
     for name, info in Target.model_fields.items():
-        found[name] = list(_options(info))
+        found[name] = list(options(info))
     for name in ("leader_of", "followers_of", "follower_of", "isr_of", "partition"):
         found[name] = partitions
     found |= {

@@ -117,7 +117,6 @@ class ResetShareOffsetsSpec(FaultSpec):
     left_out = BY_ADMINISTRATOR
     run_only = "the share groups of a run"
     targets = GROUP
-    example = "to=earliest"
     kind: Literal["share.reset_offsets"]
     to: Literal["earliest", "latest"] = Field(description="the start or the end of each partition")
 
