@@ -33,15 +33,26 @@ BENEATH = {"librdkafka": "Quix Streams", "sarama": "Watermill", "aiokafka": "Fas
 """Libraries with frameworks on top of them that the wire does not always show: examples of these frameworks."""
 
 
+ELSEWHERE = "elsewhere"
+
+
 @dataclass(frozen=True)
 class Cause:
-    """One cause. text: the reason, which ends a sentence. prevents: what prevents it, by library."""
+    """One cause. text: the reason, which ends a sentence. prevents: what prevents it, by library.
+
+    With the key `ELSEWHERE`, `prevents` has what prevents it for effects that are no records of a topic.
+    """
 
     text: str
     prevents: Mapping[str, str]
 
-    def prevention(self, announced: str) -> str:
-        """Return what prevents it for the library that announced itself as this text."""
+    def prevention(self, announced: str, of_topic: bool = True) -> str:
+        """Return what prevents it for the library that announced itself as this text.
+
+        of_topic: whether the effect is a record of a topic, so that a transaction of Kafka may contain it.
+        """
+        if not of_topic and ELSEWHERE in self.prevents:
+            return self.prevents[ELSEWHERE]
         library = library_of(announced)
         if library not in self.prevents or not library:
             return self.prevents[""]
@@ -75,6 +86,8 @@ _AFTER_WORK = {
     "faststream": "another ack_policy than ACK_FIRST, which is the default: AckPolicy.NACK_ON_ERROR or ACK",
 }
 _ONCE = {
+    ELSEWHERE: "make the work idempotent by the id of the input (a unique key with an upsert, a key of idempotence "
+    "in a call), or keep the offset in the same transaction of the database and begin there",
     "": "make the work idempotent by the id of the input, or put output and offsets into one transaction",
     "librdkafka": "make the work idempotent by the id of the input, or transactional.id with "
     "send_offsets_to_transaction before commit_transaction, and isolation.level=read_committed for readers",

@@ -39,7 +39,7 @@ def render(result: Result, console: Console) -> None:
     page.line(page.text(_numbers(result.counts), "dim"))
     if result.expectations:
         page.line(Text())
-        console.print(_expectations(page, result.expectations))
+        console.print(_expectations(page, result.expectations, result.sentence))
         page.line(page.text(count_held(result.expectations), "dim"))
     if result.effects:
         page.line(Text())
@@ -106,8 +106,11 @@ def table(*columns: str) -> Table:
     return empty
 
 
-def _expectations(page: Page, expectations: list[Expectation]) -> Table:
-    """Return the expectations, the worst first; passed bounds of zero share one row, and so does what follows."""
+def _expectations(page: Page, expectations: list[Expectation], sentence: str) -> Table:
+    """Return the expectations, the worst first; passed bounds of zero share one row, and so does what follows.
+
+    sentence: of the verdict. What it says in full is shortened in the narrow column.
+    """
     rows = table("verdict", "expectation", "expected", "observed")
     counting, _ = applicable(expectations)
     quiet = [e for e in counting if e.verdict == "pass" and e.expected == "0" and not e.why]
@@ -117,13 +120,19 @@ def _expectations(page: Page, expectations: list[Expectation]) -> Table:
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))
-        rows.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
+        rows.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(_shortened(e.seen, sentence)))
     for why, number in Counter(e.why for e in following).items():
         what = page.text(f"{number} expectation{'s' * (number > 1)}").append_text(page.text(f"\n{why}", "dim"))
         rows.add_row(page.verdict("inconclusive"), what, "", "not decided")
     if quiet:
         rows.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
     return rows
+
+
+def _shortened(seen: str, sentence: str) -> str:
+    """Return what was seen without the clauses after the first one, if the sentence has them."""
+    first, _, more = seen.partition("; ")
+    return f"{first}; …" if more and more in sentence else seen
 
 
 def _effects(page: Page, effects: list[EffectCount]) -> Table:

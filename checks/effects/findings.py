@@ -47,7 +47,9 @@ def effect_counts(run: Run, resolved: Resolved, began_us: int) -> list[EffectCou
                     if kind.startswith("late ") and row["count"] is not None
                 },
                 findings={kind: sentences for kind, sentences in first.items() if sentences},
-                stories=_stories([f for f in findings if f["effect"] == effect.name], began_us),
+                stories=_stories(
+                    [f for f in findings if f["effect"] == effect.name], began_us, effect.topic is not None
+                ),
                 error=(read["error"] or "") if read else "it was not read",
             )
         )
@@ -113,8 +115,8 @@ def _story(finding: Row, began_us: int, because: bool) -> str:
     return told + (f": {CAUSES[finding['cause']].text}" if because and finding["cause"] else "") if told else ""
 
 
-def _stories(findings: Sequence[Row], began_us: int) -> list[EffectStory]:
-    """Return a story for each kind and cause, by the first finding that has it."""
+def _stories(findings: Sequence[Row], began_us: int, of_topic: bool) -> list[EffectStory]:
+    """Return a story for each kind and cause, by the first finding that has it. of_topic: of a record of a topic."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for finding in findings:
         if finding.get("frames"):
@@ -125,7 +127,7 @@ def _stories(findings: Sequence[Row], began_us: int) -> list[EffectStory]:
             cause=CAUSES[cause].text if cause else "",
             number=len(rows),
             sentence=sentence(rows[0], began_us),
-            prevents=CAUSES[cause].prevention(rows[0]["library"] or "") if cause else "",
+            prevents=CAUSES[cause].prevention(rows[0]["library"] or "", of_topic) if cause else "",
             library=rows[0]["library"] or "",
             frames=[Frame.model_validate(frame) for frame in rows[0]["frames"]],
         )

@@ -582,6 +582,15 @@ def test_the_library_decides_what_prevents_a_cause(announced, library):
         assert cause.prevention(announced).endswith("has its own way)") == own
 
 
+def test_what_prevents_a_second_effect_that_is_no_record_is_no_transaction_of_kafka():
+    for key in ("not_idempotent", "repeated", "set_back"):
+        told = CAUSES[key].prevention("sarama 1.43.3", of_topic=False)
+        assert "upsert" in told and "AddMessageToTxn" in CAUSES[key].prevention("sarama 1.43.3")
+    assert CAUSES["commit_first"].prevention("sarama 1", of_topic=False) == CAUSES["commit_first"].prevention(
+        "sarama 1"
+    )
+
+
 JAVA, SARAMA = ("apache-kafka-java", "3.9.0"), ("sarama", "1.43.3")
 
 

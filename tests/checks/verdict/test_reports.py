@@ -187,3 +187,13 @@ def test_what_prevents_the_anomalies_of_several_effects_is_said_once(fake):
     found = [effect("invoices", "be idempotent"), effect("copies", "be idempotent"), effect("mails", "commit later")]
     lines = [e for e in shown(result.model_copy(update={"effects": found})).splitlines() if e.startswith("prevents")]
     assert lines == [f"prevents duplicate (sarama 1): {what}" for what in ("be idempotent", "commit later")]
+
+
+def test_the_column_of_what_was_observed_has_no_clause_again_that_the_sentence_has(fake):
+    result = result_of(fake(), "fail", "pass")
+    (broken, *others) = result.expectations
+    broken = broken.model_copy(update={"seen": "5 effects are missing; A-1 has none; A-2 has none"})
+    whole = result.model_copy(update={"expectations": [broken, *others], "sentence": f"{broken.seen}. 1 of 1 fault."})
+    assert shown(whole, width=200).count("A-1 has none") == 1 and "5 effects are missing; …" in shown(whole, width=200)
+    other = whole.model_copy(update={"sentence": "5 effects are missing."})
+    assert shown(other, width=200).count("A-1 has none") == 1
