@@ -87,6 +87,14 @@ def parse_percent(value: Any) -> int:
     return millionths
 
 
+def rounded_size(size: int) -> str:
+    """Return the text with the largest binary unit, rounded, such as `1.4 GiB`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size >= _BYTES[unit]:
+            return f"{size / _BYTES[unit]:.1f} {unit}"
+    return f"{size} B"
+
+
 def format_percent(millionths: int) -> str:
     """Return the shortest exact text, such as `99.9 %`."""
     return f"{millionths // 10_000}.{millionths % 10_000:04}".rstrip("0").rstrip(".") + " %"

@@ -26,6 +26,7 @@ from chaos.report.summary import markdown
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import UNSEEN, WAIT, Event, EventLog, read_events
 from chaos.run.result import Expectation, Result
+from chaos.run.tap import tapped
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as read_resolved
 from checks.spark.master import refusal
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Event], None]
 CONNECT_TIMEOUT_S = 3.0
+LATE_US = 1_000_000
+"""Commits of the last second of a tap may, by the clock of their broker, have come after it."""
 _EXPECTATIONS = TypeAdapter(list[Expectation])
 TASK_MODULES = ("checks.audit.engine.scan",)
 
@@ -55,6 +58,9 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         _remove_results(run, run.validation)
         bootstrap = _bootstrap(run)
         security = _security(run, resolved)
+        if resolved.scenario.tapped:
+            _read_tapped(run, resolved, bootstrap, security, listener)
+            return
         from checks.readback.stage import read_back, read_commit_log
 
         with EventLog(run, listener).stage("commit_log"):
@@ -67,6 +73,22 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
 
             with EventLog(run, listener).stage("effects"):
                 read_effects(started, run, resolved, bootstrap, security)
+
+
+def _read_tapped(run: Run, resolved: Resolved, bootstrap: str, security: Security, listener: Listener | None) -> None:
+    """Read what a tap needs of the cluster: commits, and the batches of the topics since the tap began."""
+    from checks.readback import stage
+
+    events, record = EventLog(run, listener), tapped(run)
+    with events.stage("commit_log"):
+        ended_us = record.sittings[-1].ended_us if record else None
+        until_us = ended_us and ended_us - LATE_US
+        stage.read_commit_log(run, resolved.audited(), bootstrap, security, until_us)
+    known = (record.begins, record.finals) if record else ({}, {})
+    ranges, notes = stage.read_range(run, [t.name for t in resolved.scenario.topics], bootstrap, security, *known)
+    for words in notes:
+        events.note(words)
+    _capture_log(run, resolved, bootstrap, security, ranges, listener)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:

@@ -19,9 +19,11 @@ from chaos.errors import INCONCLUSIVE, USAGE, AftershockError, UsageError
 if TYPE_CHECKING:
     from chaos.cluster.state import ClusterState
     from chaos.drive.single_fault import Order
+    from chaos.kafka.security import Security
     from chaos.processes.process import Spawned
     from chaos.run.directory import Run
     from chaos.run.events import Event
+    from chaos.setup.model import Cluster
 
 EXAMPLES = {
     "break": "break leader_of=orders/0 --for 10s\n\n"
@@ -137,13 +139,31 @@ def _order(
 ) -> tuple[Order, ClusterState | None]:
     """Return an order without a fault, and the state of the cluster if it is one of `up`."""
     from chaos.cluster import state
-    from chaos.drive.single_fault import Order, Place
+    from chaos.drive.single_fault import Order
     from chaos.run.directory import Run
-    from chaos.scenario.load import read_mapping, validated
-    from chaos.scenario.mistakes import Source
 
     if place is not None and (bootstrap or file):
         raise UsageError("a run directory and --bootstrap or --cluster name two clusters; give one of them")
+    known = _described(bootstrap, file, verbs)
+    commands = known.verbs
+    local = place
+    if known.bootstrap and not commands.commands():  # the user's commands count
+        local = _local(known.bootstrap)
+    elif not known.bootstrap:
+        local = place or _only_one()
+    if local is None:
+        assert known.bootstrap is not None
+        security = known.security.absolute().given()
+        return Order(fault={}, for_s=0, bootstrap=known.bootstrap, security=security, verbs=commands, final=owned), None
+    return Order(fault={}, for_s=0, up=local.absolute(), final=True), state.load(Run(local.absolute()))
+
+
+def _described(bootstrap: str | None, file: Path | None, verbs: list[str]) -> Cluster:
+    """Return the existing cluster as the options describe it; without a bootstrap if they name none."""
+    from chaos.drive.single_fault import Place
+    from chaos.scenario.load import read_mapping, validated
+    from chaos.scenario.mistakes import Source
+
     raw: dict[str, Any] = {}
     source = Source("", "--bootstrap" if bootstrap else "--verb")
     if file is not None:
@@ -160,18 +180,23 @@ def _order(
     if bootstrap:
         raw["bootstrap"] = bootstrap
         source.changes["cluster", "bootstrap"] = "--bootstrap"
-    known = validated(Place, {"cluster": raw}, source, "the cluster cannot be reached as described").cluster
-    commands = known.verbs
-    local = place
-    if known.bootstrap and not commands.commands():  # the user's commands count
-        local = _local(known.bootstrap)
-    elif not known.bootstrap:
-        local = place or _only_one()
-    if local is None:
-        assert known.bootstrap is not None
-        security = known.security.absolute().given()
-        return Order(fault={}, for_s=0, bootstrap=known.bootstrap, security=security, verbs=commands, final=owned), None
-    return Order(fault={}, for_s=0, up=local.absolute(), final=True), state.load(Run(local.absolute()))
+    return validated(Place, {"cluster": raw}, source, "the cluster cannot be reached as described").cluster
+
+
+def cluster_of(bootstrap: str | None, file: Path | None) -> tuple[str, Security]:
+    """Return the addresses of a cluster and how to connect: as described, or as the cluster of `up` has it."""
+    known = _described(bootstrap, file, [])
+    local = _local(known.bootstrap) if known.bootstrap else _only_one()
+    if local is not None and not known.security.secured:
+        from chaos.cluster import state
+        from chaos.kafka.security import Security as Plain
+        from chaos.run.directory import Run
+
+        saved = state.load(Run(local.absolute()))
+        return known.bootstrap or saved.bootstrap, saved.platform_security or Plain()
+    if known.bootstrap is None:
+        raise UsageError("the file with the security of the cluster does not name it; give --bootstrap")
+    return known.bootstrap, known.security.absolute().given()
 
 
 def clusters_of_up() -> dict[Path, ClusterState]:

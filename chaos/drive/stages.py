@@ -172,7 +172,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             with events.stage("topics"):
                 _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if scenario.attached:
-                scenario = _ask_settings(run, resolved, cluster, events)
+                scenario = ask_settings(run, resolved, cluster, events)
                 if beyond := [*limit_problems(scenario, scenario.expect)]:
                     raise UsageError(f"the cluster does not take a client of the scenario: {'; '.join(beyond)}")
             grant_rights(cluster, scenario)
@@ -205,7 +205,7 @@ def _encryption(cluster: Cluster, run: Run, scenario: Scenario) -> Encryption | 
     return credentials.of_relay(cluster.run, secured, run.run_id, hosts)
 
 
-def _ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventLog) -> Scenario:
+def ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventLog) -> Scenario:
     """Record what decides about the contract: release and settings of the brokers of an existing cluster, and topics.
 
     Settings that the cluster does not answer, or in which its brokers differ, stay unknown, with a note. Then what

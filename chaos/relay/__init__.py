@@ -106,6 +106,8 @@ The control socket `proxy.sock` or `switch.sock` in the run directory takes one 
 | `{"do": "remove", "id": 1}`              | the same; with `"lose": true` the frames that the rule     |
 |                                          | holds are lost with their connections                      |
 | `{"do": "front", "name": "shop/1"}`      | `{"addresses": {"1": […]}}`; the first such order opens it |
+| `{"do": "broker", "broker": 4, …}`       | `{"addresses": {"shop/1": […]}}`; the proxy goes on in     |
+|                                          | front of a broker that is new, or has another address      |
 | `{"do": "seal"}`                         | the seal of the capture, which ends                        |
 | `{"do": "status"}`                       | `{"active": […], "ports": […]}`, with the Fetch requests   |
 |                                          | by client at each port of the proxy                        |

@@ -61,6 +61,8 @@ MADE, UNKEPT, AGAIN = 1, 2, 4
 SEGMENT_BYTES = 16 * 2**20
 BUFFER_BYTES = 2**18
 FLUSH_S = 0.05
+SESSION_BITS = 24
+"""A session has so many bits of the numbers of connections: 128 sessions of 16 million connections."""
 FOLDER, SEAL = "wire", "seal.json"
 
 ENTRY = struct.Struct(">IBBHIIqqhhii")
@@ -106,16 +108,25 @@ class Recorder:
     """Writes the segments of a capture. A failure to write ends the capture, not the traffic."""
 
     def __init__(
-        self, folder: Path, payloads: Payloads, segment_bytes: int = SEGMENT_BYTES, fetched: Payloads = "none"
+        self,
+        folder: Path,
+        payloads: Payloads,
+        segment_bytes: int = SEGMENT_BYTES,
+        fetched: Payloads = "none",
+        session: int = 0,
     ) -> None:
-        """Begin a capture. payloads: what is kept of the records that are sent; fetched: of those that are fetched."""
+        """Begin a capture. payloads: what is kept of the records that are sent; fetched: of those that are fetched.
+
+        session: number of this recorder among those that wrote to the folder, one after the other. A later one goes on
+        with the segments, and gives its connections other numbers.
+        """
         folder.mkdir(mode=0o700, exist_ok=True)
         self.payloads: Payloads = payloads
         self.fetched: Payloads = fetched
         self.failure = ""
         self._folder, self._segment_bytes = folder, segment_bytes
-        self._connections, self.entries = 0, 0
-        self._segments: list[dict[str, Any]] = []
+        self._connections, self.entries = session << SESSION_BITS, 0
+        self._segments: list[dict[str, Any]] = _left_in(folder) if session else []
         self._fd, self._size = -1, 0
         self._buffer: list[bytes | memoryview] = []
         self._buffered = 0
@@ -184,6 +195,26 @@ class Recorder:
             os.close(self._fd)
             self._fd = -1
             self._segments[-1]["bytes"] = self._size
+
+
+def _left_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the segments that sessions before left, without the torn entry of one that was killed."""
+    (folder / SEAL).unlink(missing_ok=True)
+    paths = sorted(folder.glob("*.wire"))
+    if paths and (whole := whole_bytes(paths[-1])) < paths[-1].stat().st_size:
+        os.truncate(paths[-1], whole)
+    return [{"file": path.name, "bytes": path.stat().st_size} for path in paths]
+
+
+def whole_bytes(segment: Path) -> int:
+    """Return the bytes of a segment up to the end of its last complete entry."""
+    content, at = segment.read_bytes(), len(MAGIC)
+    while at + ENTRY.size <= len(content):
+        end = at + LENGTH_BYTES + int.from_bytes(content[at : at + LENGTH_BYTES], "big")
+        if end > len(content):
+            break
+        at = end
+    return min(at, len(content))
 
 
 class Tape:

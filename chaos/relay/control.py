@@ -47,15 +47,18 @@ def start_proxy(
     sessions: bool = False,
     payloads: Payloads | None = None,
     encryption: Encryption | None = None,
+    session: int = 0,
 ) -> None:
     """Start the proxy of a run in front of these brokers. Raises `ClusterError`.
 
     sessions: whether it reads every Fetch request, for rules that select them by topic. payloads: what is kept of the
     records in a capture of its fronts; None: no capture. encryption: of connections to the proxy and to the brokers.
+    session: of the capture, see `chaos.relay.capture.Recorder`.
     """
     endpoints: Endpoints = {broker: {"clients": address} for broker, address in brokers.items()}
     options = [*["sessions"] * sessions, *([payloads] if payloads else [])]
     options += [json.dumps(asdict(encryption))] if encryption else []
+    options += [str(session)] if session else []
     _start(run, "proxy", endpoints, owner, options)
 
 
@@ -146,7 +149,8 @@ class Control:
         return Hits(**self._ask({"do": "remove", "id": number, "lose": lose}))
 
     def status(self) -> dict[str, Any]:
-        """Return the rules or cuts in force (`active`), and connections and client ids by port (`ports`)."""
+        """Return the rules or cuts in force (`active`), connections and client ids by port (`ports`), and why a capture
+        ended early (`failure`)."""
         return self._ask({"do": "status"})
 
     def check(self) -> None:
@@ -201,14 +205,19 @@ class Proxy(Control):
         """The bootstrap servers for clients that connect through the proxy."""
         return ",".join(f"{host}:{port}" for host, port in self._addresses.values())
 
-    def front(self, name: str, listen: str = HOST, advertise: str = "") -> str:
+    def front(self, name: str, listen: str = HOST, advertise: str = "", ports: Mapping[int, int] | None = None) -> str:
         """Return the bootstrap servers of the front of an instance; the first call opens it.
 
-        listen: address of this machine. advertise: host that clients get, `listen` if empty.
+        listen: address of this machine. advertise: host that clients get, `listen` if empty. ports: by broker, any if
+        left out.
         """
-        order = {"do": "front", "name": name, "listen": listen, "advertise": advertise}
+        order = {"do": "front", "name": name, "listen": listen, "advertise": advertise, "ports": ports or {}}
         addresses = self._ask(order)["addresses"]
         return ",".join(f"{host}:{port}" for host, port in addresses.values())
+
+    def broker(self, broker: int, address: Address, port: int = 0) -> None:
+        """Go on in front of a broker that has another address now, or that is new: at this port of each front."""
+        self._ask({"do": "broker", "broker": broker, "address": list(address), "port": port})
 
     def used(self) -> set[str]:
         """Return the names of the fronts to which something connected so far."""

@@ -27,6 +27,8 @@ class Policy:
     """Read a rule or cut from an order. Raises `TypeError`, `ValueError`, `KeyError`."""
     open: Callable[[Port], Connection]
     """Make a connection for a client that connects to a port."""
+    learn: Callable[[Address], None] = lambda address: None
+    """Take the address of a broker that was not known when the policy was made."""
 
 
 Fronts = Mapping[str, Mapping[int, Address]]
@@ -38,14 +40,14 @@ def rules(brokers: Endpoints, fronts: Fronts, sessions: bool, recorder: Recorder
 
     sessions: whether it reads every Fetch request for its partitions. recorder: writes down what passes the fronts.
     """
-    hosts = frozenset(host.encode() for listeners in brokers.values() for host, _ in listeners.values())
+    hosts = {host.encode() for listeners in brokers.values() for host, _ in listeners.values()}
     book, ids = RuleBook(sessions=sessions), TopicIds()
 
     def opened(port: Port) -> Connection:
         addresses = Addresses(fronts[port.front], hosts, ids)
         return RuledConnection(port, book, addresses, recorder if port.front else None)
 
-    return Policy(book, Rule.parse, opened)
+    return Policy(book, Rule.parse, opened, lambda address: hosts.add(address[0].encode()))
 
 
 def cuts(brokers: Endpoints, fronts: Fronts, sessions: bool = False, recorder: Recorder | None = None) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class Addresses:
     """The proxy's address for each broker (`fronts`), the hosts of the brokers themselves, and the ids of topics."""
 
     fronts: Mapping[int, tuple[str, int]]
-    hosts: frozenset[bytes]
+    hosts: Set[bytes]
     topic_ids: TopicIds = field(default_factory=dict)
     """What answers to Metadata have said about the ids of topics."""
 

@@ -46,23 +46,30 @@ Endpoints = Mapping[int, Mapping[Listener, Address]]
 class Encryption:
     """TLS at the proxy, which ends the connections of clients, and makes its own ones to the brokers. PEM files.
 
-    store: key and certificate of the proxy. ca: authorities that sign the certificates of brokers and clients.
-    certificate, key: of the clients, with which the proxy identifies itself at the brokers; empty if no client does.
+    store: key and certificate of the proxy. ca: authorities that sign the certificates of brokers and clients; empty:
+    the system's. certificate, key: with which the proxy identifies itself at the brokers; empty if no client does.
+    asked: whether the proxy asks clients for their certificates. verify_hostname: whether the certificate of a broker
+    has to have its name.
     """
 
     store: str
     ca: str
     certificate: str = ""
     key: str = ""
+    asked: bool = True
+    verify_hostname: bool = True
 
     def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         """Return the contexts for the connections of clients, and for those to the brokers. Raises `OSError`."""
         clients, brokers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
         clients.load_cert_chain(self.store)
-        brokers.load_verify_locations(self.ca)
-        if self.certificate:
+        brokers.check_hostname = self.verify_hostname
+        if self.ca:
+            brokers.load_verify_locations(self.ca)
+        if self.certificate and self.asked:
             clients.load_verify_locations(self.ca)
             clients.verify_mode = ssl.CERT_REQUIRED
+        if self.certificate:
             brokers.load_cert_chain(self.certificate, self.key)
         return clients, brokers
 

@@ -12,7 +12,7 @@ from chaos.relay.frames import LENGTH_BYTES, Head
 
 @dataclass(frozen=True)
 class Read:
-    """An entry of a segment. `data`: the frame, with zeros in place of its holes."""
+    """An entry of a segment. holes: begin in the frame and length of each run of bytes that was left out of `kept`."""
 
     kind: int
     flags: int
@@ -24,7 +24,20 @@ class Read:
     version: int
     correlation: int
     size: int
-    data: bytes
+    holes: tuple[tuple[int, int], ...]
+    kept: bytes
+
+    @property
+    def data(self) -> bytes:
+        """The frame, with zeros in place of its holes."""
+        if not self.holes:
+            return self.kept
+        frame, at = bytearray(), 0
+        for begin, size in self.holes:
+            kept = begin - len(frame)
+            frame += self.kept[at : at + kept] + bytes(size)
+            at += kept
+        return bytes(frame + self.kept[at:])
 
     @property
     def head(self) -> Head:
@@ -72,14 +85,8 @@ def _entries(content: bytes, at: int) -> Iterator[tuple[Read, int]]:
         if following > len(content):
             return
         at += ENTRY.size
-        frame = bytearray()
-        spans = [HOLE.unpack_from(content, at + i * HOLE.size) for i in range(holes)]
-        at += holes * HOLE.size
-        for begin, size in spans:
-            kept = begin - len(frame)
-            frame += content[at : at + kept] + bytes(size)
-            at += kept
-        frame += content[at:following]
+        spans = tuple(HOLE.unpack_from(content, at + i * HOLE.size) for i in range(holes))
+        kept = content[at + holes * HOLE.size : following]
         at = following
         api, version, correlation, size = frame_fields
-        yield Read(kind, flags, connection, number, seen, passed, api, version, correlation, size, bytes(frame)), at
+        yield Read(kind, flags, connection, number, seen, passed, api, version, correlation, size, spans, kept), at

@@ -1,10 +1,11 @@
 """The process of the relay: a port for each listener of each broker, and the control socket.
 
     python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}' [sessions] [PAYLOADS] [TLS]
+        [SESSION]
 
 With `sessions`, the proxy reads every Fetch request, so that rules can select them by topic. With `none`, `needed` or
 `all`, it captures what passes its fronts, with that much of the records (see `chaos.relay.capture`). TLS is an
-`Encryption` in JSON.
+`Encryption` in JSON. SESSION: number of the capture's session, from 0; each but the first goes on with the segments.
 When it is ready, it writes its own addresses: `switch.json` in the same form, `proxy.json` as `{"1": [HOST, PORT], …}`.
 """
 
@@ -69,7 +70,9 @@ class Server:
         for port, listening in zip(self.ports, self._sockets, strict=True):
             self.addresses[port.broker][port.listener] = (HOST, listening.getsockname()[1])
         self._fronts = {"": {b: of["clients"] for b, of in self.addresses.items() if "clients" in of}}
-        self._recorder, self._brokers, self._role = recorder, brokers, role
+        self._reach: dict[str, tuple[str, str]] = {}
+        """Where each front listens, and the host of its addresses."""
+        self._recorder, self._brokers, self._role = recorder, dict(brokers), role
         self._policy = POLICIES[role](brokers, self._fronts, sessions, recorder)
         self._tasks: set[asyncio.Task[None]] = set()  # keeps them from the garbage collector
 
@@ -107,26 +110,48 @@ class Server:
                 await asyncio.sleep(REOPEN_S)
             listening = _listening(reserved)
 
-    def front(self, name: str, listen: str = HOST, advertise: str = "") -> Mapping[int, Address]:
+    def front(
+        self, name: str, listen: str = HOST, advertise: str = "", ports: Mapping[int, int] | None = None
+    ) -> Mapping[int, Address]:
         """Return the addresses of a front, one for each broker. A new name opens it; connections wait in its sockets.
 
-        listen: address of this machine. advertise: host of the addresses, `listen` if empty. Raises `ValueError` for
-        the switch, for an empty name, and for an address at which this machine cannot listen.
+        listen: address of this machine. advertise: host of the addresses, `listen` if empty. ports: by broker, any if
+        left out. Raises `ValueError` for the switch, for an empty name, and for an address at which this machine cannot
+        listen.
         """
         if self._role != "proxy" or not name:
             raise ValueError("a front needs the proxy, and a name")
         if name not in self._fronts:
-            try:
-                sockets = [_reserved(listen) for _ in self._brokers]
-            except OSError as e:
-                raise ValueError(f"this machine cannot listen at {listen} ({e.strerror})") from None
+            sockets = [_at(listen, (ports or {}).get(broker, 0)) for broker in self._brokers]
             self._fronts[name] = {}
-            for (broker, listeners), reserved in zip(self._brokers.items(), sockets, strict=True):
-                self._fronts[name][broker] = (advertise or listen, reserved.getsockname()[1])
-                to_broker = self.ports[0].tls
-                self.ports.append(Port(broker, "clients", *listeners["clients"], front=name, tls=to_broker))
-                self._accept(self.ports[-1], reserved)
+            self._reach[name] = (listen, advertise or listen)
+            for broker, reserved in zip(list(self._brokers), sockets, strict=True):
+                self._open(name, broker, reserved)
         return self._fronts[name]
+
+    def broker(self, broker: int, address: Address, port: int = 0) -> Mapping[str, Address]:
+        """Go on in front of a broker that has another address now, or that is new; return its addresses by front.
+
+        port: at which each front listens for a new broker; 0: any. Raises `ValueError` as `front`.
+        """
+        if self._role != "proxy":
+            raise ValueError("only the proxy learns of brokers")
+        sockets = {} if broker in self._brokers else {name: _at(self._reach[name][0], port) for name in self._reach}
+        self._brokers[broker] = {"clients": address}
+        self._policy.learn(address)
+        for known in self.ports:
+            if known.broker == broker:
+                known.host, known.port = address
+        for name, reserved in sockets.items():
+            self._open(name, broker, reserved)
+        return {name: self._fronts[name][broker] for name in self._reach}
+
+    def _open(self, front: str, broker: int, reserved: socket.socket) -> None:
+        """Accept connections to a broker at a port of a front."""
+        self._fronts[front][broker] = (self._reach[front][1], reserved.getsockname()[1])
+        address, to_broker = self._brokers[broker]["clients"], self.ports[0].tls
+        self.ports.append(Port(broker, "clients", *address, front=front, tls=to_broker))
+        self._accept(self.ports[-1], reserved)
 
     def seal(self) -> dict[str, Any]:
         """End the capture, and return its seal. Raises `ValueError` if there is none."""
@@ -167,7 +192,12 @@ class Server:
                 self.remove(active.id)
             return {name: getattr(active, name) for name in ("hits", "released", "outlived", "front", "broker")}
         if order["do"] == "front":
-            return {"addresses": self.front(order["name"], order.get("listen", HOST), order.get("advertise", ""))}
+            wanted = {int(broker): port for broker, port in order.get("ports", {}).items()}
+            where = (order.get("listen", HOST), order.get("advertise", ""), wanted)
+            return {"addresses": self.front(order["name"], *where)}
+        if order["do"] == "broker":
+            host, port = order["address"]
+            return {"addresses": self.broker(order["broker"], (host, port), order.get("port", 0))}
         if order["do"] == "seal":
             return self.seal()
         if order["do"] == "status":
@@ -178,7 +208,8 @@ class Server:
                 }
                 for p in self.ports
             ]
-            return {"active": [asdict(active.item) for active in self._policy.book.active.values()], "ports": ports}
+            in_force = [asdict(active.item) for active in self._policy.book.active.values()]
+            return {"active": in_force, "ports": ports, "failure": self._recorder.failure if self._recorder else ""}
         if order["do"] == "moments":
             moments = self._policy.book.moments
             return {front: [[*moment, count] for moment, count in of.items()] for front, of in moments.items()}
@@ -210,6 +241,18 @@ def _reserved(host: str = HOST, port: int = 0) -> socket.socket:
     return reserved
 
 
+def _at(host: str, port: int) -> socket.socket:
+    """Return a socket as `_reserved`. Raises `ValueError` if something listens there, or no address is such a one."""
+    try:
+        if port:  # the ports of the relay are shared ones, which two relays could have
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host, port))
+        return _reserved(host, port)
+    except OSError as e:
+        raise ValueError(f"this machine cannot listen at {host}{f':{port}' * bool(port)} ({e.strerror})") from None
+
+
 def _listening(reserved: socket.socket) -> socket.socket:
     """Return a socket that listens at a reserved port."""
     listening = _reserved(*reserved.getsockname())
@@ -234,10 +277,14 @@ async def serve(
     sessions: bool = False,
     payloads: Payloads | None = None,
     encryption: Encryption | None = None,
+    session: int = 0,
 ) -> None:
-    """Serve until the process ends. payloads: what is kept of records in a capture; None: no capture."""
+    """Serve until the process ends. payloads: what is kept of records in a capture; None: no capture.
+
+    session: of the capture, which goes on in the folder of the sessions before it.
+    """
     os.chdir(run_dir)  # the path of a Unix socket is limited to some 100 characters
-    recorder = Recorder(run_dir / FOLDER, payloads) if payloads else None
+    recorder = Recorder(run_dir / FOLDER, payloads, session=session) if payloads else None
     server = Server(role, brokers, sessions, recorder, encryption)
     await server.listen()
     control = await asyncio.start_unix_server(server.control, socket_name(role))
@@ -254,7 +301,8 @@ def main(argv: list[str]) -> None:
     endpoints = {int(b): {name: (at[0], at[1]) for name, at in of.items()} for b, of in raw.items()}
     its_role: Role = "proxy" if role == "proxy" else "switch"
     tls = next((Encryption(**json.loads(option)) for option in options if option.startswith("{")), None)
-    uvloop.run(serve(Path(run_dir), its_role, endpoints, "sessions" in options, payloads, tls))
+    session = next((int(option) for option in options if option.isdigit()), 0)
+    uvloop.run(serve(Path(run_dir), its_role, endpoints, "sessions" in options, payloads, tls, session))
 
 
 if __name__ == "__main__":

@@ -93,6 +93,8 @@ class Resolved(BaseModel):
 
     def command(self) -> str:
         """Return the command that repeats the run."""
+        if self.scenario.tapped:
+            return f"python -m chaos tap --bootstrap {self.scenario.cluster.bootstrap}"
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         sets += f" --variant {self.variant}" if self.variant else ""
         client = self.scenario.clients.confluent_kafka or ""

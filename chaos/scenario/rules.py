@@ -221,6 +221,8 @@ def problems(
     setup: Setup, faults: Sequence[FaultSpec], expect: Expect, variants: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield every problem of a scenario. `variants` are the values that each variant sets, by path."""
+    if setup.capture is None or setup.capture.judged != "wire":  # what passed a tap has neither before something passes
+        yield from (f"{key}: give at least one" for key in ("topics", "producers") if not getattr(setup, key))
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
@@ -303,7 +305,7 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
             )
         if topic.later and topic.name not in created:
             yield f"topics[{i}].later: {topic.name} is never created: no fault is a topic.create of it"
-    if all(topic.later for topic in setup.topics):
+    if setup.topics and all(topic.later for topic in setup.topics):
         yield "topics: at least one of them must exist from the start"
 
 
@@ -506,7 +508,7 @@ def _names_of_others(app: App, where: str) -> Iterator[str]:
 
 def _app_problems(setup: Setup) -> Iterator[str]:
     """Yield what does not fit between applications and the rest of a scenario."""
-    if setup.apps and not setup.effects:
+    if setup.apps and not setup.effects and setup.producers:
         yield "apps: nothing says what they have to do, so a run would prove nothing about them; give effects"
     for key, entry in setup.placed_entries:
         if read := [topic for topic in getattr(entry, "topics", ()) if topic in setup.app_topics]:

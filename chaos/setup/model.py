@@ -212,8 +212,8 @@ class Setup(Strict):
         None, description="experimental: the wire ledger; if left out, only applications are captured, without records"
     )
     clients: Clients = Clients()
-    topics: list[Topic] = Field(min_length=1)
-    producers: list[Producer] = Field(min_length=1)
+    topics: list[Topic] = Field(json_schema_extra={"minItems": 1})
+    producers: list[Producer] = Field(json_schema_extra={"minItems": 1})
     consumers: list[ConsumerEntry] = []
     processors: list[Processor] = []
     apps: list[App] = Field([], description="applications of the user, which know nothing of Aftershock")

@@ -55,6 +55,8 @@ COMMITS = "commits"
 """In table `undecided`, in place of a check: the commits of unknown outcome that every check leaves out."""
 WIRE = "wire"
 """In table `undecided`, in place of a check: why what passed on the wire decides nothing."""
+STALLED = ("stalled_delivery", "stalled_share")
+"""Checks of what a reader has left at the end: that says something only after a drain."""
 
 UNREAD = Reason("their partition is not in the log that was read back")
 SEVERAL_LIVES = Reason(

@@ -444,7 +444,9 @@ def tables_of(
         "summary": totals.summary_rows(Parties(inputs.scenario, topics), tally),
         "undecided": totals.undecided_rows(tally) + totals.undecided_commits(planned.survey.decisions),
         "anomalies": totals.anomaly_rows(tally, judged, (inputs.begin_us, surveyed.end_us)),
-        "counts": totals.count_rows(topics, inputs.readers, tally, inputs.ledger, inputs.ranges, unrecovered)
+        "counts": totals.count_rows(
+            topics, inputs.readers, tally, inputs.ledger, inputs.ranges, unrecovered, inputs.scenario.tapped
+        )
         + totals.offsets_rows(inputs.offsets_removed)
         + totals.share_rows([g.name for g in inputs.share_groups], tally),
         "metrics": metrics.with_empty(times, metrics.expected(scopes, inputs.readers, injected)),
@@ -453,6 +455,6 @@ def tables_of(
         "group_lives": [asdict(life) for life in started.group_lives],
     }
     if inputs.ledger.of_wire:
-        rows |= totals.visible(rows, inputs.ledger.undecided)
+        rows |= totals.visible(rows, inputs.ledger.undecided, inputs.scenario.tapped)
     found = {name: pa.Table.from_pylist(table, schema=AUDIT_TABLES[name]) for name, table in rows.items()}
     return found | {"ownership": ownership_table(started.facts.epochs)}

@@ -18,7 +18,7 @@ from chaos.units import format_percent
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
-from checks.audit.findings import COMMITS, WIRE
+from checks.audit.findings import COMMITS, STALLED, WIRE
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
 from checks.effects.findings import describe, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
@@ -27,7 +27,6 @@ from checks.expectations.contract import Term, duration
 from checks.expectations.judge import SAW_NOTHING, Observation, listed
 
 CLIENT_FAULTS = "consumer."
-STALLED = ("stalled_delivery", "stalled_share")
 """Checks of what the readers left when the drain ended."""
 
 
@@ -193,6 +192,8 @@ class Measure:
         What the contract demands applies in any case. left_out_for: why the audit left out all rows that there were.
         """
         reason = nothing_to_examine(self._scenario, term.check)
+        if self._scenario.tapped:
+            reason = reason or "nothing of the kind passed the tap"
         if not (reason or left_out_for):
             reason = RULES[term.check].vacant
         if reason and term.at_least == 0:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -41,6 +41,7 @@ from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
 
 TIMEOUT_S = 30.0
+RANGE = "log_range.parquet"
 SMALL = 200_000
 """Number of records up to which threads finish before Spark would have started its workers."""
 TASKS_PER_CORE = 4
@@ -73,6 +74,36 @@ def read_back(
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return ranges
+
+
+def read_range(
+    run: Run,
+    topics: list[str],
+    bootstrap: str,
+    security: Security | None,
+    begins: Mapping[str, int],
+    finals: Mapping[str, int],
+) -> tuple[Ranges, list[str]]:
+    """Write the range of offsets of each partition that a tap judges, without the records; return it, and notes.
+
+    begins: the end of the log when the tap began, by partition such as `orders/0`; one that is not named began later.
+    finals: the same when it ended.
+    """
+    began_us, notes = now_us(), []
+    ranges = {}
+    for (topic, partition), (start, end) in (log_ranges(bootstrap, topics, security) if topics else {}).items():
+        begin = begins.get(f"{topic}/{partition}", 0)
+        if begin and start > begin:
+            notes.append(
+                f"retention removed offsets {begin:,} to {start - 1:,} of {topic}/{partition} before the log was read: "
+                "records there were written while the tap ran, and whether they were lost is not known"
+            )
+        last = min(end, finals.get(f"{topic}/{partition}", end))
+        ranges[topic, partition] = (min(max(start, begin), last), last)
+    times = dict.fromkeys(ranges, (began_us, now_us()))
+    _write_range(ranges, times, topic_ids(bootstrap, topics, security) if topics else {}, {}, run.ledger / RANGE)
+    (run.ledger / "log").mkdir(exist_ok=True)
+    return ranges, notes
 
 
 def _name_parts(folder: Path) -> None:
@@ -256,12 +287,19 @@ def _write_range(
     half.replace(path)
 
 
-def read_commit_log(run: Run, resolved: Resolved, bootstrap: str, security: Security | None) -> None:
-    """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group."""
+def read_commit_log(
+    run: Run, resolved: Resolved, bootstrap: str, security: Security | None, until_us: int | None = None
+) -> None:
+    """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group.
+
+    until_us: the end of the time of the run; now if left out.
+    """
     groups = {reader.group for reader in readers_of(resolved.scenario) if reader.group and reader.commits}
     if not groups:
         return
     commits, reads = read_commits(bootstrap, security, groups, resolved.created_us)
+    if until_us is not None:
+        commits = [commit for commit in commits if (commit.commit_us or commit.appended_us) <= until_us]
     _write(commits, COMMIT_LOG, run.ledger / "commit_log.parquet")
     _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
 

@@ -45,6 +45,7 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import ROWS_PER_PART, SEAL, Seal, SealedTable, parquet_options, part_name
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import UNSEEN, read_events
+from chaos.run.tap import TapRecord, tapped
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Seen
 from checks.audit.arrays import NONE
@@ -75,14 +76,17 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
 
-    ends = _ends(run)
+    ends, tap = _ends(run), tapped(run)
     lived = partial(life_of, ends)
     held = holds(_small(run, "membership"), lived)
     ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
-    task = _Task(str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions)
+    task = _Task(
+        str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions, _ranges(run) if tap else None
+    )
     topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
     whys = [*incomplete(run), *_nameless(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
+    whys += tap.ambiguous if tap else []
     gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in whys]
     whole = pa.concat_tables([found.cast(UNDECIDED), pa.Table.from_pylist(gaps, UNDECIDED)])
     pq.write_table(whole, folder / "undecided.parquet")
@@ -95,7 +99,10 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     (folder / "transactions.parquet").mkdir()
     own = pa.Table.from_pylist(ended, TABLES["transactions"])
     pq.write_table(own, folder / "transactions.parquet" / part_name(0))
-    _add_unknown(folder / "lifecycle.parquet", sorted(set(found["scope"].to_pylist())))
+    others = topics if tap else set(found["scope"].to_pylist())
+    _add_unknown(folder / "lifecycle.parquet", sorted(others))
+    if tap:
+        _add_tapped(run, folder, tap)
     _seal(folder)
 
 
@@ -267,9 +274,46 @@ def _add_unknown(folder: Path, topics: list[str]) -> None:
     pq.write_table(pa.Table.from_pylist(rows, TABLES["lifecycle"]), folder / "unknown.parquet")
 
 
+def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
+    """Add what a tap knows of processes and of offsets from before: their begin and end, and first answers about them.
+
+    The first committed offset that a coordinator names, before anything was committed here, is a commit from before.
+    """
+    began: dict[str, int] = {}
+    for row in _small(run, "connections"):
+        began[row["instance"]] = min(row["opened_us"], began.get(row["instance"], row["opened_us"]))
+    own = {"role": "consumer", "incarnation": 1, "detail": "{}"}
+    rows = [own | {"client": name, "event": "started", "at_us": at_us} for name, at_us in began.items()]
+    rows += [own | {"client": name, "event": "stopped", "at_us": at_us} for name, at_us in tap.ends.items()]
+    pq.write_table(pa.Table.from_pylist(rows, TABLES["lifecycle"]), folder / "lifecycle.parquet" / "tapped.parquet")
+    key = ["group", "topic", "partition"]
+    commits = _scanned(run, "commits", [*key, "asked_us"], pc.field("topic").is_valid()).group_by(key)
+    first = {tuple(row[name] for name in key): row["asked_us_min"] for row in _least(commits, "asked_us")}
+    known = _scanned(run, "positions", [*key, "offset", "answered_us"], pc.field("offset") >= 0).to_pylist()
+    seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in sorted(known, key=lambda row: row["answered_us"]):
+        named = tuple(row[name] for name in key)
+        if row["answered_us"] < first.get(named, 1 << 62):
+            seen.setdefault(named, row)
+    found = [
+        {
+            **{"entity": f"group:{group}/{topic}/{partition}", "key": "committed", "value": str(row["offset"])},
+            "at_us": row["answered_us"],
+        }
+        for (group, topic, partition), row in seen.items()
+    ]
+    pq.write_table(pa.Table.from_pylist(found, TABLES["cluster"]), folder / "cluster.parquet" / "tapped.parquet")
+
+
+def _least(groups: Any, column: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = groups.aggregate([(column, "min")]).to_pylist()
+    return rows
+
+
 @dataclass(frozen=True)
 class _Task:
-    """What a task writes of one partition. ends: see `_ends`. token: the token of the run."""
+    """What a task writes of one partition. ends: see `_ends`. token: the token of the run. tapped: the offsets that a
+    tap judges, to which others, who did not pass it, may have written; None if the run is no tap."""
 
     folder: str
     ends: Mapping[str, list[int]]
@@ -277,6 +321,7 @@ class _Task:
     compacted: frozenset[str]
     held: Holds = field(default_factory=Holds)
     sessions: Sessions = field(default_factory=dict)
+    tapped: Mapping[tuple[str, int], tuple[int, int]] | None = None
 
     def write(self, rows: pa.Table) -> pa.Table:
         """Write the parts of one partition, and return its rows of table `undecided`."""
@@ -288,11 +333,21 @@ class _Task:
             for check in OF_IDENTITY:
                 undecided[check, COMPACTED] += int(of["log"].records.clip(lower=0).sum()) or 1
             return _undecided(topic, undecided)
-        ledger = Partition(topic, number, of, self.ends, self.token, self.held, self.sessions)
+        ledger = Partition(
+            topic, number, of, self.ends, self.token, self.held, self.sessions, self._within(topic, number)
+        )
         name = f"{topic.encode().hex()}-{number:05}"
         for table in WRITTEN:
             _write_parts(getattr(ledger, table)(), table, Path(self.folder), name)
         return _undecided(topic, ledger.undecided)
+
+    def _within(self, topic: str, number: int) -> tuple[int, int] | None:
+        return None if self.tapped is None else self.tapped.get((topic, number), (0, 0))
+
+
+def _ranges(run: Run) -> dict[tuple[str, int], tuple[int, int]]:
+    rows = pq.read_table(run.ledger / "log_range.parquet").to_pylist()
+    return {(row["topic"], row["partition"]): (row["start"], row["end"]) for row in rows}
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:

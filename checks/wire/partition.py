@@ -55,8 +55,11 @@ class Partition:
         token: str,
         held: Holds,
         sessions: Sessions,
+        tapped: tuple[int, int] | None = None,
     ) -> None:
-        """of: the rows of the partition by table of the wire."""
+        """of: the rows of the partition by table of the wire. tapped: the offsets (start, end) that are judged, if
+        others write to the partition, who were not seen."""
+        self._tapped = tapped
         self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
         self.sessions = sessions
         self.place = {"topic": topic, "partition": partition}
@@ -168,6 +171,9 @@ class Partition:
         batches = batches[batches.in_log].sort_values("base_offset")
         row, index = _records(np.arange(len(batches)), batches.records.to_numpy())
         found = self._identified(batches, row, index) | self._logged(batches, row)
+        if self._tapped is not None:  # an answer has whole batches, and more of them
+            kept = (found["offset"] >= self._tapped[0]) & (found["offset"] < self._tapped[1])
+            found = {name: column[kept] for name, column in found.items()}
         return self.place | found | {"run": np.array([None, self.token], object)[(found["seq"] >= 0).astype(np.int64)]}
 
     def _identified(self, batches: pd.DataFrame, row: Ints, index: Ints) -> dict[str, Any]:
@@ -182,6 +188,7 @@ class Partition:
         known = owner >= 0
         twins = known & self.written.sent.twins.to_numpy()[owner] if len(self.written.sent) else known
         unsure = twins | (self._unmatched[batches.index.to_numpy()][row] & ~known)
+        unsure |= ~known & (self._tapped is not None)
         names = np.full(len(offset), None, object)
         incarnation, seq = np.full((2, len(offset)), NONE, np.int64)
         if known.any():

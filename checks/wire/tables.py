@@ -48,7 +48,7 @@ Sources: Kafka's protocol guide; KIP-98 (ids and sequences), KIP-227 (sessions),
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cached_property
@@ -61,6 +61,7 @@ from pyspark.sql import functions as F
 from chaos.install.cache import Progress, silent
 from chaos.ledger.seal import SEAL
 from chaos.run.directory import Run, read_json
+from chaos.run.tap import tapped
 from checks.spark.session import tuned
 from checks.wire import decode
 
@@ -82,8 +83,12 @@ _WHERE = ("instance", "broker", "connection", "number")
 class Wire:
     """The tables of one capture, not yet computed."""
 
-    def __init__(self, spark: SparkSession, folder: str, decoder: Any) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: str, decoder: Any, instances: Mapping[int, str] | None = None
+    ) -> None:
+        """instances: who spoke on each connection, where all came to one front, as those of a tap."""
         self._rows = decode.decoded(spark, decoder, folder).persist()
+        self._speakers = instances and spark.createDataFrame([*instances.items()], "connection int, speaker string")
 
     @cached_property
     def _names(self) -> Column:
@@ -123,6 +128,9 @@ class Wire:
             F.col("c.peer").alias("peer"),
             "opened_us",
         )
+        if self._speakers is not None:
+            own = own.join(F.broadcast(self._speakers), "connection", "left")
+            own = own.withColumn("instance", F.coalesce("speaker", "instance")).drop("speaker")
         return own.join(closed, "connection", "left").join(F.broadcast(said), "connection", "left")
 
     def calls(self) -> DataFrame:
@@ -312,7 +320,8 @@ def is_small(run: Run) -> bool:
 def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
     """Write the tables at once: most of the time of a small one is planning, which takes one thread each."""
     folder = run.path / FOLDER
-    wire = Wire(spark, f"file:{folder}", decoder)
+    record = tapped(run)
+    wire = Wire(spark, f"file:{folder}", decoder, record.instances if record else None)
     tables = [(name, table(wire)) for name, table in TABLES.items()]
     kept = [wire]
     if any((folder / LOG).glob("*.wire")):

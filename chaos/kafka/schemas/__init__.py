@@ -1,9 +1,9 @@
 """Kafka's own message schemas for requests that kafka-python does not contain, in its format.
 
-ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know. ShareGroupDescribe,
-DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups. AddRaftVoter and
-RemoveRaftVoter (KIP-853) are for dynamic quorums. The answers to ShareFetch and ShareAcknowledge contain addresses of
-brokers. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
+ConsumerGroupDescribe and ConsumerGroupHeartbeat (KIP-848) are for the groups that DescribeGroups does not know.
+ShareGroupDescribe, DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups.
+AddRaftVoter and RemoveRaftVoter (KIP-853) are for dynamic quorums. The answers to ShareFetch and ShareAcknowledge
+contain addresses of brokers. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ AlterShareGroupOffsetsRequest = _message("AlterShareGroupOffsetsRequest")
 AlterShareGroupOffsetsResponse = _message("AlterShareGroupOffsetsResponse")
 ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
+ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
+ConsumerGroupHeartbeatResponse = _message("ConsumerGroupHeartbeatResponse")
 DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
 RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")

@@ -20,7 +20,7 @@ from checks.audit.facts.commit_log import Decisions
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
-from checks.audit.findings import COMMITS, UNDECIDED, WIRE, Finding, Reason, rank
+from checks.audit.findings import COMMITS, STALLED, UNDECIDED, WIRE, Finding, Reason, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import Parties, RunData
@@ -71,10 +71,13 @@ def _undecided(check: str, scope: str, reason: Reason, count: int) -> dict[str, 
     return {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
 
 
-def visible(tables: Mapping[str, list[Finding]], undecided: Iterable[Finding]) -> dict[str, list[Finding]]:
+def visible(
+    tables: Mapping[str, list[Finding]], undecided: Iterable[Finding], tapped: bool = False
+) -> dict[str, list[Finding]]:
     """Return `summary`, `anomalies` and `undecided` with nothing but undecided rows of checks that are not decided on
-    the wire. undecided: the rows that the ledger of the wire leaves out."""
+    the wire. undecided: the rows that the ledger of the wire leaves out. tapped: whether applications went on."""
     hidden = {check: kind.hidden for check, kind in ANOMALIES.items() if kind.hidden}
+    hidden |= dict.fromkeys(STALLED, "a tap ends while its applications read") if tapped else {}
     summary, more = [], [row | {"advice": ""} for row in undecided if row["check"] == WIRE]
     for row in tables["summary"]:
         if (why := hidden.get(row["check"])) is not None:
@@ -174,10 +177,12 @@ def count_rows(
     ledger: Ledger,
     ranges: dict[tuple[str, int], LogRange],
     unrecovered: dict[tuple[str, str], int],
+    tapped: bool = False,
 ) -> list[dict[str, Any]]:
     """Return table `counts`.
 
-    ranges: start and end of the log by (topic, partition). unrecovered: see `metrics.statistics`.
+    ranges: start and end of the log by (topic, partition). unrecovered: see `metrics.statistics`. tapped: whether
+    others write to the topics, whose records are no sends of unknown outcome.
     """
     rows: list[tuple[str, str, int]] = []
     offsets, repeated = Counter[str](), Counter[str]()
@@ -187,6 +192,8 @@ def count_rows(
         repeated[scope] += count if check == "duplicate_delivery" else 0
     for topic in topics:
         rows += [(name, topic, sum(tally.count(c, topic) for c in counts)) for name, counts in _OF_TOPIC.items()]
+        if tapped:
+            rows = [(n, s, tally.count(counters.UNKNOWN, s) if n == "unknown" else value) for n, s, value in rows]
         rows.append(("log_gaps", topic, offsets[topic] - tally.count(counters.IN_LOG, topic)))
     for name in sorted({r.name for r in readers} | {scope for (scope,), _ in tally.each(counters.DELIVERED)}):
         delivered = tally.count(counters.DELIVERED, name)

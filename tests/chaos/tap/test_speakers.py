@@ -1,0 +1,93 @@
+"""Tests of who speaks: from connections of one front to processes and their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.tap.speakers import Connection, ambiguous, named, processes
+
+S = 1_000_000
+
+
+def connection(number, client="billing-app", opened=0, closed=1000, host="10.0.0.5", pid=None, **more):
+    made = Connection(number, host, opened * S, pid, client, works=True, closed_us=closed * S)
+    for (group, member), (first, last) in more.get("members", {}).items():
+        made.members[group, member] = [first * S, last * S]
+    made.producers = set(more.get("producers", ()))
+    made.in_transactions = set(more.get("in_transactions", ()))
+    return made
+
+
+def numbers(*connections):
+    """Return the numbers of the connections of each process by its name."""
+    found = named(processes(connections))
+    return {name: sorted(c.number for c in process.connections) for name, process in found.items()}
+
+
+def test_connections_of_one_host_and_client_id_at_a_time_are_one_process_with_the_name_of_its_group():
+    member = {("billing", "m1"): (1, 9)}
+    assert numbers(connection(1, members=member), connection(2, opened=3)) == {"billing/1": [1, 2]}
+
+
+def test_hosts_client_ids_and_processes_of_one_machine_are_different_ones():
+    found = numbers(
+        *(connection(1), connection(2, host="10.0.0.6"), connection(3, client="shop")),
+        *(connection(4, pid=70), connection(5, pid=71, opened=1)),
+    )
+    assert found == {
+        "billing-app/1": [1],
+        "billing-app/2": [2],
+        "shop/1": [3],
+        "billing-app/3": [4],
+        "billing-app/4": [5],
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"members": {("billing", "m1"): (0, 4)}}, {"members": {("billing", "m1"): (11, 20)}}),
+        ({"producers": [7]}, {"producers": [7]}),
+    ],
+)
+def test_a_process_that_lost_all_connections_and_goes_on_as_it_was_is_the_same(before, after):
+    """As all clients of a cluster of one broker, when that broker starts again."""
+    found = processes([connection(1, closed=5, **before), connection(2, opened=10, **after)])
+    assert [[c.number for c in process.connections] for process in found] == [[1, 2]]
+
+
+def test_a_process_that_came_later_as_somebody_else_is_another_one():
+    first = connection(1, closed=5, members={("billing", "m1"): (0, 4)})
+    second = connection(2, opened=10, members={("billing", "m2"): (11, 20)})
+    assert numbers(first, second) == {"billing/1": [1], "billing/2": [2]}
+    assert ambiguous(processes([first, second])) == {}
+
+
+def test_two_members_at_a_time_that_cannot_be_told_apart_are_said_with_what_to_do():
+    both = {("billing", "m1"): (0, 9), ("billing", "m2"): (1, 8)}
+    (words,) = ambiguous(processes([connection(1, members=both)])).values()
+    assert "several members of group billing speak from 10.0.0.5" in words and "client.id" in words
+
+
+def test_a_member_that_joined_again_with_another_id_is_no_second_member():
+    both = {("billing", "m1"): (0, 5), ("billing", "m2"): (5, 9)}
+    assert ambiguous(processes([connection(1, members=both)])) == {}
+
+
+def test_a_producer_that_commits_for_a_member_in_transactions_is_its_process():
+    consumer = connection(1, "consumer-1", members={("billing", "m1"): (0, 9)})
+    producer = connection(2, "producer-1", producers=[3], in_transactions=[("billing", "m1")])
+    assert numbers(consumer, producer) == {"billing/1": [1, 2]}
+
+
+def test_a_first_connection_that_only_asked_for_brokers_is_nobody():
+    first = connection(1, closed=1)
+    first.works = False
+    assert numbers(first, connection(2, opened=1, pid=9)) == {"billing-app/1": [2]}
+
+
+def test_names_are_those_of_clients_of_a_scenario_and_differ_for_different_groups():
+    groups = ["a group with a very long name 1", "a group with a very long name 2"]
+    made = [connection(n, f"c{n}", members={(group, "m"): (0, 9)}) for n, group in enumerate(groups)]
+    first, second = numbers(*made)
+    assert first != second and all(len(name) < 20 and " " not in name for name in (first, second))
