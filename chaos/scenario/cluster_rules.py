@@ -192,7 +192,7 @@ def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str
     yield from _given(setup) if setup.attached else _made(setup)
     users = [f.kind for f in faults if isinstance(f, WireFaultSpec | AppWireSpec)]
     users += ["capture"] * (setup.capture is not None) + ["cluster.proxy"] * setup.cluster.proxy
-    if users and security.tls and setup.attached:
+    if users and security.tls and setup.attached and not setup.tapped:  # a tap ends TLS with its own authority
         yield (
             f"{WHERE}: {users[0]} needs the wire proxy, which cannot read {security.protocol} of an existing cluster; "
             "choose a listener without TLS, a new cluster, or a fault that cuts connections, such as broker.isolate"

@@ -218,16 +218,6 @@ class Scenario(Experiment):
         return self.capture is not None and self.capture.payloads == "none"
 
     @property
-    def judged_on_wire(self) -> bool:
-        """Whether the audit judges what passed on the wire, not the ledgers of the clients."""
-        return self.capture is not None and self.capture.judged == "wire"
-
-    @property
-    def tapped(self) -> bool:
-        """Whether it is what passed a tap (`chaos.tap`): judged on the wire, without clients or faults of ours."""
-        return self.judged_on_wire and not self.producers
-
-    @property
     def captured(self) -> Payloads | None:
         """What the capture keeps of records; None: no capture. What applications say is captured without asking."""
         if self.capture is not None:

@@ -221,7 +221,7 @@ def problems(
     setup: Setup, faults: Sequence[FaultSpec], expect: Expect, variants: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield every problem of a scenario. `variants` are the values that each variant sets, by path."""
-    if setup.capture is None or setup.capture.judged != "wire":  # what passed a tap has neither before something passes
+    if not setup.judged_on_wire:  # what passed a tap has neither before something passes
         yield from (f"{key}: give at least one" for key in ("topics", "producers") if not getattr(setup, key))
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
@@ -508,7 +508,7 @@ def _names_of_others(app: App, where: str) -> Iterator[str]:
 
 def _app_problems(setup: Setup) -> Iterator[str]:
     """Yield what does not fit between applications and the rest of a scenario."""
-    if setup.apps and not setup.effects and setup.producers:
+    if setup.apps and not setup.effects and not setup.tapped:
         yield "apps: nothing says what they have to do, so a run would prove nothing about them; give effects"
     for key, entry in setup.placed_entries:
         if read := [topic for topic in getattr(entry, "topics", ()) if topic in setup.app_topics]:

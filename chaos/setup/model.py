@@ -226,6 +226,16 @@ class Setup(Strict):
         return self.cluster.driver == "attached"
 
     @property
+    def judged_on_wire(self) -> bool:
+        """Whether the audit judges what passed on the wire, not the ledgers of the clients."""
+        return self.capture is not None and self.capture.judged == "wire"
+
+    @property
+    def tapped(self) -> bool:
+        """Whether it is what passed a tap (`chaos.tap`): judged on the wire, without clients or faults of ours."""
+        return self.judged_on_wire and not self.producers
+
+    @property
     def unasked(self) -> bool:
         """Whether the settings of the brokers are not known: on a cluster that exists, before it was asked for them."""
         return self.attached and not self.cluster.asked
