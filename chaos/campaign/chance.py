@@ -61,7 +61,7 @@ class RandomSearch(FromMoments):
     ahead: mixtures that are drawn before those before them have a verdict.
     """
 
-    drive = "120s"
+    drive = "90s"
 
     ahead: int = 2
     _mixer: Mixer | None = None

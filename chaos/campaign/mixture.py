@@ -169,7 +169,8 @@ class Mixer:
                 return faults, {"acked": max(1, round(self.records * rng.uniform(0.1, 0.6)))}
             case "moment" | "rebalance":
                 changes = cell.phase == "rebalance"
-                moment = rng.choice([m for m in self.moments if m.of_change == changes])
+                own = [m for m in self.moments if m.of_change == changes]
+                moment = rng.choice([m for m in own if m.count > 1] or own)  # what came once may not come again
                 causes = [leave(moment.app)] if changes else []
                 known = {fault["name"] for fault in faults}
                 return [*(c for c in causes if c["name"] not in known), *faults], {
