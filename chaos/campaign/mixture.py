@@ -37,8 +37,10 @@ TRIES = 30
 """Draws of a fault that does not fit the others, before the mixture goes without it."""
 TARGETS = 6
 """Targets with which a kind is tried before it counts as one that the scenario does not take."""
-CHANGED = 0.4
+CHANGED = 0.6
 """Probability that a parameter with a default gets another value."""
+SMALL = 10
+"""Numbers of an example below this are drawn as well one lower or higher."""
 DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("1s", "4s", "9s")
 """Times after the injection of the fault before, of quiet after its heal, from proof to heal, and to the heal."""
 
@@ -187,22 +189,35 @@ class Mixer:
         return faults, {"after": f"{last}.{phase} + {quiet}"}
 
     def _parameters(self, spec: type[FaultSpec], rng: Random) -> Raw:
-        """Return the parameters of a kind: the ones of its example, and others that are words of a list by chance."""
+        """Return the parameters of a kind: its example, and by chance one other that is a word of a list.
+
+        With several, a fault of frames would be about so few of them that none comes.
+        """
         found = spec.example_parameters()
         spec.model_rebuild()
-        for name, info in spec.model_fields.items():
-            if name in FaultSpec.model_fields:
-                continue
-            words = list(options(info)) or list(self.values.get(name, ()))
-            if name == "api" and self.moments:
-                words = [api for api in words if api in {moment.api for moment in self.moments}]
-            if name in ("app", "client") and words:
-                found[name] = rng.choice(words)
-            elif name in found and isinstance(found[name], int) and not isinstance(found[name], bool):
-                found[name] = max(1, found[name] + rng.choice((-1, 0, 1))) if found[name] < MOST * 2 else found[name]
-            elif words and (rng.random() < CHANGED or (info.is_required() and name not in found)):
-                found[name] = rng.choice(words)
+        own = {name: info for name, info in spec.model_fields.items() if name not in FaultSpec.model_fields}
+        words = {name: self._values_of(name, info) for name, info in own.items()}
+        for name, value in found.items():
+            if type(value) is int and value < SMALL:
+                found[name] = max(1, value + rng.choice((-1, 0, 1)))
+        for name in own:
+            if words[name] and (name == "app" or (own[name].is_required() and name not in found)):
+                found[name] = rng.choice(words[name])
+        others = [name for name in own if words[name] and name not in found]
+        if others and rng.random() < CHANGED:
+            name = rng.choice(others)
+            found[name] = rng.choice(words[name])
         return found
+
+    def _values_of(self, name: str, info: FieldInfo) -> list[Any]:
+        """Return the values that a parameter may get: words of its list, or names of the scenario.
+
+        Of requests, the ones of the applications count as often as they came.
+        """
+        words = list(options(info)) or list(self.values.get(name, ()))
+        if name == "api" and self.moments:
+            return [moment.api for moment in self.moments for _ in range(moment.count) if moment.api in words]
+        return words
 
 
 def loaded(raw: Raw, where: str) -> Scenario | None:
