@@ -92,7 +92,7 @@ def prepare(params: dict[str, Any]) -> str:
 def run(folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
     """Run the sets of faults. Fails only if they cannot be run."""
     from chaos.lab.child_call import call
-    from chaos.run.campaign import ProofResult
+    from chaos.run.proof import ProofResult
 
     with slot_for_task(dag_run, "proof"), task_failure():
         call("chaos.campaign.prove.prove:prove", request(params, folder), ProofResult)

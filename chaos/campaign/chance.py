@@ -95,10 +95,11 @@ class RandomSearch(FromMoments):
         return raw
 
     def expected(self, faults: Sequence[Raw]) -> Raw:
-        """Return what the settings promise, with the effects that the scenario allows in some number in any."""
+        """Return what the settings promise, and the scenario's kinds of effects in any number; none may be missing."""
         bounds: dict[str, Raw] = {}
         for name, given in self.subject.scenario.expect.effects.items():
-            bounds[name] = {kind: {"min": 0} for kind in EFFECT_KINDS if getattr(given, kind).max != 0}
+            allowed = [kind for kind in EFFECT_KINDS if kind != "missing" and getattr(given, kind).max != 0]
+            bounds[name] = {kind: {"min": 0} for kind in allowed}
         return {"promised": True, "effects": bounds}
 
     def _judged(self, scenario: Scenario) -> Scenario:

@@ -125,7 +125,7 @@ class FromMoments(Plan):
     def moments_of(self, source: str) -> list[Moment]:
         """Return the moments that a first run showed, the most interesting ones first. source: BASELINE or CALM."""
         if source not in self._moments:
-            found = moments_of(Run(self.folder.path / self._run_id(source)), self.apps)
+            found = moments_of(Run(self.folder.path / self.run_id(source)), self.apps)
             without_leave = [moment for moment in found if not moment.of_change]
             self._moments[source] = sorted(found if source == BASELINE else without_leave, key=interest)
         return self._moments[source]
@@ -142,7 +142,8 @@ class FromMoments(Plan):
         raw["expect"] = self.expected(faults)
         return raw
 
-    def _run_id(self, name: str) -> str:
+    def run_id(self, name: str) -> str:
+        """Return the name of the directory of a run."""
         return f"{self.subject.name}-{name}"
 
     def trial(self, part: str, name: str, faults: Callable[[], Iterable[Raw]]) -> Trial:
@@ -154,7 +155,7 @@ class FromMoments(Plan):
     def _make(self, part: str, name: str, faults: list[Raw]) -> Trial:
         scenario = parse(dump(self.with_faults(faults)), self.subject.source)
         subject = replace(self.subject, scenario=scenario)
-        return Trial(self._run_id(name), subject, part, title=part if name in (BASELINE, CALM) else f"{part} ({name})")
+        return Trial(self.run_id(name), subject, part, title=part if name in (BASELINE, CALM) else f"{part} ({name})")
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
         """Return what is stored of a run, with what it broke."""

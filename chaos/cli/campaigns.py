@@ -32,7 +32,8 @@ from chaos.run.result import EXIT_CODES
 if TYPE_CHECKING:
     from chaos.campaign.gate.judge import GateJudge
     from chaos.campaign.prove.judge import ProofJudge
-    from chaos.run.campaign import Break, GateResult, ProofResult
+    from chaos.run.campaign import GateResult
+    from chaos.run.proof import Break, ProofResult
 
 
 EXAMPLES = {

@@ -36,10 +36,13 @@ from chaos.guarantees.values import Problems, Setting, Settings, check_number, s
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
+from chaos.scenario.expect import EffectBound
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
+from chaos.setup import apps as setup_apps
+from chaos.setup.effects import Effect
 from chaos.setup.model import Features
-from chaos.setup.names import Bootstrap
+from chaos.setup.names import Bootstrap, ClientName, TopicName
 from chaos.setup.triggers import Strict
 from chaos.units import Duration, Rate, Release, Size
 
@@ -104,6 +107,23 @@ class Traffic(Strict):
     transaction: int = Field(50, ge=1, description="records of a transaction")
 
 
+class Program(setup_apps.App):
+    """The program itself, as an entry of `apps` of a scenario, with its inputs and effects: `prove` explores it."""
+
+    name: ClientName = "app"
+    samples: Path = Field(description="inputs as the program gets them, a JSON document in each line")
+    id: str = Field("", description="JSONPath of what identifies an input; a field of the samples if left out")
+    writes: list[TopicName] = Field([], description="topics that get a record for each input, with its id there")
+    effects: list[Effect] = Field([], description="or what each input leads to, as `effects` of a scenario")
+    expect: dict[ClientName, EffectBound] = Field({}, description="bounds of effects, as in `expect.effects`")
+
+    @model_validator(mode="after")
+    def _has_effects(self) -> Self:
+        if bool(self.writes) == bool(self.effects):
+            raise ValueError("give writes, the topics of its outputs, or effects")
+        return self
+
+
 class App(Strict):
     """An application. Each part may be left out; what depends on it is then unknown.
 
@@ -120,6 +140,7 @@ class App(Strict):
     output: Topic | None = Field(None, description="the topic that the producer writes")
     cluster: Cluster | None = None
     traffic: Traffic | None = None
+    app: Program | None = Field(None, description="the program itself, which `prove` explores with the settings")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -19,19 +19,9 @@ from chaos.report.junit import JunitCase, of_campaign
 from chaos.report.pages import render_page, render_summary
 from chaos.report.terminal import Page, table
 from chaos.report.text import duration, minutes
-from chaos.run.campaign import (
-    Answer,
-    Campaign,
-    CaseScore,
-    Comparison,
-    CorpusResult,
-    Part,
-    PartsResult,
-    ProofResult,
-    Rate,
-    State,
-)
+from chaos.run.campaign import Answer, Campaign, CaseScore, Comparison, CorpusResult, Part, PartsResult, Rate
 from chaos.run.directory import write_atomically
+from chaos.run.proof import ProofResult, State
 from chaos.run.result import Verdict
 
 COUNT_STYLES, PROOF_STYLES = ("report.css", "trend.css", "clients.css"), ("report.css", "proof.css")

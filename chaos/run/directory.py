@@ -84,6 +84,7 @@ class Run:
     events = _Entry("events.jsonl", "Events of the run, one JSON object per line.")
     logs = _Entry("logs", "One log file per broker and per client.")
     ledger = _Entry("ledger", "<table>/: append-only during the drive, and sealed to Parquet at its end.")
+    wire = _Entry("wire", "What clients and brokers said (*.wire), and its tables: <table>.parquet/, written by Spark.")
     audit = _Entry("audit", "<table>/: Parquet written by Spark.")
     gx = _Entry("gx", "The Great Expectations project with its Data Docs.")
     validation = _Entry("validation.json", "The outcome of each expectation.")

@@ -340,4 +340,4 @@ def _write(rows: DataFrame, run: Run, name: str) -> None:
 
 def table_path(run: Run, table: str) -> Path:
     """Return the folder of a table."""
-    return run.path / FOLDER / f"{table}.parquet"
+    return run.wire / f"{table}.parquet"

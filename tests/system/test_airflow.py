@@ -10,7 +10,8 @@ import pytest
 
 from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
-from chaos.run.campaign import GateResult, ProofResult
+from chaos.run.campaign import GateResult
+from chaos.run.proof import ProofResult
 from chaos.run.result import Judged, RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.campaign import ProofResult
+from chaos.run.proof import ProofResult
 from chaos.wait import wait_until
 from tests.chaos.campaign.prove.apps import APPS, write
 from tests.support.platform import chaos, left_running, start

@@ -58,6 +58,7 @@ class Application:
 
     files: list[Path]
     """The file of the application, and the files that it names."""
+    file: AppFile
 
     @property
     def records(self) -> int:
@@ -91,7 +92,7 @@ def read(options: Options, changed: Mapping[str, Scalar] | None = None) -> Appli
         names["late"] = f"{int(patience.value) + LATER_MS}ms"
     title = options.app.stem if options.app else "application"
     files = _files(options, file)
-    return Application(title, raw, facts, promises, names, notes.assumed, notes.left_out, notes.changed, files)
+    return Application(title, raw, facts, promises, names, notes.assumed, notes.left_out, notes.changed, files, file)
 
 
 def _files(options: Options, file: AppFile) -> list[Path]:
@@ -99,6 +100,7 @@ def _files(options: Options, file: AppFile) -> list[Path]:
     app = file.app
     parts = (app.producer, app.consumer, app.topic, app.input, app.output, app.cluster)
     named = [part.properties for part in parts if part is not None]
+    named += [app.app.samples] if app.app else []
     return [*filter(None, [options.app]), *(file.located(path) for path in named if path is not None)]
 
 

@@ -23,23 +23,10 @@ from chaos.guarantees.contract import Contract, contract
 from chaos.guarantees.supports import OTHER, Outcome, outcome_of
 from chaos.guarantees.table import supported
 from chaos.lab.lab import FinishedRun
-from chaos.run.campaign import (
-    Break,
-    Change,
-    FaultKind,
-    FoundAnomaly,
-    Mend,
-    NotTested,
-    PromiseResult,
-    ProofResult,
-    ProofRun,
-    RunState,
-    Said,
-    State,
-    TriedSet,
-)
+from chaos.run.campaign import FoundAnomaly, ProofRun, RunState
 from chaos.run.directory import read_model
 from chaos.run.events import now_us
+from chaos.run.proof import Break, Change, FaultKind, Mend, NotTested, PromiseResult, ProofResult, Said, State, TriedSet
 from chaos.run.result import Result, Verdict
 from chaos.scenario.model import Scenario
 

@@ -6,20 +6,29 @@ import hashlib
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct
 from chaos.campaign.folder import Asked, Folder, resumed
+from chaos.campaign.moments import BASELINE, source_of
 from chaos.campaign.prove import application
 from chaos.campaign.prove.judge import ProofJudge, changes, observe, read_earlier
-from chaos.campaign.prove.plan import BASELINE, FollowUp, Task, plan, task
+from chaos.campaign.prove.plan import BASELINE as NO_FAULT
+from chaos.campaign.prove.plan import FollowUp, Task, plan, task
+from chaos.campaign.prove.program import announced, subject_of
+from chaos.campaign.windows import Exploration
 from chaos.errors import AftershockError, UsageError
 from chaos.guarantees.application import Options
 from chaos.guarantees.supports import fault_classes, outcomes
 from chaos.kafka.settings import Scalar
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import ProofResult, ProofRun, TrialRun
+from chaos.run.campaign import ProofRun, TrialRun
+from chaos.run.directory import Run
+from chaos.run.proof import ProofResult
+from chaos.run.result import merge as worst
 from chaos.scenario.resolve import new_seed
 
 MOST = 2
@@ -51,7 +60,7 @@ class Proving(Plan):
 
     def is_over(self, runs: Sequence[TrialRun]) -> bool:
         """Return whether nothing works without faults, so that no other run can show anything."""
-        own = [run for run in proven(runs) if run.set == BASELINE and run.purpose != "mended"]
+        own = [run for run in proven(runs) if run.set == NO_FAULT and run.purpose != "mended"]
         return sum(run.state == "unknown" for run in own) > 1
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
@@ -75,6 +84,54 @@ class Proving(Plan):
             tier=of_tier,
             cluster=f"switched {task.cuts_links}",
         )
+
+
+@dataclass
+class SettingsAndProgram(Plan):
+    """The runs of the settings, and the runs of the program itself, in turn."""
+
+    bundles = False
+
+    settings: Proving
+    program: Exploration
+    _of_program: set[str] = field(default_factory=set)
+
+    def trials(self, runs: Sequence[TrialRun]) -> Sequence[Trial]:
+        """Return the runs that are wanted after these."""
+        of_settings, of_program = apart(runs)
+        programs = self.program.trials(of_program)
+        self._of_program |= {trial.run_id for trial in programs}
+        done = {run.run_id for run in runs}
+        both = [
+            () if plan.is_over(own) else [trial for trial in trials if trial.run_id not in done]
+            for plan, own, trials in (
+                (self.settings, of_settings, self.settings.trials(of_settings)),
+                (self.program, of_program, programs),
+            )
+        ]
+        return [trial for pair in zip_longest(*both) for trial in pair if trial is not None]
+
+    def is_over(self, runs: Sequence[TrialRun]) -> bool:
+        """Return whether neither can go on."""
+        of_settings, of_program = apart(runs)
+        return self.settings.is_over(of_settings) and self.program.is_over(of_program)
+
+    def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
+        """Return what is stored of a run. A run in which the program breaks something is packed."""
+        if trial.run_id not in self._of_program:
+            return self.settings.observe(trial, finished, folder)
+        stored = self.program.observe(trial, finished, folder)
+        bundle = folder.pack_run(stored.run_id) if stored.verdict == "fail" else ""
+        return stored.model_copy(update={"bundle": bundle})
+
+    def describe(self, run: TrialRun) -> str:
+        """Return what a run shows of the settings, or of the program."""
+        return self.settings.describe(run) if run.proof is not None else f"program: {self.program.describe(run)}"
+
+
+def apart(runs: Sequence[TrialRun]) -> tuple[list[TrialRun], list[TrialRun]]:
+    """Return the runs of the settings, and the runs of the program."""
+    return [run for run in runs if run.proof is not None], [run for run in runs if run.proof is None]
 
 
 def tier(task: Task) -> tuple[object, ...]:
@@ -106,6 +163,12 @@ class Proof:
     asked: ProofRequest
     earlier: ProofResult | None
 
+    @cached_property
+    def program(self) -> Exploration | None:
+        """The exploration of the program itself; None if app.yaml names none."""
+        subject = subject_of(self.judge.application.file, self.judge.application.raw, self.judge.seed)
+        return Exploration(subject, self.folder) if subject is not None else None
+
 
 def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     """Check the application; return the judge with the plan, and the request with all values.
@@ -130,6 +193,7 @@ def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     words += [f"--{name} {value}" for name, value in {**given, "for": asked.budget}.items() if value]
     judge = ProofJudge(app, found, planned, follow_up, seed, " ".join([*words, f"--seed {seed}"]))
     earlier = asked.baseline.absolute() if asked.baseline else None
+    subject_of(app.file, app.raw, seed)  # so that a mistake is known before anything starts
     return judge, replace(asked, app=path.absolute(), seed=seed, baseline=earlier)
 
 
@@ -178,7 +242,11 @@ def run_proof(proof: Proof, listener: ProgressListener, report: Report[ProofResu
     judge = proof.judge
     listener.say(f"{len(judge.plan.sets)} sets of faults, the most dangerous ones first")
     planned = [task(judge.application, faults, judge.seed) for faults in judge.plan.sets]
-    plan = Proving(planned, judge.follow_up)
+    settings = Proving(planned, judge.follow_up)
+    plan: Plan = settings
+    if proof.program is not None:
+        listener.say(f"and the program {', '.join(proof.program.apps)}, at every moment of its work")
+        plan = SettingsAndProgram(settings, proof.program)
     return conduct(plan, proof.folder, proof.asked, listener, lambda runs: judged(proof, runs), report)
 
 
@@ -189,11 +257,33 @@ def prove(request: ProofRequest, listener: ProgressListener) -> ProofResult:
 
 def judged(proof: Proof, runs: Sequence[TrialRun]) -> ProofResult:
     """Return what the stored runs show, and what differs from the earlier proof."""
-    result = proof.judge.result(proven(runs), proof.folder.plan.spent_s)
+    result = with_program(proof, runs, proof.judge.result(proven(runs), proof.folder.plan.spent_s))
     if proof.earlier is None:
         return result
     found = changes(proof.earlier, result)
     return result.model_copy(update={"compared_with": f"the proof of {proof.earlier.name}", "changes": found})
+
+
+def with_program(proof: Proof, runs: Sequence[TrialRun], result: ProofResult) -> ProofResult:
+    """Return the result with what the program itself shows, in one verdict and sentence."""
+    if (program := proof.program) is None:
+        return result
+    own = apart(runs)[1]
+    explored = program.result(own, result.command, proof.folder.plan.spent_s)
+    shown = []
+    if source := source_of(own) or (BASELINE if own else None):
+        run = Run(proof.folder.path / program.run_id(source))
+        shown = announced(run, program.apps[0], proof.judge.application.facts)
+    differing = [setting.describe() for setting in shown if setting.differs]
+    differs = f" The program has other settings than app.yaml says: {'; '.join(differing)}." if differing else ""
+    return result.model_copy(
+        update={
+            "program": explored,
+            "announced": shown,
+            "verdict": worst([result.verdict, explored.verdict]),
+            "sentence": f"Settings: {result.sentence} Program: {explored.sentence}{differs}",
+        }
+    )
 
 
 def judge_proof(proof: Proof) -> ProofResult:

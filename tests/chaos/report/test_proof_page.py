@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.report import campaign
-from chaos.run.campaign import ProofResult
+from chaos.run.proof import ProofResult
 from tests.chaos.campaign.prove.test_judge import all_held, anomaly, judge_of, run
 
 
