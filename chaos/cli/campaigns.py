@@ -235,12 +235,13 @@ def prove(
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Json = False,
 ) -> None:
-    """Try the settings of an application with programs of Aftershock, not with the application itself.
+    """Try the settings of an application with programs of Aftershock, and the application itself if the file names it.
 
     The programs run under the faults that could break a promise of the settings: sets of at most two, the most
-    dangerous ones first, on clusters of this machine. The answer says which promises hold. Ends with 0 if every tested
-    promise held, 1 if one broke, 3 if that is not known, 2 for bad input. The folder has campaign.json, report.html
-    and summary.md; Ctrl-C (130) keeps the finished runs.
+    dangerous ones first, on clusters of this machine. With `app:` in app.yaml, the application is explored in the same
+    budget: it is crashed at every moment of its work. The answer says which promises hold, and what the application
+    loses. Ends with 0 if every tested promise held, 1 if one broke, 3 if that is not known, 2 for bad input. The folder
+    has campaign.json, report.html and summary.md; Ctrl-C (130) keeps the finished runs.
     """
     with loading():
         from chaos.campaign.prove.prove import ProofRequest, open_proof, plan_proof, run_proof
@@ -281,7 +282,8 @@ def _print_proof_plan(judge: ProofJudge) -> None:
 def _print_proof(result: ProofResult, folder: Path) -> None:
     from chaos.campaign.prove.judge import STATES
 
-    print_line(f"Settings of {result.name}, tried with programs of Aftershock, not with the application itself:")
+    how = "and the program itself" if result.program else "not with the application itself"
+    print_line(f"Settings of {result.name}, tried with programs of Aftershock, {how}:")
     Console(highlight=False).print(f"{SIGNS[result.verdict]}  [bold]{result.name}[/], Kafka {result.kafka}")
     print_line(result.sentence)
     table = plain_table("promise", "state", "sets", "runs", right=("sets", "runs"), fixed=("state",))
@@ -299,6 +301,13 @@ def _print_proof(result: ProofResult, folder: Path) -> None:
         print_line(f"{word}: {change.title}: was {change.before}, is {change.now}")
     for gap in result.not_tested:
         print_line(f"not tested: {gap.title} ({gap.why})")
+    for setting in result.announced:
+        if setting.differs:
+            print_line(f"other than app.yaml: {setting.describe()}")
+    if result.program is not None:
+        from chaos.report.explore import show_program
+
+        show_program(result.program, folder)
     for name in ("report.html", "summary.md"):
         if (folder / name).exists():
             print_line(f"{name}: {folder / name}")

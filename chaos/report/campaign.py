@@ -232,7 +232,8 @@ def proof_markdown(proof: ProofResult) -> str:
 
 def _proof_values(proof: ProofResult) -> dict[str, Any]:
     by_id = {run.run_id: run for run in proof.runs}
-    return {"p": proof, "by_id": by_id, "quote": quote, "minutes": minutes, "LEVELS": LEVELS}
+    program = explore.values(proof.program) if proof.program else {}
+    return {**program, "p": proof, "by_id": by_id, "quote": quote, "minutes": minutes, "LEVELS": LEVELS}
 
 
 Files = Mapping[str, Callable[[Any], str]]

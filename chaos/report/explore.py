@@ -16,7 +16,7 @@ from chaos.run.exploration import BLOWS, PHASES, ExploreResult
 from chaos.run.result import Verdict
 
 MOST_FILED = 20
-"""Mechanisms in a terminal; the page has all."""
+"""Mechanisms, and runs without a verdict, in a terminal; the page has all."""
 VERDICTS: dict[str, Verdict] = {"held": "pass", "not reached": "inconclusive", "undecided": "inconclusive"}
 """The verdict of a state; every other state is a failure."""
 
@@ -50,6 +50,15 @@ def show(result: ExploreResult, folder: Path) -> None:
     screen = Page(console)
     screen.line(Text.assemble(screen.verdict(result.verdict), "  ", screen.text(result.title, "bold")))
     screen.line(screen.text(result.sentence))
+    show_program(result, folder)
+    for line in (f"run again: {result.command}", f"report:    {folder}/report.html"):
+        screen.line(screen.text(line))
+
+
+def show_program(result: ExploreResult, folder: Path) -> None:
+    """Print the tables of an exploration, and what broke."""
+    console = Console()
+    screen = Page(console)
     if result.windows:
         rows = table("window", *BLOWS.values())
         for window in result.windows:
@@ -79,7 +88,7 @@ def _state(screen: Page, state: str) -> Text:
 
 
 def lines_of(result: ExploreResult, folder: Path) -> list[str]:
-    """Return what broke, each mechanism with how to replay and to prevent it, and the paths of the pages."""
+    """Return what broke, each mechanism with how to replay and to prevent it, and what is not known."""
     lines = []
     for filed in result.filed[:MOST_FILED]:
         mechanism = filed.mechanism
@@ -94,10 +103,11 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
         lines += [f"  replay:   python -m chaos replay {folder / filed.bundle}"] * bool(filed.bundle)
     if len(result.filed) > MOST_FILED:
         lines.append(f"{len(result.filed) - MOST_FILED} more mechanisms: see the page")
-    for part in result.parts:
-        lines += [f"undecided: {run.run_id}: {run.sentence}" for run in part.runs if not run.conclusive]
-    lines += [f"note: {note}" for note in result.notes]
-    return [*lines, f"run again: {result.command}", f"report:    {folder}/report.html"]
+    open_ = [run for part in result.parts for run in part.runs if not run.conclusive]
+    lines += [f"undecided: {run.run_id}: {run.sentence}" for run in open_[:MOST_FILED]]
+    if len(open_) > MOST_FILED:
+        lines.append(f"{len(open_) - MOST_FILED} more are undecided: see the page")
+    return [*lines, *(f"note: {note}" for note in result.notes)]
 
 
 FILES = {"report.html": page, "summary.md": markdown}

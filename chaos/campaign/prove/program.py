@@ -40,6 +40,9 @@ def subject_of(file: AppFile, raw: Raw, seed: int) -> Subject | None:
     except ScenarioError as e:
         reason = " ".join(str(e).partition(":\n")[2].split()) or str(e)
         raise UsageError(f"{where}: app: the program cannot be run here: {reason}") from None
+    for app in scenario.apps:
+        for place, message in app.missing():
+            raise UsageError(f"{file.origin('app')}: app.{'.'.join(place)}: {message}")
     return Subject(f"{program.name}-program", where, scenario, seed)
 
 
