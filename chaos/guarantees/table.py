@@ -359,8 +359,8 @@ def decide(rules: Iterable[R], facts: Facts) -> Decision[R]:
     doubt = Decision[R](None)
     for rule in rules:
         found = match(rule.when, facts)
-        if found.holds and (doubt.rule is None or rule.then == "allowed"):
-            return Decision(rule)
+        if found.holds:  # what stands behind it is not reached
+            return Decision(rule) if doubt.rule is None or rule.then == "allowed" else doubt
         if found.holds is None and doubt.rule is None and rule.then != "forbidden":
             doubt = Decision(rule, found.missing)
     return doubt

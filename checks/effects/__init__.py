@@ -10,5 +10,6 @@ Great Expectations judges `effect_inputs` (`checks.expectations`); `effect_total
 
 An input is a record of the topic with a producer that has ids: a row of `sends`, or a record of the log, if its row was
 lost with its producer. It must have its effects if it was acknowledged, must have none if it was definitely not
-written, and may have them otherwise. Where a record that could have been read decides, the number is a range.
+written, or aborted, and may have them otherwise. Where a record that could have been read decides, the number is a
+range. So it is for an aggregate while an input may have any key, because the log no longer has it.
 """

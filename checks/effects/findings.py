@@ -82,7 +82,10 @@ def undecided(kind: str, number: int, unreadable: str) -> str:
     if unreadable:
         return unreadable
     if kind == "unexpected":
-        return f"{number:,} effects may be of inputs that a killed producer did not record, or older than the run"
+        return (
+            f"{number:,} effects may be of inputs that a killed producer did not record, or that are no longer in the "
+            "log, or older than the run"
+        )
     if kind == "wrong":
         return f"the values of the inputs of {number:,} effects are not known"
     return f"{number:,} more may be {kind}: the producer did not learn whether their inputs were written, and they are"

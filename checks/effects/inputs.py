@@ -67,8 +67,9 @@ def inputs_of(
 ) -> DataFrame:
     """Return one row per input of a topic.
 
-    state: ok, unknown or fail. copies: how often it is in the log, aborted ones left out. acked_us: when it was
-    acknowledged, or its transaction ended. The place is that in the log, else the one in the acknowledgement.
+    state: ok, unknown or fail; fail too if the log has each send of it as aborted, whatever its producer learned of
+    the transaction. copies: how often it is in the log, aborted ones left out. acked_us: when it was acknowledged, or
+    its transaction ended. The place is that in the log, else the one in the acknowledgement.
     """
     clients = list(names)
     mine = F.split("producer", "/").getItem(0).isin(clients) & (F.col("topic") == topic)
@@ -87,6 +88,7 @@ def inputs_of(
     is_ok = F.col("state") == "ok"
     sent = sent.groupBy(*KEY).agg(
         F.max(F.when(is_ok, 3).when(F.col("state") == "unknown", 2).otherwise(1)).alias("rank"),
+        F.count("*").alias("sends"),
         F.min("invoked_us").alias("invoked_us"),
         F.min(F.when(is_ok, F.col("done_us"))).alias("acked_us"),
         F.min(F.when(is_ok, F.struct("partition", "offset"))).alias("sent_at"),
@@ -95,14 +97,17 @@ def inputs_of(
     visible = F.coalesce("committed", F.lit(True))
     logged = here.groupBy(*KEY).agg(
         F.count(F.when(visible, 1)).alias("copies"),
+        F.count(F.when(~visible, 1)).alias("aborted"),
         F.min(F.struct(~visible, "partition", "offset")).alias("logged_at"),
     )
     both = sent.join(logged, KEY, "full_outer")
     lost_row = F.when(F.col("copies") > 0, "unknown").otherwise("fail")  # the row was lost with its producer
+    all_aborted = (F.col("copies") == 0) & (F.col("aborted") >= F.col("sends"))
     return both.select(
         *KEY,
         F.when(F.col("rank") == 3, "ok")
-        .when(F.col("rank") == 2, "unknown")
+        .when((F.col("rank") == 2) & ~F.coalesce(all_aborted, F.lit(False)), "unknown")
+        .when(F.col("rank") == 2, "fail")
         .when(F.col("rank") == 1, "fail")
         .otherwise(lost_row)
         .alias("state"),

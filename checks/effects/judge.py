@@ -420,17 +420,22 @@ class _Aggregates(_Judged):
     """Effects of all inputs of a key: the last one of a key counts."""
 
     def _judged(self) -> DataFrame:
-        """Return a row per key. open: whether inputs of unknown outcome leave its value open."""
+        """Return a row per key.
+
+        open: its inputs that may count, of unknown outcome, or failed and in the log all the same. Aborted ones do not.
+        written: those of unknown outcome that an application could read.
+        """
         function = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}[self.effect.function[0]]
         inputs = self.tables.inputs(self.topic)
         values = self.tables.values(self.effect, self.topic).dropDuplicates(KEY)
         number = F.expr("try_cast(amount as decimal(38, 10))")
-        sure, is_open = F.col("state") == "ok", F.col("state") != "ok"
+        sure, unknown, readable = F.col("state") == "ok", F.col("state") == "unknown", F.col("copies") > 0
         expected = inputs.join(values.withColumnRenamed("value", "amount"), KEY).where("key is not null")
         expected = expected.groupBy("key").agg(
             _plain(function(F.when(sure, number))).alias("expected"),
             F.count(F.when(sure, 1)).alias("inputs"),
-            F.count(F.when(is_open, 1)).alias("open"),
+            F.count(F.when(unknown | (~sure & readable), 1)).alias("open"),
+            F.count(F.when(unknown & readable, 1)).alias("written"),
             F.min("acked_us").alias("acked_us"),
             F.max("copies").alias("copies"),
         )
@@ -443,7 +448,8 @@ class _Aggregates(_Judged):
             F.min(F.col("unsure")).alias("unsure"),
         )
         columns = ("expected", "found", "acked_us", "copies", "at_us", "before", "unsure")
-        counts = (F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("inputs", "open", "effects"))
+        counted = ("inputs", "open", "written", "effects")
+        counts = (F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in counted)
         return self._judge(
             expected.join(effects, "key", "full_outer").select(F.col("key").alias("id"), *columns, *counts)
         )
@@ -453,19 +459,31 @@ class _Aggregates(_Judged):
         effects, due, none = F.col("effects"), F.col("inputs") > 0, F.lit(0).cast("long")
         new = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
         wrong = due & (effects > 0) & ~same("found", "expected")
-        # an acknowledged input that is not in the log has a value and a key that nobody knows
-        blind = bool(self.tables.inputs(self.topic).where("state = 'ok' and copies = 0").limit(1).count())
-        is_open = (F.col("open") > 0) | F.lit(blind)
+        blind = F.lit(self._blind())
+        is_open, unsure = (F.col("open") > 0) | blind, F.col("unsure") | blind
         numbers = {
             "missing": (due & (effects == 0)).cast("long"),
+            f"missing{OPEN}": (~due & (F.col("written") > 0) & (effects == 0)).cast("long"),
             "duplicate": F.greatest(none, effects - 1) if self.effect.sql else none,
-            "unexpected": F.when(new & ~F.col("unsure"), effects),
-            f"unexpected{OPEN}": F.when(new & F.col("unsure"), effects),
+            "unexpected": F.when(new & ~unsure, effects),
+            f"unexpected{OPEN}": F.when(new & unsure, effects),
             "wrong": (wrong & ~is_open).cast("long"),
             f"wrong{OPEN}": (wrong & is_open).cast("long"),
         }
         numbers = {name: F.coalesce(numbers.get(name, none), none).cast("int") for name in JUDGED if name not in SPANS}
-        return joined.withColumns(numbers | dict.fromkeys(SPANS, F.lit(None).cast("long"))).drop("before", "unsure")
+        none_timed = dict.fromkeys(SPANS, F.lit(None).cast("long"))
+        return joined.withColumns(numbers | none_timed).drop("before", "unsure", "written")
+
+    def _blind(self) -> bool:
+        """Return whether there may be inputs with a key and a value that nobody knows.
+
+        These are acknowledged inputs that are not in the log, and inputs of unknown outcome if records were deleted.
+        """
+        starts, compacted = self.tables.starts, self.tables.resolved.scenario.compacted
+        deleted = self.topic in compacted or any(start for (topic, _), start in starts.items() if topic == self.topic)
+        states = ["ok", "unknown"] if deleted else ["ok"]
+        gone = F.col("state").isin(states) & (F.col("copies") == 0)
+        return bool(self.tables.inputs(self.topic).where(gone).limit(1).count())
 
     def totals(self) -> list[Row]:
         """Return the rows of the totals."""

@@ -246,7 +246,7 @@ def _conditions(s: Scenario) -> Iterator[Term]:
             None,
         ),
     )
-    without = {"delivered"} if not s.consumers else set()
+    without = set() if readers(s) else {"delivered"}
     without |= {"sent", "acked", "incarnations", "clients_lived"} if s.tapped else set()
     for check, split, name, meaning, least, most in [row for row in rows if not without & {*row[:2]}]:
         expected = f"at least {least:,}" if most is None else f"{most:,}"

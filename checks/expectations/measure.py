@@ -128,7 +128,8 @@ class Measure:
         if not (row["examined"] or row["count"] or row["undecided"]):
             what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
             return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
-        if _may_change(term, row["count"]) and (reason := self._conditions.unsettled(term.scope)):
+        replaced = any(e.aggregate for e in self._scenario.effects if e.name == term.scope)
+        if _may_change(term, row["count"], replaced) and (reason := self._conditions.unsettled(term.scope)):
             return Observation.missing(text, reason)
         unsettled = ""
         if row["undecided"]:
@@ -251,10 +252,15 @@ class Measure:
         return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(exempt)]
 
 
-def _may_change(term: Term, count: int) -> bool:
-    """Return whether effects that still come may change the verdict about a number: fewer are missing, others rise."""
+def _may_change(term: Term, count: int, replaced: bool) -> bool:
+    """Return whether effects that still come may change the verdict about a number: fewer are missing, others rise.
+
+    replaced: whether a later value takes the place of an earlier one, so that what is wrong may become right.
+    """
     if term.split == "missing":
         return count > 0
+    if term.split == "wrong" and replaced:
+        return True
     return count <= term.at_most if term.at_most is not None else count < term.at_least
 
 

@@ -91,7 +91,7 @@ def _effect(effect: EffectCount, expectations: Sequence[Expectation]) -> Iterato
     of_effect = [e for e in expectations if e.check == EFFECTS and e.scope == effect.name]
     met = {e.split: e for e in of_effect if e.verdict == "pass"}
     found = [kind for kind, count in effect.counts.items() if count]
-    if met and len(met) == len(of_effect) and not found and not effect.error:
+    if met and len(met) == len(of_effect) and not (found or effect.undecided or effect.error):
         yield f"Each of {effect.inputs:,} inputs has its effect {effect.name}, once and right."
     for kind in found:
         if kind in met:

@@ -346,6 +346,7 @@ class Partition:
         first = int(own.asked_offset.iloc[0]) if len(own) else None
         asked = self._positions[(self._positions.instance == hold.instance) & (self._positions.group == hold.group)]
         asked = asked[(asked.answered_us >= hold.begin_us) & (asked.answered_us <= hold.end_us)]
+        asked = asked[asked.error == 0]  # an error has no offset either, such as that a transaction is still open
         if asked.empty:
             return first, None, hold.begin_us
         committed, at_us = int(asked.offset.iloc[0]), int(asked.answered_us.iloc[0])

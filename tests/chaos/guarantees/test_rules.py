@@ -455,6 +455,10 @@ def rule(then: str, **when: int) -> AnomalyRule:
         ([rule("forbidden", other=1), rule("allowed", known=1)], "allowed", ()),
         ([rule("forbidden", other=1)], None, ()),
         ([rule("allowed", first=1), rule("not decided", second=1)], "allowed", ("first",)),
+        # a rule that holds ends the search, so that the last one is not reached whatever the first one is
+        ([rule("allowed", other=1), rule("forbidden", known=1), rule("allowed", known=1)], "allowed", ("other",)),
+        ([rule("allowed", other=1), rule("not decided", known=1), rule("allowed", known=1)], "allowed", ("other",)),
+        ([rule("allowed", other=1), rule("forbidden", known=2), rule("allowed", known=1)], "allowed", ()),
     ],
 )
 def test_a_rule_decides_if_it_holds_and_none_before_it_is_unknown(

@@ -269,6 +269,27 @@ def test_aborted_inputs_must_have_no_effect(spark, story):
     assert s.judge(spark) == CLEAN | {"unexpected": 1}
 
 
+def transaction(s, txn, outcome, committed):
+    """Put the last input into a transaction: how its producer saw it end, and what the log says of the record."""
+    s.sends[-1]["txn"], s.log[-1]["committed"] = txn, committed
+    row = {"producer": "shop/1", "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": T0, "ended_us": T0}
+    s.fake.ledger.setdefault("transactions", []).append(row)
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [(False, {"unexpected": 1}), (True, {}), (None, {})],  # None: the log does not tell either
+)
+def test_the_log_says_that_a_transaction_of_unknown_end_was_aborted(spark, story, committed, expected):
+    s = story(inputs=2)
+    transaction(s, 1, "unknown", committed)
+    s.effect(0)
+    s.effect(1)
+    assert s.judge(spark) == CLEAN | expected
+    s.sends.append(s.sends[-1] | {"incarnation": 2, "txn": None, "outcome": "unknown"})
+    assert s.judge(spark) == CLEAN, "sent again, and that copy may have been read"
+
+
 SUM = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
 
 
@@ -318,6 +339,58 @@ def test_an_aggregate_with_a_lost_input_is_undecided(spark, story):
     s.input(1, copies=0)
     s.effect("anna", at=9, value="3")
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("committed", "seen", "expected"),
+    [
+        (False, "1", {}),
+        (False, "3", {"wrong": 1}),
+        (True, "3", {"wrong": (0, 1)}),
+    ],
+)
+def test_an_aggregate_has_no_part_of_an_aborted_input(spark, story, committed, seen, expected):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.input(1, value=("2", "anna"))
+    transaction(s, 1, "aborted", committed)  # near miss: an error, and the record is in the log all the same
+    s.effect("anna", at=9, value=seen)
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
+
+
+def test_an_aggregate_of_aborted_inputs_alone_is_unexpected(spark, story):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.input(1, value=("2", "eve"))
+    transaction(s, 1, "aborted", committed=False)
+    s.effect("anna", at=9, value="1")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
+    s.effect("eve", at=9, value="2")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 1, "wrong": 0}
+
+
+def test_an_aggregate_of_a_key_may_be_of_inputs_that_are_no_longer_in_the_log(spark, story):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.effect("anna", at=9, value="1")
+    s.effect("bob", at=9, value="2")
+    s.input(1, "unknown", copies=0)
+    assert s.judge(spark) == {"missing": 0, "unexpected": 1, "wrong": 0}, "it was never written"
+    s.fake.log_range[0]["start"] = 5
+    assert s.judge(spark) == {"missing": 0, "unexpected": (0, 1), "wrong": 0}, "or it was deleted"
+    s.fake.log_range[0]["start"] = 0
+    s.input(2, copies=0)
+    assert s.judge(spark) == {"missing": 0, "unexpected": (0, 1), "wrong": 0}
+
+
+def test_an_aggregate_of_inputs_of_unknown_outcome_may_be_missing(spark, story):
+    s = story(SUM, inputs=0)
+    s.input(0, value=("1", "anna"))
+    s.effect("anna", at=9, value="1")
+    s.input(1, "unknown", copies=1, value=("2", "bob"))
+    assert s.judge(spark) == {"missing": (0, 1), "unexpected": 0, "wrong": 0}
+    s.effect("bob", at=9, value="2")
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
 
 
 def test_the_id_of_an_input_is_the_one_that_its_producer_wrote(spark):

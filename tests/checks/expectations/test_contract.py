@@ -37,6 +37,25 @@ def test_a_demanded_anomaly_has_the_name_of_its_presence(fake):
     assert (demanded.name, demanded.expected) == ("Acknowledged records are lost", "at least 1")
 
 
+@pytest.mark.parametrize(
+    ("clients", "demanded"),
+    [
+        ("", False),
+        ("consumers: [{name: a, mode: assign, topics: [orders]}]", True),
+        ("processors: [{name: p, group: g, topics: [orders], to: out}]", True),
+        (
+            "consumers: [{name: s, mode: share, group: s, topics: [orders], client: java, "
+            "settings: {share.auto.offset.reset: earliest}}]",
+            True,
+        ),
+    ],
+)
+def test_a_reader_of_any_kind_has_to_receive_records(fake, clients, demanded):
+    topics = "topics: [{name: orders}, {name: out}]\nproducers: [{name: shop, topic: orders}]"
+    found = {t.key for t in terms(fake(f"title: Readers\n{topics}\n{clients}\n").resolved)}
+    assert (("something_happened", "delivered", "") in found) == demanded
+
+
 def test_no_two_terms_have_the_same_key(fake):
     bounded = "".join(
         f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"

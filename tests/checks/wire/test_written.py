@@ -11,6 +11,7 @@ import zlib
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from chaos.run.directory import Run
 from checks.audit.output.totals import visible
@@ -426,6 +427,19 @@ def test_a_hold_begins_at_the_committed_offset_at_a_reset_or_at_a_seek():
         row for row in zip(found["event"], found["position"], found["source"], strict=True) if row[0] == "assigned"
     ]
     assert begun == [("assigned", 4, "committed"), ("assigned", 0, "reset"), ("assigned", 7, "seek")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun"),
+    [
+        ([asked(60, -1, error=88), asked(70, 4)], (4, "committed")),  # UNSTABLE_OFFSET_COMMIT: it asks again
+        ([asked(60, -1, error=88)], (4, None)),
+        ([asked(60, -1), asked(70, 4)], (4, "reset")),
+    ],
+)
+def test_an_answer_with_an_error_does_not_say_where_a_hold_begins(answers, begun):
+    found = partition(fetched=[got(4, asked=4, at=100)], positions=answers, held=held((50, 200))).assignments()
+    assert (found["position"][0], found["source"][0]) == begun
 
 
 def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answer():
