@@ -10,7 +10,7 @@ and the mechanism is filed once. Of all other runs a line is kept, and the scena
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -22,6 +22,7 @@ from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
+from chaos.faults import SPECS
 from chaos.guarantees.effects import promised_effects
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import Part, TrialRun
@@ -58,12 +59,13 @@ class Shrunk:
 class RandomSearch(FromMoments):
     """Mixtures without an end, and the candidates of mechanisms that are new.
 
-    ahead: mixtures that are drawn before those before them have a verdict.
+    ahead: mixtures that are drawn before those before them have a verdict. say: gets what the search does.
     """
 
     drive = "90s"
 
     ahead: int = 2
+    say: Callable[[str], None] = field(default=lambda text: None)
     _mixer: Mixer | None = None
     _drawn: dict[int, Mixture] = field(default_factory=dict)
     _scenarios: dict[str, Scenario] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class RandomSearch(FromMoments):
     def mixer(self, source: str) -> Mixer:
         """Return what draws the mixtures. source: the run that shows the moments."""
         if self._mixer is None:
+            self.say(f"looking which of {len(SPECS)} kinds of faults the scenario takes")
             moments = self.moments_of(source) if self.apps else []
             self._mixer = Mixer(self.subject, moments, self.with_faults, self._could_break)
         return self._mixer

@@ -34,7 +34,9 @@ def explore(asked: Request, listener: ProgressListener, report: Report[ExploreRe
     asked = asked.fixed(subject)
     parts = [{"name": subject.name, "digest": digest_of(subject.scenario)}]
     folder = Folder.planned(asked, KIND, f"{KIND}-{subject.name}{'-random' * asked.random}", parts)
-    plan = RandomSearch(subject, folder, ahead=2 * asked.jobs) if asked.random else Exploration(subject, folder)
+    plan: RandomSearch | Exploration = Exploration(subject, folder)
+    if asked.random:
+        plan = RandomSearch(subject, folder, ahead=2 * asked.jobs, say=listener.say)
     how = ["--random"] if asked.random else []
     command = shlex.join(["python", "-m", "chaos", KIND, asked.source, *how, *asked.options()])
     return conduct(plan, folder, asked, listener, lambda runs: plan.result(runs, command, folder.plan.spent_s), report)
