@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from chaos.campaign.score import tally, this_machine
 from chaos.report import campaign, gate
 from chaos.report.html import write_report
+from chaos.run.campaign import Mechanism, TrialRun
+from chaos.run.exploration import Covered, ExploreResult, Filed, Window
 from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
 from tests.chaos.campaign.test_corpus import scored
 from tests.chaos.report import synthetic, test_gate_page
@@ -74,7 +77,72 @@ def page_of_a_gate(folder: Path) -> Path:
     return page
 
 
-@pytest.mark.parametrize("build", [page_of_a_gate, page_of_a_proof, page_of_the_corpus])
+def exploration(**values: Any) -> ExploreResult:
+    mechanism = Mechanism(
+        name="effect_missing invoices", cause="offsets first", sentence="An order has no invoice", prevents="care"
+    )
+    runs = [
+        TrialRun(
+            verdict="fail",
+            sentence="It lost 2.",
+            anomalies={},
+            part="p",
+            run_id="r",
+            seed=1,
+            report="r.html",
+            bundle="b.tar.gz",
+        )
+    ]
+    filed = Filed(
+        mechanism=mechanism,
+        count=1,
+        where=["p"],
+        run="r",
+        bundle="b.tar.gz",
+        faults=["app.kill of app billing"],
+        size="1 of 2 faults are needed",
+        scenario="r.yaml",
+    )
+    return ExploreResult(
+        title="Crashes",
+        verdict="fail",
+        sentence="1 of 2",
+        command="explore x",
+        machine=this_machine(),
+        made_us=1,
+        seed=1,
+        repeat=1,
+        parts=[tally("p", runs)],
+        filed=[filed],
+        **values,
+    )
+
+
+def page_of_windows(folder: Path) -> Path:
+    states = {"kill": "lost", "stop": "not reached", "broker": "undecided"}
+    window = Window(
+        app="billing",
+        moment="OffsetCommit request",
+        after="Produce response",
+        states=states,
+        runs=dict.fromkeys(states, "r"),
+    )
+    campaign.write(exploration(windows=[window]), folder)
+    return folder / "report.html"
+
+
+def page_of_mixtures(folder: Path) -> Path:
+    cells = [
+        Covered(kind=kind, role="leader_of", phase="load", runs=2, undecided=1, broke=1)
+        for kind in ("broker.kill", "wire.cut")
+    ]
+    campaign.write(exploration(covered=cells, open=1000), folder)
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize(
+    "build", [page_of_a_gate, page_of_a_proof, page_of_the_corpus, page_of_windows, page_of_mixtures]
+)
 def test_other_pages_fit_and_axe_finds_nothing(build: Any, browser: Browser, tmp_path: Path) -> None:
     for width in looked_at(browser, build(tmp_path)):
         assert browser.run("document.documentElement.scrollWidth") <= width
