@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -288,6 +289,15 @@ def session(master: str | None) -> Any:
     from checks.spark.session import spark_session
 
     return spark_session(master, task_modules=TASK_MODULES)
+
+
+def keeps_classes() -> bool:
+    """Return whether the end of this process takes longer, because Spark's JVM archives its classes."""
+    if "checks.spark.session" not in sys.modules:
+        return False
+    from checks.spark import session as started
+
+    return started.keeps_classes()
 
 
 def _session(run: Run, master: str | None, listener: Listener | None) -> Any:

@@ -22,7 +22,7 @@ from chaos.run.events import Event, EventLog
 
 ROLE = "checks"
 LOG = "checks.log"
-END_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 120.0
 """How long the judge may take to end Spark before it is killed."""
 
 

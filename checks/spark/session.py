@@ -5,22 +5,28 @@ AFTERSHOCK_SPARK_CONF has settings of Spark, such as `spark.driver.memory=2g spa
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import locale
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from chaos.errors import ClusterError, UsageError
+from chaos.errors import ClusterError, MachineError, UsageError
+from chaos.install.java import ExitArchive, exit_archive, find_java
 from chaos.install.locations import python_path
 from chaos.run.events import Event
 from checks.spark import executors
@@ -32,6 +38,13 @@ MEMORY_MB, MEMORY_PER_CORE_MB = 512, 256
 RESULT_SIZE = "64m"
 """Limit of what one job returns to the driver: ample for summaries and capped evidence, too small for rows."""
 SHUFFLE_PARTITIONS = 4
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""The JVM moves bytes and Python does the work: full optimisation never pays, even for 100M records (measured)."""
+LAUNCHER_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Flags of the JVM that only makes the command of Spark's JVM."""
+ARCHIVE_S = 120.0
+"""How long the end of the JVM may take when it archives its classes."""
 UTF8_LOCALE = "C.UTF-8"
 PROGRESS_S = 1.0
 
@@ -54,10 +67,16 @@ def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -
         os.environ["PYTHONPATH"] = python_path()
     if is_here(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("aftershock").master(master).config(map=_settings(master))
+    settings, archive = _settings(master), _archive(master)
+    settings[JAVA_OPTIONS] = shlex.join([*shlex.split(settings[JAVA_OPTIONS]), *archive.flags])
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", shlex.join(LAUNCHER_FLAGS))
+    builder = SparkSession.builder.appName("aftershock").master(master).config(map=settings)
     with _utf8_locale():
         spark = _start(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
+    if archive.makes:
+        atexit.register(_keep, archive, spark)
+        _making.append(archive)
     if not is_local(master):
         try:
             executors.prepare(spark, master, task_modules)
@@ -65,6 +84,41 @@ def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -
             spark.stop()
             raise
     return spark
+
+
+def keeps_classes() -> bool:
+    """Return whether the end of this process takes longer, because Spark's JVM archives its classes."""
+    return bool(_making)
+
+
+_making: list[ExitArchive] = []
+
+
+def _archive(master: str) -> ExitArchive:
+    """Return the archive of the classes of Spark's JVM, with which it takes half of the CPU time to start."""
+    jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    given = {JAVA_OPTIONS, "spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & user_settings().keys()
+    if not is_local(master) or given or not jars or "SPARK_HOME" in os.environ:
+        return ExitArchive(())
+    try:
+        return exit_archive(f"spark-{pyspark.__version__}", find_java(), JVM_FLAGS, jars)
+    except MachineError:
+        return ExitArchive(())  # Spark says what is wrong with Java
+
+
+def _keep(archive: ExitArchive, spark: SparkSession) -> None:
+    """Let the JVM end, which makes the archive, and keep that."""
+    spark.stop()
+    gateway: Any = SparkContext._gateway
+    jvm = getattr(gateway, "proc", None)
+    if jvm is None:
+        return
+    command = psutil.Process(jvm.pid).cmdline()
+    gateway.shutdown()
+    jvm.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        jvm.wait(ARCHIVE_S)
+        archive.keep(command[command.index("-cp") + 1])
 
 
 def is_started() -> bool:
@@ -128,15 +182,13 @@ def _settings(master: str) -> dict[str, str]:
     java_options = (
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
-        # The JVM moves bytes and Python does the work: full optimisation never pays, even for 100M records (measured).
-        "-XX:TieredStopAtLevel=1",
-        "-XX:ReservedCodeCacheSize=240m",
+        *JVM_FLAGS,
     )
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.maxResultSize": RESULT_SIZE,
-        "spark.driver.extraJavaOptions": shlex.join(java_options),  # Spark splits them as a shell does
+        JAVA_OPTIONS: shlex.join(java_options),  # Spark splits them as a shell does
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",

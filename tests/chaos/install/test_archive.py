@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from chaos.errors import ResolveError
 from chaos.install.cache import silent
-from chaos.install.java import archive_flags, class_archive, find_java
+from chaos.install.java import ExitArchive, archive_flags, class_archive, exit_archive, find_java
 
 Make = Callable[[tuple[str, ...]], None]
 
@@ -66,3 +67,40 @@ def test_an_archive_is_made_again_for_other_jars_and_the_unused_one_goes(cache: 
 
 def _write(flags: tuple[str, ...], text: str) -> None:
     Path(flags[0].partition("=")[2]).write_text(text)
+
+
+FLAGS = ("-XX:+UseSerialGC",)
+
+
+def _start(cache: Path) -> ExitArchive:
+    """Start a JVM with what its cache has; return that."""
+    archive = exit_archive("lib-1", find_java(), FLAGS, [])
+    argv = [str(find_java().path), *FLAGS, *archive.flags, "-version"]
+    subprocess.run(argv, check=True, capture_output=True)
+    return archive
+
+
+def test_the_second_start_makes_an_archive_at_its_exit_and_the_third_one_uses_it(cache: Path) -> None:
+    assert (first := _start(cache)).flags == () and not first.makes
+    second = _start(cache)
+    assert second.makes and not list(cache.glob("*/classes.jsa")), "not yet checked"
+    assert exit_archive("lib-1", find_java(), FLAGS, []).flags == (), "another process makes it"
+    second.keep("")
+    (archive,) = cache.glob("lib-1-*/classes.jsa")
+    assert _start(cache).flags == archive_flags(archive)
+
+
+def test_an_archive_at_exit_is_tried_three_times(cache: Path) -> None:
+    assert not _start(cache).makes
+    for _ in range(3):
+        archive = exit_archive("lib-1", find_java(), FLAGS, [])
+        assert archive.makes
+        _write((archive.flags[0],), "no archive")
+        archive.keep("")
+    assert exit_archive("lib-1", find_java(), FLAGS, []).flags == ()
+    assert not list(cache.glob("*/*.jsa"))
+
+
+def test_without_a_cache_there_is_no_archive_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERSHOCK_CACHE", "/proc/none")
+    assert exit_archive("lib-1", find_java(), FLAGS, []).flags == ()
