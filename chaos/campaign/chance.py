@@ -63,6 +63,7 @@ class RandomSearch(FromMoments):
     """
 
     drive = "90s"
+    bundles = False
 
     ahead: int = 2
     say: Callable[[str], None] = field(default=lambda text: None)
@@ -176,8 +177,6 @@ class RandomSearch(FromMoments):
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
         """Return what is stored of a run. A run that shows something new is packed; others keep only their line."""
         stored = super().observe(trial, finished, folder)
-        if trial.part in (BASELINE, CALM):
-            return stored
         runs = folder.runs()
         if number_of(stored):
             stored = stored.model_copy(update={"covers": [cell.key for cell in self._drawn[trial.n].cells]})
@@ -185,6 +184,8 @@ class RandomSearch(FromMoments):
         new = any(mechanism.key not in known for mechanism in stored.mechanisms) or not number_of(stored)
         if stored.verdict == "fail" and new:
             return stored.model_copy(update={"bundle": folder.pack_run(stored.run_id)})
+        if trial.part in (BASELINE, CALM):
+            return stored
         if stored.conclusive or sum(not run.conclusive for run in runs) >= KEPT:
             folder.remove_run(stored.run_id)
             return stored.model_copy(update={"report": ""})

@@ -277,6 +277,8 @@ def _print_proof_plan(judge: ProofJudge) -> None:
     print_line(
         f"{len(judge.plan.sets)} sets; {judge.plan.unrelated} pairs support no promise together, and are left out"
     )
+    if (program := judge.application.file.app.app) is not None:
+        print_line(f"in turn with them: {program.name}, crashed at each moment of its work that a first run shows")
 
 
 def _print_proof(result: ProofResult, folder: Path) -> None:

@@ -11,7 +11,7 @@ from chaos.campaign.chance import RandomSearch, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
 from chaos.campaign.mixture import Cell, Mixer, options
-from chaos.campaign.moments import BASELINE, Moment
+from chaos.campaign.moments import BASELINE, FromMoments, Moment
 from chaos.campaign.subject import Request, dump, load_subject, raw_of
 from chaos.faults import SPECS
 from chaos.report.campaign import write
@@ -188,6 +188,30 @@ def test_what_breaks_is_shrunk_to_the_faults_that_it_needs_and_filed_once(plan, 
     page = (tmp_path / "report.html").read_text()
     assert "combinations" in page and "offsets first" in page and "care" in page and filed.faults[0] in page
     assert "offsets first" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_run_with_something_new_is_packed_and_others_keep_their_line_alone(plan, monkeypatch):
+    monkeypatch.setattr(Folder, "pack_run", lambda folder, run_id: f"bundles/{run_id}.tar.gz")
+    monkeypatch.setattr(FromMoments, "observe", lambda plan, trial, finished, folder: finished)
+
+    def stored(trial, verdict="pass", **causes) -> tuple[TrialRun, bool]:
+        (plan.folder.path / trial.run_id).mkdir(exist_ok=True)
+        observed = plan.observe(trial, ran(plan, trial, verdict, **causes), plan.folder)
+        plan.folder.store(observed)
+        return observed, (plan.folder.path / trial.run_id).exists()
+
+    baseline, kept = stored(plan.trials([])[0])
+    assert kept and not baseline.bundle and not baseline.covers
+    for verdict, causes, bundled, left in (
+        ("pass", {}, False, False),
+        ("fail", {LOST: "offsets first"}, True, True),
+        ("fail", {LOST: "offsets first"}, False, False),
+        ("fail", {LOST: "offsets first", DOUBLED: "work twice"}, True, True),
+        ("inconclusive", {}, False, True),
+    ):
+        trial = next(t for t in plan.trials(plan.folder.runs()) if t.part.startswith("mixture"))
+        run, kept = stored(trial, verdict, **causes)
+        assert (bool(run.bundle), kept) == (bundled, left) and run.covers
 
 
 def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):

@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import chaos
 from chaos.campaign.moments import BASELINE
 from chaos.campaign.prove.plan import task
 from chaos.campaign.prove.program import announced, subject_of
 from chaos.campaign.prove.prove import Proof, ProofRequest, Proving, SettingsAndProgram, judged, open_proof, plan_proof
+from chaos.cli import app as cli
 from chaos.errors import AftershockError, UsageError
 from chaos.report.campaign import write as write_pages
 from chaos.run.campaign import Mechanism, TrialRun
@@ -110,6 +112,13 @@ def test_the_scenario_of_the_program_has_the_topics_brokers_and_traffic_of_the_s
     (effect,) = scenario.effects
     assert (effect.topic, effect.of, scenario.expect.effects["invoices"].duplicate.max) == ("invoices", "orders", 50)
     assert scenario.apps[0].reads == ["orders"] and "{bootstrap}" in scenario.apps[0].env.values()
+
+
+def test_the_plan_names_the_program(tmp_path, app):
+    done = CliRunner().invoke(
+        cli, ["prove", str(write(tmp_path, app)), "--plan", "--most", "1"], env={"COLUMNS": "200"}
+    )
+    assert done.exit_code == 0 and "in turn with them: billing, crashed at each moment" in done.stdout
 
 
 def test_without_a_program_nothing_changes(tmp_path):
