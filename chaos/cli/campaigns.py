@@ -313,9 +313,8 @@ def _print_proof(result: ProofResult, folder: Path) -> None:
     for name in ("report.html", "summary.md"):
         if (folder / name).exists():
             print_line(f"{name}: {folder / name}")
-    print_line(
-        f"{len(result.runs)} runs in {result.seconds:.0f} s, {result.per_hour:.0f} an hour; continue: --resume {folder}"
-    )
+    count = len(result.runs) + sum(len(part.runs) for part in (result.program.parts if result.program else ()))
+    print_line(f"{count} runs in {result.seconds:.0f} s, {result.per_hour:.0f} an hour; continue: --resume {folder}")
 
 
 def _broken_promise(found: Break) -> str:

@@ -280,6 +280,7 @@ def with_program(proof: Proof, runs: Sequence[TrialRun], result: ProofResult) ->
         update={
             "program": explored,
             "announced": shown,
+            "per_hour": round(3600 * len(runs) / result.seconds, 1) if result.seconds else 0.0,
             "verdict": worst([result.verdict, explored.verdict]),
             "sentence": f"Settings: {result.sentence} Program: {explored.sentence}{differs}",
         }
