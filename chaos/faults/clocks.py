@@ -359,7 +359,7 @@ class ClockDriftSpec(ClockFaultSpec):
 
     effects = frozenset({"outage", "ends"})
     left_out = "the promises are about brokers with the right time"
-    example = "gains=10ms"
+    example = "gains=100ms"
     targets = ClockFaultSpec.targets | CLIENT_TARGETS
     kind: Literal["clock.drift"]
     gains: Shift = Field(description="time that the clock gains in each second, such as +100ms; loses if negative")
