@@ -39,6 +39,8 @@ LEADS: dict[str, frozenset[str]] = {
 """The anomalies of the processor that lead to each kind of an effect. A wrong sum may follow from all of them."""
 _TARGET = "aftershock-effects"
 """A topic in place of a target outside of Kafka, which no fault hits."""
+_UNNAMED = "app"
+"""An application that the scenario does not name."""
 READER: dict[str, Any] = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
 
 
@@ -99,10 +101,11 @@ def ideal(scenario: Scenario) -> Scenario:
 
 def _processor(scenario: Scenario, effect: Effect, number: int) -> Processor:
     topic = input_topic(scenario, effect)
-    app = next((app for app in scenario.apps if topic in app.reads), scenario.apps[0])
+    app = next((app for app in scenario.apps if topic in app.reads), next(iter(scenario.apps), None))
+    name = app.name if app else _UNNAMED
     return Processor(
-        name=f"{app.name}-{number}",
-        group=app.group or app.name,
+        name=f"{name}-{number}",
+        group=(app.group if app else None) or name,
         topics=[topic],
         to=effect.topic or _TARGET,
         consumer_config=READER,
