@@ -22,13 +22,15 @@ from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
 from chaos.campaign.score import tally, this_machine
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
+from chaos.errors import RunDirError
 from chaos.faults import SPECS
 from chaos.guarantees.effects import promised_effects
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import Part, TrialRun
+from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.run.exploration import Covered, ExploreResult, Filed
-from chaos.run.result import EFFECT_KINDS, Verdict
+from chaos.run.result import EFFECT_KINDS, Result, Verdict
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 
@@ -62,7 +64,7 @@ class RandomSearch(FromMoments):
     ahead: mixtures that are drawn before those before them have a verdict. say: gets what the search does.
     """
 
-    drive = "90s"
+    drive = "120s"
     bundles = False
 
     ahead: int = 2
@@ -179,7 +181,8 @@ class RandomSearch(FromMoments):
         stored = super().observe(trial, finished, folder)
         runs = folder.runs()
         if number_of(stored):
-            stored = stored.model_copy(update={"covers": [cell.key for cell in self._drawn[trial.n].cells]})
+            cells = concerned(self._drawn[trial.n], stored, finished.run)
+            stored = stored.model_copy(update={"covers": [cell.key for cell in cells]})
         known = {mechanism.key for run in runs for mechanism in run.mechanisms if number_of(run)}
         new = any(mechanism.key not in known for mechanism in stored.mechanisms) or not number_of(stored)
         if stored.verdict == "fail" and new:
@@ -241,6 +244,17 @@ class RandomSearch(FromMoments):
                 )
             )
         return found
+
+
+def concerned(mixture: Mixture, stored: TrialRun, run: Run) -> list[Cell]:
+    """Return the cells that a run says something of: without a verdict, only those of the faults that are why."""
+    if stored.conclusive:
+        return mixture.cells
+    try:
+        why = {fault.name for fault in Result.read(run).faults if fault.shortcoming}
+    except RunDirError:
+        why = set()
+    return [cell for name, cell in zip(mixture.names, mixture.cells, strict=True) if name in why] or mixture.cells
 
 
 def number_of(run: TrialRun) -> int:

@@ -30,7 +30,8 @@ from chaos.setup.triggers import Target
 
 ALONE: tuple[Phase, ...] = ("start", "load", "moment", "rebalance")
 """The phases of a fault that waits for no other one."""
-MOST = 4
+DRAWN = "f"
+"""What the names of drawn faults begin with, before their number."""
 SIZES = (1, 2, 2, 2, 3, 3, 4)
 """Numbers of faults of a mixture, from which one is drawn. A rebalance adds the fault that causes it."""
 TRIES = 30
@@ -79,6 +80,11 @@ class Mixture:
     faults: list[Raw]
     cells: list[Cell]
     scenario: Scenario
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the faults that were drawn, in the order of their cells."""
+        return [f"{DRAWN}{number}" for number in range(1, len(self.cells) + 1)]
 
     def describe(self) -> str:
         """Return its cells as text."""
@@ -152,10 +158,10 @@ class Mixer:
         if cause is None:
             return None
         before, trigger = cause
-        name = f"f{sum(fault['name'].startswith('f') for fault in before) + 1}"
+        name = f"{DRAWN}{len(mixture.cells) + 1}"
         raw = {"name": name, "kind": cell.kind, "target": {cell.role: rng.choice(self.values[cell.role])}}
         raw |= self._parameters(SPECS[cell.kind], rng) | {"when": trigger}
-        for heal in _heals(name, rng):
+        for heal in _heals(name, SPECS[cell.kind].breaks_brokers, rng):
             faults = [*before, raw | heal]
             if (scenario := loaded(self.with_faults(faults), self.subject.source)) is not None:
                 return Mixture(faults, [*mixture.cells, cell], scenario)
@@ -229,11 +235,14 @@ def loaded(raw: Raw, where: str) -> Scenario | None:
         return None
 
 
-def _heals(name: str, rng: Random) -> Iterator[Raw]:
-    """Yield the ways in which a fault may end, in the order in which they are tried."""
+def _heals(name: str, of_broker: bool, rng: Random) -> Iterator[Raw]:
+    """Yield the ways in which a fault may end, in the order in which they are tried.
+
+    A fault of a broker is proven only after a session, so a time alone would heal it before.
+    """
     proven = {"heal": {"when": {"after": f"{name}.proven + {rng.choice(STAYS)}"}}}
     timed, never = {"heal": {"after": rng.choice(LASTS)}}, Raw()
-    first = rng.choice((proven, proven, proven, timed, never))
+    first = proven if of_broker else rng.choice((proven, proven, timed, never))
     yield from (first, *(way for way in (proven, timed, never) if way is not first))
 
 

@@ -4,10 +4,11 @@ import json
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from chaos.campaign.chance import RandomSearch, number_of
+from chaos.campaign.chance import RandomSearch, concerned, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
 from chaos.campaign.mixture import Cell, Mixer, options
@@ -16,7 +17,9 @@ from chaos.campaign.subject import Request, dump, load_subject, raw_of
 from chaos.faults import SPECS
 from chaos.report.campaign import write
 from chaos.run.campaign import Mechanism, TrialRun
+from chaos.run.directory import Run
 from chaos.run.events import MOMENTS
+from chaos.run.result import FaultOutcome, Result
 from chaos.scenario.load import of_mapping
 from chaos.setup.triggers import Target
 
@@ -192,11 +195,12 @@ def test_what_breaks_is_shrunk_to_the_faults_that_it_needs_and_filed_once(plan, 
 
 def test_a_run_with_something_new_is_packed_and_others_keep_their_line_alone(plan, monkeypatch):
     monkeypatch.setattr(Folder, "pack_run", lambda folder, run_id: f"bundles/{run_id}.tar.gz")
-    monkeypatch.setattr(FromMoments, "observe", lambda plan, trial, finished, folder: finished)
+    monkeypatch.setattr(FromMoments, "observe", lambda plan, trial, finished, folder: finished.stored)
 
     def stored(trial, verdict="pass", **causes) -> tuple[TrialRun, bool]:
         (plan.folder.path / trial.run_id).mkdir(exist_ok=True)
-        observed = plan.observe(trial, ran(plan, trial, verdict, **causes), plan.folder)
+        finished = SimpleNamespace(stored=ran(plan, trial, verdict, **causes), run=Run(plan.folder.path / trial.run_id))
+        observed = plan.observe(trial, finished, plan.folder)
         plan.folder.store(observed)
         return observed, (plan.folder.path / trial.run_id).exists()
 
@@ -212,6 +216,18 @@ def test_a_run_with_something_new_is_packed_and_others_keep_their_line_alone(pla
         trial = next(t for t in plan.trials(plan.folder.runs()) if t.part.startswith("mixture"))
         run, kept = stored(trial, verdict, **causes)
         assert (bool(run.bundle), kept) == (bundled, left) and run.covers
+
+
+def test_a_run_without_a_verdict_covers_only_what_is_why(plan, tmp_path, monkeypatch):
+    mixture = next(m for n in range(20) if len((m := plan.mixer(BASELINE).draw(Random(n), {})).cells) > 1)
+    unproven = FaultOutcome(name="f2", kind="x", trigger="t", target="y", injected_us=1)
+    proven = FaultOutcome(name="f1", kind="x", trigger="t", target="y", injected_us=1, proven_us=2)
+    monkeypatch.setattr(Result, "read", lambda run: SimpleNamespace(faults=[proven, unproven]))
+    open_ = TrialRun(verdict="inconclusive", sentence="", anomalies={}, seed=1)
+    assert concerned(mixture, open_, Run(tmp_path)) == [mixture.cells[1]]
+    assert concerned(mixture, open_.model_copy(update={"verdict": "pass"}), Run(tmp_path)) == mixture.cells
+    monkeypatch.setattr(Result, "read", lambda run: SimpleNamespace(faults=[proven]))
+    assert concerned(mixture, open_, Run(tmp_path)) == mixture.cells
 
 
 def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):
