@@ -212,9 +212,9 @@ def lock_overrun(s: ShareBlock, tally: Tally) -> None:
     """Report acquisitions while the lock of the one before was in force.
 
     The ledger has the time at which a poll returned a record. The broker may have locked it earlier, but not before the
-    record was sent, nor before the last release. An acquisition within the lock duration from then on is an overrun;
-    one within it from the poll on is undecided, except shortly before its end: the answer of the broker takes time,
-    so a lock that expires in time seems to end early. Locks end early with the leader and with the member.
+    record was sent, nor before the last release that it confirmed. An acquisition within the lock duration from then on
+    is an overrun; one within it from the poll on is undecided, except shortly before its end: the answer of the broker
+    takes time, so a lock that expires in time seems to end early. Locks end early with the leader and with the member.
     """
     lock_us = s.group.lock_us
     for rows in s.repeated:
@@ -249,7 +249,7 @@ def _earliest(s: ShareBlock, rows: Ints) -> int | None:
     times = [int(s.rows["sent_us"][rows[-1]])]
     for row in rows[:-1].tolist():
         ack = int(s.ack[row])
-        if ack != NONE and s.acks["type"][ack] == RELEASE:
+        if ack != NONE and s.acks["type"][ack] == RELEASE and s.acks["outcome"][ack] == OK:
             times.append(int(s.acks["requested_us"][ack]))
     return None if max(times) == NONE else max(times)
 

@@ -4237,6 +4237,11 @@ def locked_again_perhaps_before_an_accept_that_timed_out(s: Story) -> None:
     _locked_after(s, "accept", outcome="unknown", error="TIMEOUT")
 
 
+@story(lock_overrun__undecided=1)
+def locked_again_perhaps_before_a_release_that_timed_out(s: Story) -> None:
+    _locked_after(s, "release", outcome="unknown", error="TIMEOUT")
+
+
 @story()
 def locked_again_in_the_moment_of_the_release(s: Story) -> None:
     s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=2).ends().share_seen(1, 0)

@@ -300,7 +300,8 @@ def _locked(group: Group, held: list[Held], verdict: Judgement) -> None:
     for n in range(1, len(held)):
         owner, other, before = held[n - 1], held[n], held[:n]
         given_up = owner.ack is not None and owner.ack["requested_us"] <= other.at_us
-        times = [h.ack["requested_us"] for h in held[: n - 1] if h.ack and h.ack["type"] == "release"]
+        confirmed = [h.ack for h in held[: n - 1] if h.ack and h.ack["outcome"] == "ok" and not h.refused]
+        times = [ack["requested_us"] for ack in confirmed if ack["type"] == "release"]
         times += [owner.row["sent_us"]] if owner.row["sent_us"] is not None else []
         certain = bool(times) and other.at_us < max(times) + group.lock_us
         border_us = 0 if certain else min(ON_ITS_WAY_US, group.lock_us // 2)
