@@ -493,6 +493,31 @@ def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has
     assert spans(begin, call("Heartbeat", 50, error=27)) == {0: [(25, *OPEN)]}, "a rebalance is no loss"
 
 
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [(22, True), (25, True), (82, True), (110, True), (14, False), (15, False), (16, False), (27, False), (79, False)],
+)
+def test_only_an_answer_by_which_it_is_no_member_takes_the_partitions_of_a_member(error, lost):
+    found = spans(call("SyncGroup", 20, [0]), call("Heartbeat", 50, error=error))
+    assert found == {0: [(25, 55, "lost") if lost else (25, *OPEN)]}
+
+
+def test_only_an_answer_without_an_error_gives_a_member_partitions():
+    assert spans(call("SyncGroup", 20, [0], error=27)) == {}
+    assert spans(call("SyncGroup", 20, [0], answered_us=None, error=None)) == {}
+    assert spans(call("ConsumerGroupHeartbeat", 20, [0], generation=-1)) == {}, "it has left"
+    unread = holds([call("SyncGroup", 20), call("ConsumerGroupHeartbeat", 30, group="h")], lambda name, at: 1)
+    assert unread.unread == {"g"} and unread.members == {"billing/1"}, "a heartbeat need not say anything new"
+
+
+def test_a_member_keeps_what_an_answer_without_an_assignment_does_not_name():
+    beat = "ConsumerGroupHeartbeat"
+    assert spans(call(beat, 10, [0]), call(beat, 50)) == {0: [(15, *OPEN)]}
+    given_up = call(beat, 95, owned=[])
+    assert spans(call(beat, 10, [0]), call(beat, 90, []), given_up) == {0: [(15, 95, "revoked")]}
+    assert spans(call(beat, 10, [0]), given_up) == {0: [(15, *OPEN)]}, "it does not own yet what it was given"
+
+
 def test_a_member_of_the_new_protocol_holds_a_partition_until_it_says_that_it_has_given_it_up():
     beat = "ConsumerGroupHeartbeat"
     owned = [{"topic": "orders", "partitions": [0]}]
