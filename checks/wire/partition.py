@@ -23,6 +23,10 @@ _NO_END: tuple[list[int], list[int], list[str]] = ([OPEN_US], [0], ["unknown"])
 _TYPES = {1: "accept", 2: "release", 3: "reject"}
 _ERRORS = {6: "NOT_LEADER_OR_FOLLOWER", 74: "FENCED_LEADER_EPOCH", 121: "INVALID_RECORD_STATE"}
 """Errors of acknowledgements that the audit tells apart."""
+_UNSURE_COMMITS = (-1, 7, 15, 16)
+"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (the answer if the append was not replicated in
+time) and NOT_COORDINATOR (also of a coordinator that steps down after its append, `CoordinatorRuntime` of Kafka): the
+log of offsets may have the commit. In a transaction, the client sends it again before it commits."""
 _BATCH = ["base_offset", "producer_id", "producer_epoch", "base_sequence", "crc", "records"]
 _IN_TIME = ["answered_us", "connection", "number"]
 OF_IDENTITY = ("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "resurrected_write")
@@ -291,7 +295,9 @@ class Partition:
         rows = self._commits.sort_values(["asked_us", "connection", "number"])
         hold = self._held_at(rows.instance, rows.asked_us, strictly=False)
         outcome = np.where(rows.error == 0, "ok", "fail").astype(object)
-        outcome[(rows.answered_us < 0).to_numpy()] = "unknown"
+        by_fault = rows.made & (rows.sent_us >= 0)  # an error in place of the answer of the coordinator
+        unsure = (rows.error != 0) & rows.transactional_id.isna() & (rows.error.isin(_UNSURE_COMMITS) | by_fault)
+        outcome[((rows.answered_us < 0) | unsure).to_numpy()] = "unknown"
         lives = self._lived(rows.instance, rows.asked_us)
         for at in np.flatnonzero(rows.transactional_id.notna() & (outcome != "fail")):
             times, _, ends = self.sessions.get((rows.instance.iloc[at], lives[at], rows.producer_id.iloc[at]), _NO_END)

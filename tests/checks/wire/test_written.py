@@ -413,7 +413,8 @@ def test_a_producer_that_was_killed_leaves_its_transaction_open_and_the_next_pro
 
 def asked(at, offset, **more):
     return {"instance": "billing/1", "connection": 2, "number": at, "asked_us": at, "answered_us": at + 5} | {
-        "group": "g", "offset": offset, "error": 0, "generation": 1, "transactional_id": None, "producer_id": -1
+        "group": "g", "offset": offset, "error": 0, "generation": 1, "transactional_id": None, "producer_id": -1,
+        "sent_us": at, "made": False,
     } | more  # fmt: skip
 
 
@@ -447,6 +448,25 @@ def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answ
     found = partition(commits=commits, held=held((50, 200))).commits()
     assert found["outcome"].tolist() == ["ok", "fail", "unknown", "ok"]
     assert found["assignment"].tolist() == [1, 1, 1, 1], "the last one came after the member had given up"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"error": 22}, "fail"),
+        ({"error": 14}, "fail"),
+        ({"error": 15}, "unknown"),
+        ({"error": 16}, "unknown"),
+        ({"error": 7}, "unknown"),
+        ({"error": -1}, "unknown"),
+        ({"error": 14, "made": True}, "unknown"),
+        ({"error": 14, "made": True, "sent_us": -1}, "fail"),
+        ({"error": 0, "made": True}, "ok"),
+        ({"error": 15, "transactional_id": "t", "producer_id": 7}, "fail"),
+    ],
+)
+def test_a_refused_commit_may_be_in_force_if_it_was_refused_after_its_append(answer, outcome):
+    assert partition(commits=[asked(100, 1, **answer)], held=held((50, 200))).commits()["outcome"].tolist() == [outcome]
 
 
 def test_a_commit_in_a_transaction_is_one_if_the_transaction_was_committed():
