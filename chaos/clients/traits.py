@@ -182,11 +182,14 @@ COMMITS = refusals(
     OFFSET_METADATA_TOO_LARGE="checked before anything is written",
     INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
     INVALID_GROUP_ID="checked before anything is written",
-    NOT_COORDINATOR="only the coordinator writes offsets",
     COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
     UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
 )
-"""Refusals of commits, if it is the only attempt."""
+"""Refusals of commits, if it is the only attempt.
+
+NOT_COORDINATOR is none: a coordinator that steps down answers so to commits that it has appended, and the next one may
+have them (`CoordinatorRuntime.unload` in Apache Kafka).
+"""
 
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"

@@ -239,7 +239,7 @@ TEXTS |= {"outcome", "transactional_id"}
 PLACES = pa.list_(pa.struct([("topic", pa.string()), ("topic_id", pa.string()), ("partitions", pa.list_(pa.int32()))]))
 OTHERS = {
     **dict.fromkeys(TEXTS, pa.string()),
-    **dict.fromkeys(("transactional", "complete", "log_append_time", "committed"), pa.bool_()),
+    **dict.fromkeys(("transactional", "complete", "log_append_time", "committed", "made"), pa.bool_()),
     **dict.fromkeys(("hashes", "timestamps_us"), pa.list_(pa.int64())),
     **dict.fromkeys(("assigned", "owned"), PLACES),
     "types": pa.list_(pa.int32()),

@@ -274,6 +274,9 @@ def test_a_commit_that_is_refused_at_once_failed(tmp_path: Path) -> None:
         (KafkaError(12), 1, True, "fail"),
         (KafkaError(12), 2, True, "unknown"),  # of one partition, and the other may be committed
         (KafkaError(7), 1, True, "unknown"),
+        (KafkaError(14), 1, True, "fail"),
+        (KafkaError(15), 1, True, "unknown"),
+        (KafkaError(16), 1, True, "unknown"),  # a coordinator that stepped down after its append
         (KafkaError(None), 1, True, "unknown"),
     ],
 )

@@ -57,7 +57,7 @@ final class Outcomes {
             Errors.INVALID_PRODUCER_EPOCH,
             Errors.PRODUCER_FENCED);
 
-    /** Refusals of a commit: the coordinator wrote nothing. */
+    /** Refusals of a commit: the coordinator wrote nothing. NOT_COORDINATOR is none: it may have stepped down since. */
     private static final Set<Errors> COMMIT_REFUSED = EnumSet.of(
             Errors.ILLEGAL_GENERATION,
             Errors.UNKNOWN_MEMBER_ID,
@@ -68,7 +68,6 @@ final class Outcomes {
             Errors.OFFSET_METADATA_TOO_LARGE,
             Errors.INVALID_COMMIT_OFFSET_SIZE,
             Errors.INVALID_GROUP_ID,
-            Errors.NOT_COORDINATOR,
             Errors.COORDINATOR_LOAD_IN_PROGRESS);
 
     /** Refusals that only releases with KIP-848 know. */
