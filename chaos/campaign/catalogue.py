@@ -23,7 +23,7 @@ from chaos.run.events import now_us
 from chaos.run.result import Verdict, anomaly_name, effect_anomaly, merge
 from chaos.scenario.load import find, load
 from chaos.scenario.model import Scenario
-from chaos.scenario.shipped import shipped
+from chaos.scenario.shipped import sides
 
 KIND = "catalogue"
 NOTHING = "none"
@@ -61,8 +61,7 @@ def names(patterns: Iterable[str] = ()) -> list[tuple[str, str]]:
     globs = list(patterns) or ["*"]
     found = [
         (name, variant)
-        for name, path in shipped().items()
-        for variant in load(path).variants or [""]
+        for name, variant in sides()
         if any(fnmatch.fnmatchcase(text, glob) for glob in globs for text in (name, part_name(name, variant)))
     ]
     if not found:

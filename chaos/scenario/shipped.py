@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -25,9 +26,19 @@ def bugs() -> dict[str, Path]:
 
 def titles(folder: Path = SHIPPED) -> dict[str, str]:
     """Return the title of each YAML file of a folder by its name, without validating the files."""
+    return {path.stem: str(unchecked(path)["title"]) for path in sorted(folder.glob("*.yaml"))}
+
+
+def sides() -> list[tuple[str, str]]:
+    """Return the shipped scenarios with each of their variants, or with "", without validating the files."""
+    return [(name, side) for name, path in shipped().items() for side in unchecked(path).get("variants") or [""]]
+
+
+def unchecked(path: Path) -> dict[str, Any]:
+    """Return the content of a YAML file that ships, as plain data."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast, but optional
-    files = sorted(folder.glob("*.yaml"))
-    return {path.stem: str(yaml.load(path.read_text(encoding="utf-8"), Loader=loader)["title"]) for path in files}
+    found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    return found
 
 
 def scenarios_in(folder: Path) -> dict[str, Path]:

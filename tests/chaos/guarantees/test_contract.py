@@ -16,9 +16,9 @@ from chaos.guarantees.situations import governing, reading, sharing, writing
 from chaos.guarantees.table import FAULT_FACTS, PREFIX, anomalies, facts_in
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.shipped import shipped
+from chaos.scenario.shipped import shipped, sides
 
-SIDES = [(name, side) for name, path in shipped().items() for side in load(path).variants or [""]]
+SIDES = sides()
 IN_SYNC = {"min.insync.replicas": 2}
 PLAIN = {"acks": "all", "enable.idempotence": False}
 UNCLEAN = {"unclean.leader.election.enable": True}
