@@ -4090,6 +4090,12 @@ def counted_one_too_many(s: Story) -> None:
 
 
 @story(miscounted_share=1)
+def counted_one_too_many_for_a_member_that_lost_its_lock(s: Story) -> None:
+    """What it had from before would have a lower count, and not a higher one."""
+    s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=3).too_late().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
 def counted_the_same_by_a_member_that_died_of_it(s: Story) -> None:
     """Its end explains nothing that came before it."""
     s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0)
