@@ -978,6 +978,11 @@ def evicted_before_a_reader_of_uncommitted_records_got_it(s: Story) -> None:
     _evicted_in_a_transaction(s, "unknown", "read_uncommitted")
 
 
+@story(evicted_delivery=1)
+def evicted_before_a_reader_of_uncommitted_records_got_what_was_aborted(s: Story) -> None:
+    _evicted_in_a_transaction(s, "aborted", "read_uncommitted")
+
+
 @story()
 def found_before_anything_was_written(s: Story) -> None:
     _added(s, 5 * SECOND).assigned(position=0, generation=2).got(0, 1, 2).commit(3)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from chaos.kafka.partition import group_partition
+from checks.audit.arrays import NONE
 from checks.audit.engine.counters import TRANSACTION_WRITERS
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epoch, Epochs
@@ -21,7 +23,7 @@ from checks.audit.facts.offset_changes import BY_FAULT
 from checks.audit.facts.readers import Entry, Reader
 from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import UNDECIDED
-from checks.audit.rules import groups, quorum, transactions
+from checks.audit.rules import groups, quorum, shares, transactions
 
 SECOND = 1_000_000
 Answer = tuple[int, int, int, int]
@@ -274,3 +276,33 @@ def test_who_committed_the_offset_at_which_an_epoch_began(
     began = owned("a", 10, 20, mode=mode, source=source, position=position)
     committed = {0: CommittedOffsets(committers={5: committers}, own=own)}
     assert found_of(groups.foreign_commit, began, committed=committed) == found
+
+
+# --- share groups with settings that are not known
+
+
+@pytest.mark.parametrize(
+    ("rule", "known", "counts", "found"),
+    [
+        (shares.lock_overrun, {"lock_us": None}, (1, 2), (0, 1)),
+        (shares.lock_overrun, {"lock_us": None}, (1,), (0, 0)),
+        (shares.overlimit_share, {"limit": None}, (1, 2, 3), (0, 2)),
+        (shares.overlimit_share, {"limit": 2}, (1, 2), (0, 0)),
+    ],
+)
+def test_what_depends_on_a_setting_of_the_brokers_that_is_not_known(
+    rule: Callable[[Any, Tally], None], known: dict[str, Any], counts: tuple[int, ...], found: tuple[int, int]
+) -> None:
+    size, tally, reported = len(counts), Tally(), {"": 0, UNDECIDED: 0}
+    block: Any = SimpleNamespace(
+        name="g",
+        group=SimpleNamespace(**known),
+        rows={"count": np.array(counts), "acquired_us": np.arange(size) * SECOND},
+        ack=np.full(size, NONE),
+        repeated=[np.arange(size)] if size > 1 else [],
+        is_polled_late=lambda row, rows: False,
+    )
+    rule(block, tally)
+    for (_, split, _), (count, _) in tally.each(FINDINGS):
+        reported[split] += count
+    assert (reported[""], reported[UNDECIDED]) == found
