@@ -16,7 +16,7 @@ from chaos.errors import INTERRUPTED, AftershockError, UsageError
 
 if TYPE_CHECKING:
     from chaos.run.directory import Run
-    from chaos.tap.session import Ending, Order
+    from chaos.tap.order import Ending, Order
 
 EXAMPLES = {
     "tap": "tap --bootstrap kafka:9092 --listen 0.0.0.0:9092\n\n"
@@ -91,18 +91,19 @@ def tap(
         view.doing("loading")
         from chaos.run.directory import Run
         from chaos.run.events import EventLog
+        from chaos.tap import order as orders
         from chaos.tap import session
 
         if judge:
             run = Run.open(judge)
-            with session.locked(run):
+            with orders.locked(run):
                 session.judge_later(run, EventLog(run, view))
                 code = _judged(run, view)
         else:
             order = _order(bootstrap, cluster, listen, advertise, for_, payloads, limit)
-            run, goes_on = session.place(runs_dir, into, resume)
+            run, goes_on = orders.place(runs_dir, into, resume)
             view.say(f"run directory: {run.path}")
-            with session.locked(run):
+            with orders.locked(run):
                 code = _tapped(run, order, view, goes_on)
     print_result(run, as_json)
     raise typer.Exit(code)
@@ -133,30 +134,39 @@ def _tapped(run: Run, order: Order, view: TapView, goes_on: bool) -> int:
     """Record until the tap is asked to end, and judge it; return the exit code."""
     from chaos.lab.lab import recorded
     from chaos.run.events import EventLog
-    from chaos.tap.session import Ending, Tap
+    from chaos.tap.order import Ending
+    from chaos.tap.session import Tap
 
     ending = Ending(order.for_s)
     with recorded([run], run.path.parent, view.problem):
         with _asking(ending, view), Tap(run, order, EventLog(run, view), view.traffic, goes_on) as session:
             view.recording = True
-            with EventLog(run, view).stage("drive"):
-                session.record(ending)
+            try:
+                with EventLog(run, view).stage("drive"):
+                    session.record(ending)
+            except AftershockError as e:
+                raise type(e)(f"{e}; {_later(run)}") from None
             view.recording = False
-        return _judged(run, view)
+            code = _judged(run, view)  # meanwhile the relay passes traffic
+            view.say("the ports of the tap close now; applications that still use them lose their connections")
+        return code
 
 
 def _judged(run: Run, view: TapView) -> int:
     from chaos.lab.judge import audit_once
 
-    later = f"the recording stays; judge it with: python -m chaos tap --judge {run.path}"
     try:
         view.doing("starting the audit")
         return audit_once(run, view)
     except KeyboardInterrupt:
-        view.say(f"left without a verdict; {later}")
+        view.say(f"left without a verdict; {_later(run)}")
         raise typer.Exit(INTERRUPTED) from None
     except AftershockError as e:
-        raise type(e)(f"{e}; {later}") from None
+        raise type(e)(f"{e}; {_later(run)}") from None
+
+
+def _later(run: Run) -> str:
+    return f"the recording stays; judge it with: python -m chaos tap --judge {run.path}"
 
 
 @contextmanager
@@ -189,7 +199,7 @@ def _order(
     """Return what the options say. Raises `UsageError`."""
     from chaos.cli.breaking import cluster_of
     from chaos.setup.apps import own_address
-    from chaos.tap.session import Order
+    from chaos.tap.order import Order
     from chaos.units import parse_duration, parse_size
 
     host, _, port = listen.rpartition(":")

@@ -11,7 +11,8 @@ the policy that decides about the traffic.
 The relay needs no root. The proxy works with any driver, and with a cluster that the run did not start, over plaintext
 listeners with or without SASL. Of a cluster with TLS that the run made, the proxy ends the connections of clients by a
 certificate of the run's authority, and makes encrypted ones to the brokers, with the certificate of the clients if they
-need one. TLS of an existing cluster hides the frames, so loading such a scenario with `wire.*` faults fails.
+need one. TLS of an existing cluster hides the frames, so loading such a scenario with `wire.*` faults fails; only a tap
+(`chaos.tap`) ends it, with an authority of its own.
 
 ## Connections
 

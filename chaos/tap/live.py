@@ -52,7 +52,7 @@ from chaos.kafka.schemas import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, REQUEST, UNKEPT
+from chaos.relay.capture import ACCEPTED, ANSWER, CLOSED, REQUEST, SESSION_BITS, UNKEPT
 from chaos.relay.contents import TOPIC_APIS, Contents, TopicIds, decoded, layout
 from chaos.relay.frames import LENGTH_BYTES, request_head
 from chaos.relay.segments import Read
@@ -128,7 +128,8 @@ class Said:
             if not all_of_them and at_us - last_us < AGAIN_S * 1e6:
                 continue
             if count := self._more.pop(key, 0):
-                self._say(f"{self._words[key]} ({count:,} times more in {(at_us - last_us) / 1e6:.0f} s)")
+                times = f"{count:,} times" if count > 1 else "once"
+                self._say(f"{self._words[key]} ({times} more in {(at_us - last_us) / 1e6:.0f} s)")
                 self._last_us[key] = at_us
             else:
                 del self._last_us[key]
@@ -156,7 +157,7 @@ class Reader:
     connection, by its number and address, if it is known."""
 
     def __init__(self, say: Say, pid_of: Callable[[int, str], int | None] = lambda number, peer: None) -> None:
-        self._said, self._pid_of = Said(say), pid_of
+        self._say, self._said, self._pid_of = say, Said(say), pid_of
         self._ids: TopicIds = {}
         self._open: dict[int, _Open] = {}
         self.connections: dict[int, Connection] = {}
@@ -168,7 +169,9 @@ class Reader:
         self._committed: dict[tuple[str, str, int], int] = {}
         self._here: Counter[tuple[str, int, str]] = Counter()
         """Open connections by what those of one process have in common."""
-        self.requests, self.last_us = 0, 0
+        self.requests, self.session = 0, 0
+        """The requests so far, and the number of the sitting of the last one."""
+        self._before_us = 0
 
     @property
     def clients(self) -> int:
@@ -182,7 +185,6 @@ class Reader:
     def read(self, entries: Iterable[Read]) -> None:
         """Read what is new."""
         for entry in entries:
-            self.last_us = max(self.last_us, entry.seen_us)
             if entry.kind == ACCEPTED:
                 self._accept(entry)
             elif entry.connection not in self._open:
@@ -194,6 +196,7 @@ class Reader:
                 self._request(self._open[entry.connection], entry)
             elif entry.kind == ANSWER:
                 self._answer(self._open[entry.connection], entry)
+            self._before_us = max(self._before_us, entry.seen_us)
 
     def repeat(self, at_us: int, all_of_them: bool = False) -> None:
         """Say what came again; see `Said.repeat`."""
@@ -207,6 +210,9 @@ class Reader:
         self._here.clear()
 
     def _accept(self, entry: Read) -> None:
+        if (session := entry.connection >> SESSION_BITS) > self.session:
+            self.end(self._before_us)  # the relay of the sitting before was killed, with its connections
+            self.session, self._said = session, Said(self._say)
         peer = str(json.loads(entry.kept)["peer"])
         connection = Connection(entry.connection, peer.rpartition(":")[0], entry.seen_us)
         connection.pid = self._pid_of(entry.connection, peer)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import platform
 import shutil
 import threading
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -27,22 +24,23 @@ from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.credentials import write_store
 from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.drive.stages import ask_settings
-from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
+from chaos.errors import AftershockError, ClusterError, MachineError, RunDirError, UsageError
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
-from chaos.kafka.security import Access, Security
+from chaos.kafka.security import Access
 from chaos.ledger.seal import seal as seal_ledger
 from chaos.processes.process import ProcessId
 from chaos.relay.capture import FOLDER, SEAL
 from chaos.relay.control import Proxy, start_proxy
-from chaos.relay.roles import Address, Encryption, Payloads
+from chaos.relay.roles import Address, Encryption
 from chaos.relay.segments import Tail
-from chaos.run.directory import Run, new_run_id, write_atomically
+from chaos.run.directory import Run, write_atomically
 from chaos.run.events import UNSEEN, EventLog, now_us
 from chaos.run.tap import Sitting, TapRecord, path_of, tapped
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, read, save
 from chaos.tap.live import Reader
+from chaos.tap.order import Ending, Order
 from chaos.tap.speakers import ambiguous, named, processes
 from chaos.tap.watch import Watch
 from chaos.units import rounded_size
@@ -56,80 +54,7 @@ GROWTH_S = 60.0
 """Time after which the tap says how fast its capture grows."""
 KEPT_FREE = 512 * 2**20
 """Bytes that a capture leaves free on its disk."""
-LOCK, PIDS, TLS_FOLDER = "tap.lock", "tap.pids", "tls"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is asked of a tap. security: of its own connections to the cluster. limit: bytes of the capture."""
-
-    bootstrap: str
-    security: Security
-    listen: str
-    port: int
-    advertise: str
-    payloads: Payloads
-    limit: int | None = None
-    for_s: float | None = None
-    tls: bool = False
-    names: tuple[str, ...] = ()
-
-
-class Ending:
-    """Whether the tap is asked to end: by a signal, or because its time is over."""
-
-    def __init__(self, for_s: float | None = None) -> None:
-        self._asked = threading.Event()
-        self._until = time.monotonic() + for_s if for_s else None
-
-    def ask(self) -> None:
-        """Ask the tap to end."""
-        self._asked.set()
-
-    @property
-    def asked(self) -> bool:
-        """Whether it is to end."""
-        return self._asked.is_set() or (self._until is not None and time.monotonic() > self._until)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait, at most until it is to end; return whether it is."""
-        self._asked.wait(seconds)
-        return self.asked
-
-
-def place(runs_dir: Path, into: Path | None, resume: Path | None) -> tuple[Run, bool]:
-    """Return the run of a tap, and whether it goes on with one that was interrupted.
-
-    into: a folder for it; an interrupted tap there goes on, and beside one that ended a new one gets a number.
-    Raises `UsageError`.
-    """
-    if into and resume:
-        raise UsageError("--into and --resume name two folders; give one of them")
-    if resume:
-        run = Run.open(resume)
-        if tapped(run) is None:
-            raise UsageError(f"{resume} is no folder of a tap: it has no {path_of(run).name}")
-        return run, True
-    if into is None:
-        return Run.create(runs_dir, new_run_id("tap")), False
-    number, at = 1, into.absolute()
-    while (Run(at).path / "tap.json").exists() and Run(at).result.exists():
-        number += 1
-        at = into.absolute().with_name(f"{into.name}-{number}")
-    if (Run(at).path / "tap.json").exists():
-        return Run.open(at), True
-    return Run.create(at.parent, at.name), False
-
-
-@contextmanager
-def locked(run: Run) -> Iterator[None]:
-    """Hold the folder of a tap. Raises `UsageError` if another process does."""
-    with (run.path / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another process taps into {run.path}; end it first, or name another folder") from None
-        yield
+PIDS, TLS_FOLDER = "tap.pids", "tls"
 
 
 class Tap:
@@ -142,7 +67,7 @@ class Tap:
             listen=order.listen, advertise=order.advertise, ports={}
         )
         self._resumed = resumed
-        self._reader = Reader(self._say, self._pid_of)
+        self._reader = Reader(self._say_live, self._pid_of)
         self._tail = Tail(run.path / FOLDER)
         self._live = False
         """Whether what is read has just passed, so that its processes are there."""
@@ -157,6 +82,8 @@ class Tap:
                 self._begin()
         except BaseException:
             self.__exit__()
+            if not self._resumed:
+                shutil.rmtree(self._run.path, ignore_errors=True)  # nothing was recorded
             raise
         return self
 
@@ -166,6 +93,11 @@ class Tap:
 
     def _say(self, words: str) -> None:
         self._events.note(words, aside=True)
+
+    def _say_live(self, words: str) -> None:
+        """Say what has just passed; what an earlier sitting recorded was said then."""
+        if self._live and self._reader.session == len(self._record.sittings) - 1:
+            self._say(words)
 
     @property
     def address(self) -> str:
@@ -217,9 +149,6 @@ class Tap:
         gap = f"from {clock(last.ended_us)} to {clock(now_us())} ({(now_us() - last.ended_us) / 1e6:.0f} s)"
         self._events.emit(UNSEEN, words=f"the tap did not run {gap}, so what passed then, or just before, is not known")
         self._say(f"the tap goes on after a gap {gap}; what depends on it is not decided")
-        self._ids(self._kafka.metadata())
-        self._reader.read(self._tail.new())
-        self._reader.end(last.ended_us)
 
     def _announce(self, access: Access | None) -> None:
         """Say where applications connect, and what the capture costs."""
@@ -375,6 +304,11 @@ class Tap:
         self._reader.read(self._tail.new())
         self._reader.repeat(now_us(), all_of_them=True)
         record = self._record
+        if not self._reader.topics:
+            raise AftershockError(
+                f"nothing to judge: no client of {self.address} wrote to a topic or read from one; do applications "
+                "have this address in place of the brokers'?"
+            )
         if record.sittings[-1].ended_us is None:
             record.sittings[-1].ended_us = now_us()
         metadata = self._kafka.metadata()
@@ -545,6 +479,12 @@ def _kept_pids(run: Run) -> dict[int, int]:
     return {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2}
 
 
+def _place(bootstrap: str) -> str:
+    """Return the cluster for people."""
+    first, *others = bootstrap.split(",")
+    return f"{first[:100]}{f' and {len(others)} more' if others else ''}"
+
+
 def _local_processes() -> dict[str, int]:
     """Return the processes of this machine by their addresses of TCP, as far as this user may see them."""
     found = {}
@@ -566,7 +506,7 @@ def _resolved(run: Run, order: Order, topics: list[dict[str, Any]], apps: list[d
     }
     scenario = Scenario.model_validate(
         {
-            "title": f"What passed the tap before {order.bootstrap}",
+            "title": f"What passed the tap before {_place(order.bootstrap)}",
             "cluster": cluster,
             "capture": {"payloads": order.payloads, "judged": "wire"},
             "topics": topics,

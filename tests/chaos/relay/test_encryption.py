@@ -82,3 +82,18 @@ def test_the_relay_ends_tls_and_identifies_itself_where_clients_do(made, tmp_pat
         assert all(bool(peer) == mutual for _, peer in requests)
     finally:
         end_run(run.path)
+
+
+def test_a_tap_identifies_itself_for_clients_whose_certificates_cannot_pass(made, tmp_path):
+    requests, run = [], Run.create(tmp_path / "runs", "r1")
+    address = broker(made, True, requests)
+    try:
+        own = (made["client.pem"], made["client.key"])
+        encryption = Encryption(made["node.pem"], made["ca.pem"], *own, asked=False)
+        start_proxy(run, {1: address}, ProcessId.current(), payloads="none", encryption=encryption)
+        with Proxy(run) as proxy:
+            front = proxy.front("tap")
+            assert asked(front, ssl.create_default_context(cafile=made["ca.pem"])) == ANSWER
+        assert [bool(peer) for _, peer in requests] == [True]
+    finally:
+        end_run(run.path)

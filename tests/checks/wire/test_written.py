@@ -51,8 +51,8 @@ def ledger(requests, *log, ends=None):
     return partition(produced=asked, log=log, ends=ends)
 
 
-def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, **rows):
-    """Return the ledger of a partition from rows of tables of the wire."""
+def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, **rows):
+    """Return the ledger of a partition from rows of tables of the wire. judged: the offsets that a tap judges."""
     of = {
         "produced": frame(produced, sent(at=0) | {"number": 0}),
         "log": frame(log, logged(0)),
@@ -62,7 +62,7 @@ def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=No
         "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
         "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
     }
-    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {})
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, judged)
 
 
 def frame(rows, sample):

@@ -1,0 +1,94 @@
+"""What is special about a tap: records of others and from before, offsets that it judges, and who was there."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.ledger.schemas import TABLES
+from chaos.run.directory import Run
+from chaos.run.tap import TapRecord
+from checks.audit.findings import STALLED
+from checks.audit.output.totals import visible
+from checks.readback import stage
+from checks.wire.ledger import _add_tapped
+from checks.wire.tables import table_path
+from tests.checks.wire.test_written import got, logged, partition, sent
+
+OWN = (7, 0, 0)
+
+
+def tapped(judged, requests, *log, fetched=()):
+    """Return the ledger of a partition of which a tap judges some offsets."""
+    return partition([row | {"number": 1} for row in requests], log, fetched, judged=judged)
+
+
+def test_records_that_no_producer_sent_through_the_tap_are_nobodys_and_no_phantom():
+    log = tapped((0, 10), [sent("ab", OWN, at=10)], logged(0, "ab", OWN), logged(2, "xy", (9, 0, 0))).log()
+    assert log["producer"].tolist() == ["app/1", "app/1", "? orders", "? orders"]
+    assert log["run"].tolist() == ["token"] * 4 and log["seq"].tolist()[2:] == [2, 3]
+
+
+def test_batches_that_reach_beyond_what_the_tap_judges_are_cut():
+    log = tapped((1, 3), [], logged(0, "ab"), logged(2, "cd")).log()
+    assert log["offset"].tolist() == [1, 2]
+
+
+def test_what_was_fetched_of_others_is_theirs():
+    found = tapped((2, 4), [], logged(2, "cd"), fetched=[got(0, "ab"), got(2, "cd", at=200)]).deliveries()
+    assert found["offset"].tolist() == [0, 1, 2, 3] and set(found["producer"]) == {"? orders"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run.create(tmp_path, "t")
+    (tmp_path / "own").mkdir()
+    for name in ("lifecycle", "cluster"):
+        (tmp_path / "own" / f"{name}.parquet").mkdir()
+    return made
+
+
+def write(run, table, rows):
+    path = table_path(run, table)
+    path.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), path / "part.parquet")
+
+
+def place(offset, at_us, **more):
+    return {"group": "billing", "topic": "orders", "partition": 0, "offset": offset} | more | {"answered_us": at_us}
+
+
+def test_the_first_offset_that_a_group_asks_for_is_a_commit_from_before_and_processes_begin_and_end(run, tmp_path):
+    write(run, "connections", [{"instance": "billing/1", "opened_us": at} for at in (50, 20)])
+    write(run, "commits", [place(200, 0, asked_us=100), place(210, 0, asked_us=300)])
+    write(run, "positions", [place(150, 40), place(-1, 45, partition=1), place(200, 200)])
+    record = TapRecord(listen="", advertise="", ports={}, ends={"billing/1": 900})
+    _add_tapped(run, tmp_path / "own", record)
+    rows = pq.read_table(tmp_path / "own" / "cluster.parquet", schema=TABLES["cluster"]).to_pylist()
+    assert rows == [{"at_us": 40, "entity": "group:billing/orders/0", "key": "committed", "value": "150"}]
+    lives = pq.read_table(tmp_path / "own" / "lifecycle.parquet", schema=TABLES["lifecycle"]).to_pylist()
+    assert [(row["client"], row["event"], row["at_us"]) for row in lives] == [
+        ("billing/1", "started", 20),
+        ("billing/1", "stopped", 900),
+    ]
+
+
+def test_what_readers_have_left_when_a_tap_ends_is_not_decided():
+    row = {"check": STALLED[0], "split": "", "scope": "billing", "count": 5, "examined": 9, "undecided": 0, "why": ""}
+    tables = {"summary": [row], "anomalies": [{"check": STALLED[0]}], "undecided": []}
+    assert visible(tables, [])["summary"] == [row] and visible(tables, [])["anomalies"]
+    found = visible(tables, [], tapped=True)
+    assert (found["summary"][0]["count"], found["summary"][0]["undecided"], found["anomalies"]) == (0, 9, [])
+
+
+def test_the_range_of_a_tap_is_from_where_it_began_to_where_it_ended_and_says_what_retention_removed(run, monkeypatch):
+    ends = {("orders", 0): (0, 90), ("orders", 1): (40, 80), ("orders", 2): (0, 5)}
+    monkeypatch.setattr(stage, "log_ranges", lambda *_: ends)
+    monkeypatch.setattr(stage, "topic_ids", lambda *_: {})
+    begins, finals = {"orders/0": 50, "orders/1": 30}, {"orders/0": 70}
+    ranges, (note,) = stage.read_range(run, ["orders"], "", None, begins, finals)
+    assert ranges == {("orders", 0): (50, 70), ("orders", 1): (40, 80), ("orders", 2): (0, 5)}
+    assert "retention removed offsets 30 to 39 of orders/1" in note
+    rows = pq.read_table(run.ledger / stage.RANGE).to_pylist()
+    assert [(row["start"], row["end"]) for row in rows] == [(50, 70), (40, 80), (0, 5)]
