@@ -25,6 +25,8 @@ from chaos.run.result import (
     count_held,
 )
 
+MOST_ALIKE = 3
+"""Expectations that are open for the same reason, and that are shown one by one."""
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
 MOST_READERS = 6
@@ -107,14 +109,15 @@ def table(*columns: str) -> Table:
 
 
 def _expectations(page: Page, expectations: list[Expectation], sentence: str) -> Table:
-    """Return the expectations, the worst first; passed bounds of zero share one row, and so does what follows.
+    """Return the expectations, the worst first; passed zeros share a row, as does what is open for one reason.
 
     sentence: of the verdict. What it says in full is shortened in the narrow column.
     """
     rows = table("verdict", "expectation", "expected", "observed")
     counting, _ = applicable(expectations)
     quiet = [e for e in counting if e.verdict == "pass" and e.expected == "0" and not e.why]
-    following = [e for e in counting if e.follows]
+    open_for = Counter(e.why for e in counting if e.verdict == "inconclusive")
+    following = [e for e in counting if e.follows or (e.verdict == "inconclusive" and open_for[e.why] > MOST_ALIKE)]
     for e in (e for e in counting if e not in quiet and e not in following):
         assert e.verdict != NOT_APPLICABLE
         name = page.text(e.name)

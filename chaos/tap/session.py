@@ -73,7 +73,6 @@ class Tap:
         """Whether what is read has just passed, so that its processes are there."""
         self._pids: dict[str, int] = {}
         self._known_pids = _kept_pids(run)
-        self._ended_early = ""
         self._recreated: set[str] = set()
 
     def __enter__(self) -> Tap:
@@ -117,7 +116,7 @@ class Tap:
         access = cluster.state.access()
         self._kafka = Kafka(cluster.bootstrap, ANSWER_S, access)
         self._stack.callback(self._kafka.close)
-        self._record.finals = {}
+        self._record.finals, self._record.stopped = {}, ""
         if not self._record.sittings:
             self._record.begins = _ends(self._kafka, metadata)
             self._record.topic_ids = dict(metadata.topic_ids)
@@ -191,7 +190,7 @@ class Tap:
         """Record, and say what is seen, until the tap is to end; then end the capture."""
         with self._events.stage("load", "recording what passes; Ctrl-C ends that, and judges it"):
             self._follow(ending)
-            if not self._ended_early:
+            if not self._record.stopped:
                 self._reader.read(self._tail.new())  # the topics
                 self._seal()
         with self._events.stage("seal", "finding out who spoke"):
@@ -225,10 +224,10 @@ class Tap:
                 self._on_traffic(
                     f"{self._reader.clients} clients · {rate:,.0f} requests/s · capture {rounded_size(size)}"
                 )
-                if not said_growth and now - began >= GROWTH_S:
+                if not (said_growth or self._record.stopped) and now - began >= GROWTH_S:
                     said_growth = True
                     self._say_growth(size, now - began, limit)
-                if not self._ended_early:
+                if not self._record.stopped:
                     self._stop_if_full(size, limit)
         watching.join(ANSWER_S)
 
@@ -243,11 +242,11 @@ class Tap:
         if size < limit and not failure and shutil.disk_usage(self._run.path).free > KEPT_FREE // 2:
             return
         why = failure or f"it has {rounded_size(size)}, its limit is {rounded_size(limit)}"
-        self._ended_early = why
+        self._record.stopped = why
         self._seal()
-        self._events.problem(
-            f"the capture ended at {clock(now_us())}: {why}; traffic passes as before, and Ctrl-C judges what was "
-            "recorded"
+        say = self._events.problem if failure else self._say
+        say(
+            f"the recording ended at {clock(now_us())}: {why}; traffic passes as before, and Ctrl-C judges what it has"
         )
 
     def _watch(self, ending: Ending) -> None:
@@ -345,8 +344,6 @@ class Tap:
             self._say(f"topic {topic} is not judged: {why}")
         for words in record.ambiguous:
             self._say(words)
-        if self._ended_early:
-            self._say(f"what is judged ends at {clock(record.sittings[-1].ended_us)}: {self._ended_early}")
 
     def _topics(self, metadata: Metadata) -> tuple[list[dict[str, Any]], dict[str, str]]:
         """Return the topics to judge as a scenario has them, and the others with the reason."""

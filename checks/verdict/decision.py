@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from chaos.run.result import (
     Verdict,
     merge,
 )
+from chaos.run.tap import tapped
 from chaos.scenario import retention
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.retention import OFFSETS_TOPIC
@@ -150,7 +152,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         for r in audit_rows(run, "metrics")
         if r["value_us"] is not None
     ]
-    remarks = [*_outages(run, faults, metrics), *_endings(run, events)]
+    remarks = [*_outages(run, faults, metrics), *_endings(run, events), *_of_tap(run)]
     began_us = min((e["at_us"] for e in events), default=resolved.created_us)
     not_promised = unpromised(resolved.scenario)
     effects = _traced(effect_counts(run, resolved, began_us), expectations)
@@ -252,6 +254,17 @@ def _outages(run: Run, faults: list[FaultOutcome], metrics: list[Metric]) -> lis
     if any(r["name"] == "clock_backwards" and r["value"] for r in counts):
         return []
     return longest_outages(faults, metrics, {(r["name"], r["scope"]): r["value"] for r in counts})
+
+
+def _of_tap(run: Run) -> Iterator[str]:
+    """Yield what a tap did not record, or does not judge, as sentences."""
+    if (record := tapped(run)) is None:
+        return
+    if record.stopped and record.sittings[-1].ended_us:
+        at = time.strftime("%H:%M:%S UTC", time.gmtime(record.sittings[-1].ended_us / 1e6))
+        yield f"The recording ended at {at}: {record.stopped}."
+    for topic, why in record.unjudged.items():
+        yield f"Topic {topic} is not judged: {why}."
 
 
 def _endings(run: Run, events: list[Event]) -> Iterator[str]:
