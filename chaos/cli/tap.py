@@ -100,7 +100,7 @@ def tap(
                 session.judge_later(run, EventLog(run, view))
                 code = _judged(run, view)
         else:
-            order = _order(bootstrap, cluster, listen, advertise, for_, payloads, limit)
+            order = _order(bootstrap, cluster, listen, advertise, for_, payloads, limit, into)
             run, goes_on = orders.place(runs_dir, into, resume)
             view.say(f"run directory: {run.path}")
             with orders.locked(run):
@@ -195,6 +195,7 @@ def _order(
     for_: str | None,
     payloads: str,
     limit: str | None,
+    into: Path | None,
 ) -> Order:
     """Return what the options say. Raises `UsageError`."""
     from chaos.cli.breaking import cluster_of
@@ -218,6 +219,7 @@ def _order(
         limit=_parsed("--limit", limit, parse_size),
         for_s=_parsed("--for", for_, parse_duration),
         tls=security.tls,
+        authority=into and into.absolute() / "tls",  # of the first tap there: applications trust it for good
     )
 
 

@@ -26,7 +26,8 @@ class TapRecord(BaseModel):
     began, by partition such as `orders/0`; a partition that is not named came later. finals: the same when it
     ended; without them, up to the end. topic_ids: by topic, then. instances: who spoke on each connection, such as
     `billing/1`. ends: when an instance was gone. ambiguous: why it is not certain who spoke, in sentences.
-    unjudged: topics that are not judged, each with the reason. stopped: why the recording ended before the tap.
+    unjudged: topics and groups that are not judged, each with the reason. stopped: why the recording ended before the
+    tap did.
     """
 
     model_config = ConfigDict(extra="forbid")

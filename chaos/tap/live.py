@@ -94,6 +94,8 @@ EXPECTED = frozenset({0, 27, 70, 71, 79, 111})
 again, and a member epoch that is behind for a moment."""
 FIRST = frozenset({ApiKey.ApiVersions, ApiKey.Metadata, ApiKey.FindCoordinator})
 """What each client asks on its first connection, which it may close then."""
+STRANGE: dict[int, str] = {76: "each share group", 88: "each group of the protocol of Kafka Streams"}
+"""ShareGroupHeartbeat and StreamsGroupHeartbeat."""
 GONE_MEMBER = frozenset({22, 25, 82, 110})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH."""
 FENCED = frozenset({47, 90})
@@ -165,6 +167,8 @@ class Reader:
         """The topics that something was written to or fetched from."""
         self.groups: dict[str, set[str]] = defaultdict(set)
         """The topics of each group that has members here."""
+        self.strange: set[str] = set()
+        """Kinds of groups that have members here, and whose protocol is not read."""
         self._known: dict[str, _Group] = {}
         self._committed: dict[tuple[str, str, int], int] = {}
         self._here: Counter[tuple[str, int, str]] = Counter()
@@ -222,7 +226,9 @@ class Reader:
     def _close(self, entry: Read) -> None:
         connection = self._open.pop(entry.connection).connection
         connection.closed_us = entry.seen_us
-        if connection.works:
+        if not connection.works:
+            del self.connections[entry.connection]  # as the check of a supervisor makes, day and night
+        else:
             self._here[connection.key] -= 1
             if self._here[connection.key] <= 0:
                 words = f"{_named(connection)} is gone: its last connection closed"
@@ -243,6 +249,8 @@ class Reader:
             return
         if not connection.client and (head := request_head(entry.kept, 0)):
             connection.client = head.client
+        if (kind_of_group := STRANGE.get(entry.api)) is not None:
+            self.strange.add(kind_of_group)
         if not connection.works and entry.api not in FIRST:
             self._work(one, entry.seen_us)
         if entry.api in _OF_PARTITIONS:

@@ -22,7 +22,8 @@ LOCK = "tap.lock"
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked of a tap. security: of its own connections to the cluster. limit: bytes of the capture."""
+    """What is asked of a tap. security: of its own connections to the cluster. limit: bytes of the capture.
+    authority: the folder of the authority with which a tap ends TLS; below its own folder if left out."""
 
     bootstrap: str
     security: Security
@@ -33,7 +34,7 @@ class Order:
     limit: int | None = None
     for_s: float | None = None
     tls: bool = False
-    names: tuple[str, ...] = ()
+    authority: Path | None = None
 
 
 class Ending:

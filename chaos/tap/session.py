@@ -10,7 +10,9 @@ import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +43,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, read, save
 from chaos.tap.live import Reader
 from chaos.tap.order import Ending, Order
-from chaos.tap.speakers import ambiguous, named, processes
+from chaos.tap.speakers import Process, ambiguous, named, processes
 from chaos.tap.watch import Watch
 from chaos.units import rounded_size
 
@@ -54,6 +56,8 @@ GROWTH_S = 60.0
 """Time after which the tap says how fast its capture grows."""
 KEPT_FREE = 512 * 2**20
 """Bytes that a capture leaves free on its disk."""
+AUTHORITY_VALID, CERTIFICATE_VALID = timedelta(days=3650), timedelta(days=365)
+"""Applications trust the authority for good; each start makes another certificate."""
 PIDS, TLS_FOLDER = "tap.pids", "tls"
 
 
@@ -73,6 +77,7 @@ class Tap:
         """Whether what is read has just passed, so that its processes are there."""
         self._pids: dict[str, int] = {}
         self._known_pids = _kept_pids(run)
+        self._own_addresses = {a.address for own in psutil.net_if_addrs().values() for a in own}
         self._recreated: set[str] = set()
 
     def __enter__(self) -> Tap:
@@ -102,6 +107,10 @@ class Tap:
     def address(self) -> str:
         """The bootstrap servers for applications."""
         return ",".join(f"{self._record.advertise}:{port}" for port in self._record.ports.values())
+
+    @property
+    def _authority(self) -> Path:
+        return self._order.authority or self._run.path / TLS_FOLDER
 
     def _begin(self) -> None:
         """Connect to the cluster, note where its logs end, and start the relay in front of it."""
@@ -154,7 +163,7 @@ class Tap:
         order, ports = self._order, self._record.ports
         self._events.note(f"applications connect to {self.address}: {_listed(ports)}")
         if self._order.tls:
-            ca = self._run.path / TLS_FOLDER / "ca.pem"
+            ca = self._authority / "ca.pem"
             self._events.note(f"the tap ends TLS: applications have to trust {ca} (ssl.ca.location, ssl.truststore.*)")
         free, limit = shutil.disk_usage(self._run.path).free, self._limit()
         words = f"the capture may take {rounded_size(limit)} ({rounded_size(free)} are free)"
@@ -174,17 +183,18 @@ class Tap:
 
     def _encryption(self) -> Encryption:
         """Make the certificate with which the tap ends the TLS of applications; its authority stays over restarts."""
-        folder, security = self._run.path / TLS_FOLDER, self._order.security
+        folder, security = self._authority, self._order.security
         folder.mkdir(mode=0o700, exist_ok=True)
         certificate, key, store = folder / "ca.pem", folder / "ca.key", folder / "relay.pem"
         if not certificate.exists():
-            Authority.create("aftershock-tap-ca").save(certificate, key)
-        hosts = [self._order.listen, self._order.advertise, "localhost", *self._order.names]
-        write_store(store, Authority.load(certificate, key), [host for host in hosts if host != "0.0.0.0"])
+            Authority.create("aftershock-tap-ca", AUTHORITY_VALID).save(certificate, key)
+        hosts = [self._order.listen, self._order.advertise, "localhost"]
+        named = [host for host in hosts if host != "0.0.0.0"]
+        write_store(store, Authority.load(certificate, key), named, CERTIFICATE_VALID)
         if security.key_password:
             raise UsageError("the relay cannot read an encrypted key (cluster.security.key_password); give a plain one")
-        named = (security.ca or "", security.certificate or "", security.key or "")
-        return Encryption(str(store), *named, asked=False, verify_hostname=security.verify_hostname)
+        to_brokers = (security.ca or "", security.certificate or "", security.key or "")
+        return Encryption(str(store), *to_brokers, asked=False, verify_hostname=security.verify_hostname)
 
     def record(self, ending: Ending) -> None:
         """Record, and say what is seen, until the tap is to end; then end the capture."""
@@ -245,9 +255,7 @@ class Tap:
         self._record.stopped = why
         self._seal()
         say = self._events.problem if failure else self._say
-        say(
-            f"the recording ended at {clock(now_us())}: {why}; traffic passes as before, and Ctrl-C judges what it has"
-        )
+        say(f"the recording ended at {clock(now_us())}: {why}; traffic passes as before, and Ctrl-C judges what it has")
 
     def _watch(self, ending: Ending) -> None:
         """Ask the cluster, until the tap ends."""
@@ -255,7 +263,10 @@ class Tap:
             watch = Watch(kafka, self._say, self._moved)
             while not ending.wait(WATCH_S):
                 groups = {group: set(topics) for group, topics in list(self._reader.groups.items()) if topics}
-                self._ids(watch.look(time.monotonic(), set(self._reader.topics), groups))
+                try:
+                    self._ids(watch.look(time.monotonic(), set(self._reader.topics), groups))
+                except AftershockError as e:
+                    self._say(f"the cluster was not looked at: {e}")
                 self._recreated = watch.recreated
 
     def _moved(self, broker: int, address: Address, new: bool) -> None:
@@ -288,7 +299,7 @@ class Tap:
         """Return the process of a connection, if it is one of this machine that this user may see; keep it."""
         if connection in self._known_pids:
             return self._known_pids[connection]
-        if not self._live:
+        if not self._live or peer.rpartition(":")[0] not in self._own_addresses:
             return None
         if peer not in self._pids:
             self._pids = _local_processes()
@@ -319,20 +330,8 @@ class Tap:
         record.ends = {name: p.closed_us for name, p in names.items() if p.closed_us < record.sittings[-1].ended_us}
         record.ambiguous = list(ambiguous(found).values())
         topics, record.unjudged = self._topics(metadata)
-        readers = {group: self._reader.groups[group] for process in found for group in process.groups}
-        entries = {
-            group: name.rpartition("/")[0]
-            for name, process in reversed(list(names.items()))
-            for group in process.groups
-            if len(process.groups) == 1
-        }
+        apps = self._apps(names, {str(topic["name"]) for topic in topics})
         record.save(self._run)
-        own = {topic["name"] for topic in topics}
-        apps = [
-            {"name": entry, "external": True, "group": group, "reads": sorted(readers[group] & own)}
-            for group, entry in sorted(entries.items())
-            if readers[group] & own
-        ]
         resolved = _resolved(self._run, self._order, topics, apps)
         save(self._run, resolved)
         with self._events.stage("topics", "asking for the settings of the topics"):
@@ -340,10 +339,28 @@ class Tap:
             scenario = ask_settings(self._run, resolved, cluster, self._events)
         self._leave_out_compacted(scenario)
         seal_ledger(self._run.ledger)
-        for topic, why in record.unjudged.items():
-            self._say(f"topic {topic} is not judged: {why}")
+        for what, why in record.unjudged.items():
+            self._say(f"{what} is not judged: {why}")
         for words in record.ambiguous:
             self._say(words)
+
+    def _apps(self, names: Mapping[str, Process], topics: set[str]) -> list[dict[str, Any]]:
+        """Return the groups to judge as a scenario has them; note the others with the reason."""
+        entries: dict[str, str] = {}
+        for name, process in names.items():
+            for group in process.groups:
+                entries.setdefault(group, name.rpartition("/")[0])
+                if len(process.groups) > 1:
+                    why = f"{name} is a member of {' and '.join(sorted(process.groups))}, and reads for both"
+                    self._record.unjudged[f"group {group}"] = why
+        for kind in sorted(self._reader.strange):
+            self._record.unjudged[kind] = "a tap does not read their protocol"
+        found = []
+        for group, entry in sorted(entries.items()):
+            reads = sorted(self._reader.groups[group] & topics)
+            if reads and f"group {group}" not in self._record.unjudged:
+                found.append({"name": entry, "external": True, "group": group, "reads": reads})
+        return found
 
     def _topics(self, metadata: Metadata) -> tuple[list[dict[str, Any]], dict[str, str]]:
         """Return the topics to judge as a scenario has them, and the others with the reason."""
@@ -354,9 +371,9 @@ class Tap:
                 continue
             own, first = metadata.topic_ids.get(topic), self._record.topic_ids.get(topic)
             if not partitions:
-                others[topic] = "it was deleted while the tap ran, or does not exist"
+                others[f"topic {topic}"] = "it was deleted while the tap ran, or does not exist"
             elif topic in self._recreated or (first and own != first):
-                others[topic] = "it was deleted and created again while the tap ran"
+                others[f"topic {topic}"] = "it was deleted and created again while the tap ran"
             else:
                 replicas = min(len(state.replicas) for state in partitions)
                 judged.append({"name": topic, "partitions": len(partitions), "replication_factor": replicas})
@@ -374,9 +391,8 @@ class Tap:
         ]
         changed = {"topics": topics, "apps": [app for app in apps if app.reads]}
         save(self._run, resolved.model_copy(update={"scenario": resolved.scenario.model_copy(update=changed)}))
-        self._record.unjudged |= dict.fromkeys(
-            sorted(compacted), "it is compacted, and keys are not visible on the wire"
-        )
+        why = "it is compacted, and keys are not visible on the wire"
+        self._record.unjudged |= {f"topic {topic}": why for topic in sorted(compacted)}
         self._record.save(self._run)
 
 

@@ -247,7 +247,7 @@ def _conditions(s: Scenario) -> Iterator[Term]:
         ),
     )
     without = set() if readers(s) else {"delivered"}
-    without |= {"sent", "acked", "incarnations", "clients_lived"} if s.tapped else set()
+    without |= {"sent", "acked", "delivered", "incarnations", "clients_lived"} if s.tapped else set()
     for check, split, name, meaning, least, most in [row for row in rows if not without & {*row[:2]}]:
         expected = f"at least {least:,}" if most is None else f"{most:,}"
         yield Term(name, check, meaning, expected, split, "", least, most, condition=True)

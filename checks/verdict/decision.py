@@ -263,8 +263,8 @@ def _of_tap(run: Run) -> Iterator[str]:
     if record.stopped and record.sittings[-1].ended_us:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(record.sittings[-1].ended_us / 1e6))
         yield f"The recording ended at {at}: {record.stopped}."
-    for topic, why in record.unjudged.items():
-        yield f"Topic {topic} is not judged: {why}."
+    for what, why in record.unjudged.items():
+        yield f"Not judged is {what}: {why}."
 
 
 def _endings(run: Run, events: list[Event]) -> Iterator[str]:

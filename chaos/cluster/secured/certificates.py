@@ -30,13 +30,13 @@ class Authority:
         self._key, self._certificate = key, certificate
 
     @classmethod
-    def create(cls, name: str = "aftershock-ca") -> Authority:
+    def create(cls, name: str = "aftershock-ca", valid: datetime.timedelta = VALID) -> Authority:
         """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         public = key.public_key()
         now = datetime.datetime.now(datetime.UTC)
         certificate = (
-            _blank(name, name, public, now - _EARLIER, now + VALID)
+            _blank(name, name, public, now - _EARLIER, now + valid)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)

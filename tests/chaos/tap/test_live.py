@@ -111,6 +111,18 @@ def test_a_first_connection_for_brokers_only_is_no_client():
     assert wire.lines == [] and wire.reader.clients == 0
 
 
+def test_connections_that_only_ask_for_brokers_are_forgotten_when_they_close():
+    wire = Wire().accept().ask(versions())
+    assert len(wire.reader.connections) == 1
+    assert wire.close().reader.connections == {}
+
+
+def test_groups_of_protocols_that_are_not_read_are_known_to_be_there():
+    wire = Wire().accept()
+    wire.reader.read([Read(REQUEST, 0, 1, 1, 1, 1, 76, 1, 0, 20, (), encoded(versions(), 1))])
+    assert wire.reader.strange == {"each share group"}
+
+
 def test_processes_of_this_machine_are_told_apart():
     wire = Wire({"127.0.0.1:1": 70, "127.0.0.1:2": 71})
     for number, peer in ((1, "127.0.0.1:1"), (2, "127.0.0.1:2")):
@@ -124,7 +136,9 @@ def test_a_group_its_members_and_its_rebalances():
         "group billing is at generation 5",
         "group billing has 2 members in generation 5, assigned by range",
     ]
-    wire.join(5, 2).join(6, 3)
+    wire.join(5, 2).reader.repeat(int(2 * AGAIN_S * 1e6))
+    assert len(wire.lines) == 3
+    wire.join(6, 3)
     assert wire.lines[3:] == [
         "group billing rebalances: generation 6",
         "group billing has 3 members in generation 6, assigned by range",

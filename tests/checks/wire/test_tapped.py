@@ -61,8 +61,9 @@ def place(offset, at_us, **more):
 
 def test_the_first_offset_that_a_group_asks_for_is_a_commit_from_before_and_processes_begin_and_end(run, tmp_path):
     write(run, "connections", [{"instance": "billing/1", "opened_us": at} for at in (50, 20)])
-    write(run, "commits", [place(200, 0, asked_us=100), place(210, 0, asked_us=300)])
-    write(run, "positions", [place(150, 40), place(-1, 45, partition=1), place(200, 200)])
+    own = place(7, 0, partition=2, asked_us=100)
+    write(run, "commits", [place(200, 0, asked_us=100), place(210, 0, asked_us=300), own])
+    write(run, "positions", [place(150, 40), place(-1, 45, partition=1), place(200, 200), place(7, 200, partition=2)])
     record = TapRecord(listen="", advertise="", ports={}, ends={"billing/1": 900})
     _add_tapped(run, tmp_path / "own", record)
     rows = pq.read_table(tmp_path / "own" / "cluster.parquet", schema=TABLES["cluster"]).to_pylist()
