@@ -25,7 +25,7 @@ from chaos.kafka.security import Access, Security
 from chaos.report.junit import junit
 from chaos.report.summary import markdown
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.run.events import UNSEEN, WAIT, Event, EventLog, read_events
+from chaos.run.events import UNSEEN, WAIT, Event, EventLog, now_us, read_events
 from chaos.run.result import Expectation, Result
 from chaos.run.tap import tapped
 from chaos.scenario.resolve import Resolved
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 CONNECT_TIMEOUT_S = 3.0
 LATE_US = 1_000_000
-"""Commits of the last second of a tap may, by the clock of their broker, have come after it."""
+"""Commits of the first and the last second of a tap may, by the clock of their broker, be from before or after it."""
 _EXPECTATIONS = TypeAdapter(list[Expectation])
 TASK_MODULES = ("checks.audit.engine.scan",)
 
@@ -82,9 +82,10 @@ def _read_tapped(run: Run, resolved: Resolved, bootstrap: str, security: Securit
 
     events, record = EventLog(run, listener), tapped(run)
     with events.stage("commit_log"):
-        ended_us = record.sittings[-1].ended_us if record else None
-        until_us = ended_us and ended_us - LATE_US
-        stage.read_commit_log(run, resolved.audited(), bootstrap, security, until_us)
+        within_us = None
+        if record and record.sittings:
+            within_us = record.sittings[0].began_us + LATE_US, (record.sittings[-1].ended_us or now_us()) - LATE_US
+        stage.read_commit_log(run, resolved.audited(), bootstrap, security, within_us)
     known = (record.begins, record.finals) if record else ({}, {})
     ranges, notes = stage.read_range(run, [t.name for t in resolved.scenario.topics], bootstrap, security, *known)
     for words in notes:

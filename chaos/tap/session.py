@@ -184,10 +184,11 @@ class Tap:
     def _encryption(self) -> Encryption:
         """Make the certificate with which the tap ends the TLS of applications; its authority stays over restarts."""
         folder, security = self._authority, self._order.security
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         certificate, key, store = folder / "ca.pem", folder / "ca.key", folder / "relay.pem"
         if not certificate.exists():
             Authority.create("aftershock-tap-ca", AUTHORITY_VALID).save(certificate, key)
+            certificate.chmod(0o644)  # for applications of other users; the keys are not
         hosts = [self._order.listen, self._order.advertise, "localhost"]
         named = [host for host in hosts if host != "0.0.0.0"]
         write_store(store, Authority.load(certificate, key), named, CERTIFICATE_VALID)

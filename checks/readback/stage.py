@@ -288,18 +288,24 @@ def _write_range(
 
 
 def read_commit_log(
-    run: Run, resolved: Resolved, bootstrap: str, security: Security | None, until_us: int | None = None
+    run: Run,
+    resolved: Resolved,
+    bootstrap: str,
+    security: Security | None,
+    within_us: tuple[int, int] | None = None,
 ) -> None:
     """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group.
 
-    until_us: the end of the time of the run; now if left out.
+    within_us: the first and last time of commits, by the clock of their coordinator; any since the run began if left
+    out.
     """
     groups = {reader.group for reader in readers_of(resolved.scenario) if reader.group and reader.commits}
     if not groups:
         return
     commits, reads = read_commits(bootstrap, security, groups, resolved.created_us)
-    if until_us is not None:
-        commits = [commit for commit in commits if (commit.commit_us or commit.appended_us) <= until_us]
+    if within_us is not None:
+        first, last = within_us
+        commits = [commit for commit in commits if first <= (commit.commit_us or commit.appended_us) <= last]
     _write(commits, COMMIT_LOG, run.ledger / "commit_log.parquet")
     _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
 

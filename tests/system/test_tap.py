@@ -69,7 +69,8 @@ def tapped(bootstrap: str, folder: Path, port: int | None = None) -> Iterator[Ta
 @pytest.fixture
 def topic(bootstrap: str) -> str:
     name = f"tap-{secrets.token_hex(4)}"
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
     return name
 
 
