@@ -135,8 +135,10 @@ def _of_run(source: str, path: Path) -> Subject:
 
 
 def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, versions: dict[str, str]) -> Subject:
-    """Return the subject of a resolved scenario, with the client release that ran."""
+    """Return the subject of a resolved scenario, with the client release that ran. Raises `UsageError`."""
     scenario = resolved.scenario
+    if scenario.tapped:
+        raise UsageError(f"{source} is what passed a tap before clients of others, and nothing of it can run again")
     if resolved.prefix:  # the next resolution adds a prefix again
         plain = json.loads(json.dumps(raw_of(scenario)).replace(resolved.prefix, ""))
         scenario = parse(dump(plain), source)

@@ -86,6 +86,8 @@ class ScenarioRequest:
 def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
     """Load and resolve a scenario, or one variant, and make its run directory. Starts nothing."""
     path, loaded = find(request.scenario), request.load(variant)
+    if loaded.tapped:
+        raise UsageError(f"{request.scenario} has no producers; give one, or judge what others send with `tap`")
     if loaded.variants:
         known = ", ".join(loaded.variants)
         raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")

@@ -1,9 +1,10 @@
 """Bundles: a whole run in one file, to share or to keep.
 
-A bundle is a gzipped tar file. Its first member is `manifest.json` with the SHA-256 and the size of every other member;
-the others follow in alphabetical order, without times, owners or modes, so that a run always gives the same bytes. The
-brokers' data, the folders of applications and the pages of Great Expectations are left out; `audit` writes the latter
-again. The samples and schemas of the scenario are among the members, the programs of applications are not.
+A bundle is a gzipped tar file. Its first member is `manifest.json` with the SHA-256 and the size of every other
+member; the others follow in alphabetical order, without times, owners or modes, so that a run always gives the same
+bytes. The brokers' data, the folders of applications, the keys of a tap and the pages of Great Expectations are left
+out; `audit` writes the latter again. The samples and schemas of the scenario are among the members, the programs of
+applications are not.
 
 A bundle is used only if every byte matches the manifest. This detects accidents and careless edits. A bundle is not
 signed: it does not protect against an attacker who writes a new manifest.
@@ -45,7 +46,7 @@ _CHUNK = 2**20
 _MAX_MANIFEST_BYTES = 64 * 2**20
 _CLIENT_KEYS = {key: package for traits in RUNTIMES.values() for key, package in traits.reported.items()}
 """Keys of the detail of the event started, with the packages that they name."""
-EXCLUDED = frozenset({"brokers", "gx", "apps"})
+EXCLUDED = frozenset({"brokers", "gx", "apps", "tls"})
 """Folders of a run that are not in its bundle."""
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 

@@ -221,7 +221,7 @@ def problems(
     setup: Setup, faults: Sequence[FaultSpec], expect: Expect, variants: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield every problem of a scenario. `variants` are the values that each variant sets, by path."""
-    if not setup.judged_on_wire:  # what passed a tap has neither before something passes
+    if not setup.tapped:  # which has neither before something passes
         yield from (f"{key}: give at least one" for key in ("topics", "producers") if not getattr(setup, key))
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)

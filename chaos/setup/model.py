@@ -233,7 +233,7 @@ class Setup(Strict):
     @property
     def tapped(self) -> bool:
         """Whether it is what passed a tap (`chaos.tap`): judged on the wire, without clients or faults of ours."""
-        return self.judged_on_wire and not self.producers
+        return self.attached and self.judged_on_wire and not self.producers
 
     @property
     def unasked(self) -> bool:

@@ -122,7 +122,7 @@ def test_clients_through_a_tap_are_recorded_and_judged_and_what_was_before_is_no
     assert (code, result["verdict"]) == (0, "pass"), result["sentence"]
     assert f"group {topic} is at generation" in tap.said and "billing-app" in tap.said
     counts = result["counts"]
-    assert (counts["sent"], counts["acknowledged"], counts["in_log"]) == (300, 300, 300)  # type: ignore[index]
+    assert (counts["sent"], counts["acked"], counts["in_log"]) == (300, 300, 300)  # type: ignore[index]
     held = {e["check"]: e for e in result["expectations"] if e["verdict"] == "pass"}  # type: ignore[index, union-attr]
     assert {"lost_write", "duplicate_write", "skipped_delivery", "double_ownership"} <= held.keys()
     files = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
