@@ -11,9 +11,10 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.campaign.subject import raw_of
 from chaos.errors import ScenarioError
-from chaos.guarantees.contract import contract, differences, unpromised
+from chaos.guarantees.contract import Line, contract, differences, unpromised
 from chaos.guarantees.situations import governing, reading, sharing, writing
 from chaos.guarantees.table import FAULT_FACTS, PREFIX, anomalies, facts_in
+from chaos.scenario.expect import Bound
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped, sides
@@ -482,6 +483,21 @@ def test_a_zero_is_promised_or_named_with_the_settings_that_do_not_promise_it():
     explained = load(find("acks1-leader-kill"), variant="acks-1")
     assert "duplicate_write" in explained.promised_differs
     assert "duplicate_write" not in {kind for kind, _ in unpromised(explained)}
+    settings = load(find("leader-kill"), ["producers.0.config.acks=1"])
+    one_reason = settings.model_copy(update={"promised_differs": {"duplicate_write": "a reason"}})
+    assert set(unpromised(one_reason)) == set(risky) - {("duplicate_write", "")}, "a reason is about one kind"
+
+
+def test_a_line_says_its_bound_only_where_it_allows_something():
+    bound = Bound(max=3)
+    said = {state: Line("lost_write", "", state, bound, "why").describe() for state in ("allowed", "not decided")}
+    assert said == {
+        "allowed": f"lost_write: allowed, {bound.describe()}: why",
+        "not decided": "lost_write: not decided: why",
+    }
+    assert (
+        Line("duplicate_delivery", "legal", "forbidden", bound, "").describe() == "duplicate_delivery.legal: forbidden"
+    )
 
 
 def processing(fault_: dict[str, Any], **config: Any) -> Scenario:
