@@ -281,7 +281,7 @@ def values_of(scenario: Scenario) -> dict[str, list[Any]]:
         "topic": [topic.name for topic in scenario.topics],
         "broker": range(1, scenario.cluster.brokers + 1),
         "rack": list(dict.fromkeys(scenario.cluster.racks)),
-        "group": scenario.groups,
+        "group": [*scenario.groups, *scenario.app_groups],
         "coordinator_of": scenario.groups,
         "random_member_of": scenario.groups,
         "share_coordinator_of": [share.group for share in scenario.shares],
