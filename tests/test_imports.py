@@ -19,6 +19,7 @@ ALLOWED_TO_CHECKS = {
     "guarantees.contract",
     "install.cache",
     "install.jars",
+    "install.java",
     "install.locations",
     "kafka.offsets_log",
     "kafka.partition",

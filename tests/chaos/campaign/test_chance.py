@@ -11,7 +11,7 @@ import pytest
 from chaos.campaign.chance import RandomSearch, concerned, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
-from chaos.campaign.mixture import Cell, Mixer, options
+from chaos.campaign.mixture import Cell, Mixer, options, values_of
 from chaos.campaign.moments import BASELINE, FromMoments, Moment
 from chaos.campaign.subject import Request, dump, load_subject, raw_of
 from chaos.faults import SPECS
@@ -249,3 +249,9 @@ def test_a_scenario_of_clients_is_searched_without_moments(tmp_path):
     assert search._mixer.phases == ["start", "load", "overlap", "later"]
     mixture = search._mixer.draw(Random(1), {Cell("broker.kill", "leader_of", "load"): 3})
     assert mixture.cells and all(p.outlast_faults for p in mixture.scenario.producers)
+
+
+def test_the_group_of_an_application_is_a_target_of_faults_of_groups(subject):
+    (app,) = subject.scenario.apps
+    named = subject.scenario.model_copy(update={"apps": [app.model_copy(update={"group": "billing"})]})
+    assert values_of(named)["group"] == ["billing"]
