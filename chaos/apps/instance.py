@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from chaos.apps.processes import Running, start_container, start_process
 from chaos.cluster.teardown import CONTAINER
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 LAST_BYTES = 1 << 16
 """The end of a log that is read for its last lines: it may have gigabytes."""
 SHOWN_LINES, MOST_OF_LINE, HINT_LINES = 3, 500, 40
-LOG_LIMIT, KEPT_OF_LOG = 64 << 20, 8 << 20
-"""Bytes of a log above which its middle is left out, and bytes that stay at each end."""
+LOG_LIMIT, KEPT_OF_LOG, BEFORE_READY = 64 << 20, 8 << 20, 16
+"""Bytes of a log above which its middle is left out, and bytes that stay at each end. The limit is so many times higher
+as long as the line is awaited that says that the instance is ready."""
 HINTS = (
     (
         re.compile(
@@ -229,17 +230,17 @@ class Instance:
     def shorten_log(self) -> bool:
         """Leave the middle of the log out if it is above its limit; return whether this is the first time.
 
-        The program goes on appending to the same file, so what it writes in between may be left out, too.
+        The program goes on appending to the same file, so what it writes at the moment of the cut is left out, too.
         """
         with self._reading, contextlib.suppress(OSError), self.log.open("r+b") as log:
             size = log.seek(0, os.SEEK_END)
-            if size <= LOG_LIMIT:
-                return False
             kind, pattern = self.app.awaited.selector if self.app.awaited else ("", "")
-            if kind == "log":
-                self.wrote(str(pattern))
+            awaited = size > LOG_LIMIT and kind == "log" and not self.wrote(str(pattern))
+            if size <= LOG_LIMIT * (BEFORE_READY if awaited else 1):
+                return False
             log.seek(size - KEPT_OF_LOG)
-            tail = log.read(KEPT_OF_LOG)
+            tail = log.read()
+            size = log.tell()
             tail = tail[tail.find(b"\n") + 1 :]
             log.seek(0)
             self._head = self._head or log.read(KEPT_OF_LOG).rfind(b"\n") + 1
@@ -247,9 +248,7 @@ class Instance:
             self.left_out += end - self._head
             note = f"[Aftershock left out some {self.left_out:,} bytes here: only both ends of a long log stay]\n"
             begin = self._head + len(note)
-            log.seek(self._head)
-            log.write(note.encode() + tail)
-            log.truncate()
+            _move(log, note.encode() + tail, self._head, size)
 
             def moved(offset: int) -> int:
                 return offset if offset <= self._head else max(begin, offset - end + begin)
@@ -292,3 +291,14 @@ class Instance:
         said = f": {words}" if words else "" if self.hidden else ", and wrote nothing"
         hint = f"; {hint}" if (hint := self.hint()) else ""
         return f"{self.name} ended with {self.how_it_ended()}{said}{hint}; see logs/{self.log.name}"
+
+
+def _move(log: IO[bytes], content: bytes, at: int, size: int) -> None:
+    """Write what stays of a log at a place, with what was appended since it had this size, and cut the rest off."""
+    while content:
+        log.seek(at)
+        at += log.write(content)
+        log.seek(size)
+        content = log.read()
+        size += len(content)
+    log.truncate(at)
