@@ -252,8 +252,11 @@ if os.fork():
     os.read(ready, 1)
     raise SystemExit
 os.setsid()
+middle = os.getpid()
 if os.fork():
     raise SystemExit
+while os.getppid() == middle:
+    time.sleep(0.01)
 print("up", flush=True)
 os.write(up, b"1")
 time.sleep(600)
