@@ -411,8 +411,9 @@ class App(Strict):
     def program_files(self) -> Iterator[tuple[str, Path]]:
         """Yield each word of the command, or the program, that names a file on this machine, with this file."""
         for word in self.command or (self.program or "",):
-            if word and not list(placeholders(word)) and self.file(word).is_file():
-                yield word, self.file(word)
+            with contextlib.suppress(OSError, ValueError):  # a word may be longer than the name of a file, as in -c
+                if word and not list(placeholders(word)) and self.file(word).is_file():
+                    yield word, self.file(word)
 
     def placed_in(self, folder: Path) -> App:
         """Return the application with absolute paths; relative ones are those in the folder of the scenario."""

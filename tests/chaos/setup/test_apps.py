@@ -266,3 +266,10 @@ def test_a_placeholder_without_a_value_for_the_protocol_is_refused(security, nam
 def test_an_application_of_each_kind_is_read_again_as_a_run_records_it(kind):
     (app,) = loaded(**{"command": None} | kind).apps
     assert App.model_validate_json(app.model_dump_json()) == app
+
+
+def test_a_program_in_a_long_word_of_the_command_names_no_file(tmp_path):
+    (tmp_path / "service.py").touch()
+    command = ["python", "-c", "print('x')\n" * 1000, "a\0b", "service.py"]
+    app = App(name="billing", command=[*command, "{bootstrap}"], directory=str(tmp_path))
+    assert list(app.program_files()) == [("service.py", tmp_path / "service.py")]
