@@ -11,13 +11,11 @@ import re
 import shutil
 import tempfile
 import time
-from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from uuid import UUID
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from kafka.protocol.api_key import ApiKey
@@ -34,7 +32,7 @@ from chaos.ledger.ids import Id, id_of
 from chaos.ledger.record import run_token
 from chaos.processes.process import ProcessId
 from chaos.relay.capture import FOLDER, REQUEST
-from chaos.relay.contents import Contents, TopicIds, decoded
+from chaos.relay.contents import Contents, TopicIds, by_id, decoded
 from chaos.relay.control import Proxy
 from chaos.relay.segments import Read, Tail
 from chaos.run.directory import Run
@@ -114,7 +112,7 @@ class _Wire:
 
     def read(self, ids: Mapping[str, str]) -> None:
         """Read what is new. ids: the ids of the topics by name, as Kafka prints them."""
-        self._ids.update({UUID(bytes=urlsafe_b64decode(i + "==")): name for name, i in ids.items()})
+        self._ids.update(by_id(ids))
         before = len(self.named) + len(self.fetched) + len(self.produced)
         for entry in self._tail.new():
             if entry.kind == REQUEST:

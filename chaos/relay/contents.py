@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,12 @@ Names = frozenset[tuple[str, int]]
 """Topics and partition numbers."""
 TopicIds = dict[UUID, str]
 """The names of topics by their ids, as far as answers to Metadata have contained them."""
+
+
+def by_id(ids: Mapping[str, str]) -> TopicIds:
+    """Return the names of topics by their ids. ids: by name, as Kafka prints them (base64 without padding)."""
+    return {UUID(bytes=urlsafe_b64decode(f"{topic_id}==")): name for name, topic_id in ids.items()}
+
 
 TOPIC_APIS: dict[int, Any] = {
     int(key): request

@@ -7,14 +7,12 @@ import platform
 import shutil
 import threading
 import time
-from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import psutil
 
@@ -33,6 +31,7 @@ from chaos.kafka.security import Access
 from chaos.ledger.seal import seal as seal_ledger
 from chaos.processes.process import ProcessId
 from chaos.relay.capture import FOLDER, SEAL
+from chaos.relay.contents import by_id
 from chaos.relay.control import Proxy, start_proxy
 from chaos.relay.roles import Address, Encryption
 from chaos.relay.segments import Tail
@@ -293,8 +292,7 @@ class Tap:
 
     def _ids(self, metadata: Metadata | None) -> None:
         """Take the names of topics by their ids."""
-        ids = metadata.topic_ids if metadata else {}
-        self._reader.learn({UUID(bytes=urlsafe_b64decode(f"{i}==")): name for name, i in ids.items()})
+        self._reader.learn(by_id(metadata.topic_ids) if metadata else {})
 
     def _pid_of(self, connection: int, peer: str) -> int | None:
         """Return the process of a connection, if it is one of this machine that this user may see; keep it."""

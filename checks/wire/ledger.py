@@ -288,7 +288,8 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
     pq.write_table(pa.Table.from_pylist(rows, TABLES["lifecycle"]), folder / "lifecycle.parquet" / "tapped.parquet")
     key = ["group", "topic", "partition"]
     commits = _scanned(run, "commits", [*key, "asked_us"], pc.field("topic").is_valid()).group_by(key)
-    first = {tuple(row[name] for name in key): row["asked_us_min"] for row in _least(commits, "asked_us")}
+    earliest: list[dict[str, Any]] = commits.aggregate([("asked_us", "min")]).to_pylist()
+    first = {tuple(row[name] for name in key): row["asked_us_min"] for row in earliest}
     known = _scanned(run, "positions", [*key, "offset", "answered_us"], pc.field("offset") >= 0).to_pylist()
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sorted(known, key=lambda row: row["answered_us"]):
@@ -303,11 +304,6 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
         for (group, topic, partition), row in seen.items()
     ]
     pq.write_table(pa.Table.from_pylist(found, TABLES["cluster"]), folder / "cluster.parquet" / "tapped.parquet")
-
-
-def _least(groups: Any, column: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = groups.aggregate([(column, "min")]).to_pylist()
-    return rows
 
 
 @dataclass(frozen=True)
