@@ -19,7 +19,7 @@ from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import of_run
 from chaos.campaign.mixture import Cell, Mixer, Mixture
 from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
-from chaos.campaign.score import tally, this_machine
+from chaos.campaign.score import tally
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
 from chaos.errors import RunDirError
@@ -28,7 +28,6 @@ from chaos.guarantees.effects import promised_effects
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import Part, TrialRun
 from chaos.run.directory import Run
-from chaos.run.events import now_us
 from chaos.run.exploration import Covered, ExploreResult, Filed
 from chaos.run.result import EFFECT_KINDS, Result, Verdict
 from chaos.scenario.load import load
@@ -206,21 +205,17 @@ class RandomSearch(FromMoments):
         covered = covered_by(mixtures)
         open_ = len(self.mixer(source).cells()) if source else 0
         verdict, sentence = _answer(source, runs, mixtures, filed, f"{len(covered):,} of {open_:,}")
-        return ExploreResult(
+        return self.answer(
+            runs,
+            command,
+            seconds,
             title=f"Mixtures of faults, drawn at random: {self.subject.scenario.title}",
             verdict=verdict,
             sentence=sentence,
-            command=command,
-            machine=this_machine(),
-            made_us=now_us(),
-            seed=self.subject.seed,
-            repeat=1,
             parts=[_part(run) for run in runs],
             filed=filed,
             covered=covered,
             open=open_,
-            seconds=round(seconds, 1),
-            per_hour=round(3600 * len(runs) / seconds, 1) if seconds else 0.0,
         )
 
     def _filed(self, runs: Sequence[TrialRun]) -> list[Filed]:

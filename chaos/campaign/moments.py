@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from chaos.campaign.engine import Plan, Trial
 from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import with_mechanisms
+from chaos.campaign.score import this_machine
 from chaos.campaign.subject import Raw, Subject, dump, raw_of
 from chaos.lab.lab import FinishedRun
 from chaos.relay.roles import MomentApi
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
-from chaos.run.events import MOMENTS, read_events
+from chaos.run.events import MOMENTS, now_us, read_events
+from chaos.run.exploration import ExploreResult
 from chaos.scenario.load import parse
 
 BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
@@ -156,6 +158,19 @@ class FromMoments(Plan):
         scenario = parse(dump(self.with_faults(faults)), self.subject.source)
         subject = replace(self.subject, scenario=scenario)
         return Trial(self.run_id(name), subject, part, title=part if name in (BASELINE, CALM) else f"{part} ({name})")
+
+    def answer(self, runs: Sequence[TrialRun], command: str, seconds: float, **shown: Any) -> ExploreResult:
+        """Return a result: what every exploration has, and what this one shows. seconds: how long the runs took."""
+        return ExploreResult(
+            command=command,
+            machine=this_machine(),
+            made_us=now_us(),
+            seed=self.subject.seed,
+            repeat=1,
+            seconds=round(seconds, 1),
+            per_hour=round(3600 * len(runs) / seconds, 1) if seconds else 0.0,
+            **shown,
+        )
 
     def observe(self, trial: Trial, finished: FinishedRun, folder: Folder) -> TrialRun:
         """Return what is stored of a run, with what it broke."""

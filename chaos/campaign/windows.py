@@ -19,10 +19,9 @@ from functools import partial
 from chaos.campaign.engine import Trial
 from chaos.campaign.mechanisms import of_run, showing
 from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, leave, source_of
-from chaos.campaign.score import tally, this_machine
+from chaos.campaign.score import tally
 from chaos.campaign.subject import Raw
 from chaos.run.campaign import Part, TrialRun
-from chaos.run.events import now_us
 from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window
 from chaos.run.result import EFFECT_KINDS, Verdict
 from chaos.run.result import merge as worst
@@ -90,21 +89,17 @@ class Exploration(FromMoments):
         tried = [part for part in parts if part.name != source]
         untried = [name for name, own in by_part.items() if not own]
         verdict, sentence = _answer(tried, len(untried)) if source else _nothing(parts)
-        return ExploreResult(
+        return self.answer(
+            runs,
+            command,
+            seconds,
             title=f"Crashes at every moment of {', '.join(self.apps)}",
             verdict=verdict,
             sentence=sentence,
-            command=command,
-            machine=this_machine(),
-            made_us=now_us(),
-            seed=self.subject.seed,
-            repeat=1,
             notes=_left(untried),
             parts=parts,
             windows=self._windows(source, parts),
             filed=[_filed(key, shown) for key, shown in showing(run for part in parts for run in part.runs).items()],
-            seconds=round(seconds, 1),
-            per_hour=round(3600 * len(runs) / seconds, 1) if seconds else 0.0,
         )
 
     def _part(self, name: str, runs: list[TrialRun]) -> Part:
