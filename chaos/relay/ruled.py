@@ -215,7 +215,7 @@ class _Filter:
         return self._pipe.release(rule)
 
     def _filter(self, data: bytes, pieces: Iterator[Piece]) -> None:
-        """Send the data in runs as long as possible, interrupted only where a frame may not pass as it is."""
+        """Send the data in few large pieces: a piece ends only before a frame that a rule holds, changes or drops."""
         view = memoryview(data)
         begin = end = 0
         taped = self._connection.tape is not None

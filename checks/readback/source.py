@@ -125,10 +125,10 @@ Sent = tuple[str, int, int]
 
 
 class _Copies:
-    """The records of a part that may be there more than once: a producer incarnation has sent a later one before.
+    """Candidates for copies: records of a part that stand behind a later record of their producer incarnation.
 
-    That one is looked for in the files only if there is such a record. It may also be in another part, or missing: then
-    the record is not a copy, but out of order.
+    Only for such a record, `offsets` reads the files again. A record that the files hold once is no copy: it is out of
+    order, or its other copy is in another part.
     """
 
     def __init__(self) -> None:

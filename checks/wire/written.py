@@ -154,7 +154,10 @@ def _by_position(sent: pd.DataFrame, batches: pd.DataFrame) -> None:
 
 
 def _by_hashes(sent: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
-    """Return offset, owner and index of the records of identities that are not in the log as a batch."""
+    """Return columns offset, owner and index: records in the log that match a record sent by hash and timestamp.
+
+    Only records of batches without a producer id that no batch in the log matches as a whole.
+    """
     counted = _counted(batches[batches.in_log], len(sent))
     left = _records(sent[(counted == 0) & (sent.identity == "checksum")])
     right = _records(batches[(batches.owner == NONE) & batches.in_log & (batches.producer_id < 0)])

@@ -77,9 +77,11 @@ class Stretches:
         return found
 
     def legal(self, offset: Ints, stretch: Ints) -> Mask:
-        """Return which outputs are the first of their input in a stretch that was set back to it.
+        """Return a mask: True for an output that only repeats its input because the reader was set back to the input.
 
-        stretch: `NONE` for an output that readers do not see. Rows are sorted by offset and stretch.
+        It is the first output of the input in its stretch, and that stretch began at or below the offset of the input
+        after a commit past it. stretch: `NONE` for an output that readers do not see. Rows are sorted by offset and
+        stretch.
         """
         found = np.zeros(len(offset), np.bool_)
         if len(self.begins) == 1:
@@ -91,7 +93,7 @@ class Stretches:
         return found
 
     def _set_back(self, offset: int, after: int, until: int) -> bool:
-        """Return whether a stretch after one and up to another began at or below an offset that was committed past."""
+        """Return whether a stretch from `after + 1` to `until` began at or below `offset`, after a commit past it."""
         return any(
             self.begins[n][1] <= offset < max(self.passed[after:n], default=NONE) for n in range(after + 1, until + 1)
         )
