@@ -57,6 +57,7 @@ Resume = Annotated[
     Path | None,
     typer.Option("--resume", metavar="DIR", file_okay=False, help="Go on in this folder: run what it lacks."),
 ]
+Timings = Annotated[bool, typer.Option(help="Print the seconds of each stage on stderr.")]
 RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]

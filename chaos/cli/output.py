@@ -22,7 +22,7 @@ from rich.table import Table
 from chaos.cli import STARTED
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run
-from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us
+from chaos.run.events import STAGE_TEXTS, WAIT, Event, list_stages, now_us, read_events
 from chaos.run.result import Verdict
 
 if TYPE_CHECKING:
@@ -64,6 +64,16 @@ def print_result(run: Run, as_json: bool) -> None:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
     else:
         terminal.render(result, Console())
+
+
+def print_timings(run: Run) -> None:
+    """Print the seconds of each stage of a run on standard error, and those from the begin of the command until now."""
+    table = plain_table("stage", "seconds", right=("seconds",))
+    for stage in list_stages(read_events(run), now_us()):
+        if stage.name in STAGE_TEXTS:
+            table.add_row(stage.text, f"{stage.seconds:.1f}")
+    table.add_row("all, from the command on", f"{time.monotonic() - STARTED:.1f}")
+    Console(stderr=True, soft_wrap=True).print(table)
 
 
 def campaign_printer(as_json: bool, plain: Callable[[C, Path], None] | None = None) -> Callable[[C, Path], None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from chaos.cli import options as opt
-from chaos.cli.output import View, print_campaign, print_result
+from chaos.cli.output import View, print_campaign, print_result, print_timings
 
 if TYPE_CHECKING:
     from chaos.apps.trial import Asked
@@ -46,6 +46,7 @@ def run(
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     spark_master: opt.Master = None,
     metrics: opt.Metrics = None,
+    timings: opt.Timings = False,
     as_json: opt.Json = False,
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
@@ -87,6 +88,8 @@ def run(
             code = drive_and_judge(prepared, view, spark_master)
             view.doing(RECORDING)
     print_result(prepared, as_json)
+    if timings:
+        print_timings(prepared)
     raise typer.Exit(code)
 
 

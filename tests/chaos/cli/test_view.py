@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import time
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from chaos.cli import airflow, app
-from chaos.cli.output import RunsView, View
+from chaos.cli.output import RunsView, View, print_timings
 from chaos.errors import ClusterError, HistoryError, UsageError
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
@@ -60,6 +61,32 @@ def test_no_stage_has_the_time_of_another_one(plain):
         "auditing every record": "2.0",
     }
     assert "waiting for Spark: 128.5 s" in text.getvalue()
+
+
+def test_the_timings_have_each_stage_once_and_the_whole_command(tmp_path, capsys):
+    run = Run.create(tmp_path, "run-1")
+    events = [
+        *(begun("deploy"), begun("install"), ended("install", 60.0), ended("deploy", 75.0)),
+        *(
+            begun("drive"),
+            begun("load"),
+            ended("load", 4.25),
+            ended("drive", 5.0),
+            begun("audit"),
+            ended("audit", 11.0),
+        ),
+    ]
+    run.events.write_text("".join(json.dumps(event) + "\n" for event in events))
+    print_timings(run)
+    lines = capsys.readouterr().err.splitlines()
+    seconds = {line.rsplit(None, 1)[0].strip(): float(line.rsplit(None, 1)[1]) for line in lines[1:]}
+    assert seconds.pop("all, from the command on") > 0
+    assert seconds == {
+        "starting the brokers": 15.0,
+        "installing Kafka and the client libraries": 60.0,
+        "producing, consuming, breaking": 4.2,
+        "auditing every record": 11.0,
+    }
 
 
 def test_a_silence_says_which_stage_goes_on_and_a_step_of_it(plain, tmp_path):
