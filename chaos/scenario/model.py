@@ -27,6 +27,7 @@ from chaos.scenario.mistakes import joined
 from chaos.setup.model import Limits, Topic
 from chaos.setup.names import Spelled, nearest
 from chaos.setup.triggers import Strict
+from chaos.values.arrivals import per_second
 
 
 def _check_anomaly(name: str) -> str:
@@ -43,6 +44,8 @@ AnomalyName = Annotated[str, AfterValidator(_check_anomaly)]
 
 AFTER_SESSION_S = 15.0
 """Seconds after the end of a session in which a group shows that its member is gone."""
+AFTER_SENDING_S = 120.0
+"""Seconds of a drive beyond those that a producer needs at its rate: for the starts of clients, outages and heals."""
 VariantName = Annotated[
     str,
     Spelled(r"^[A-Za-z0-9][A-Za-z0-9_-]*$", "letters, digits, _ and -, a letter or digit first"),
@@ -51,6 +54,13 @@ VariantName = Annotated[
 
 
 Differences = dict[AnomalyName, Annotated[str, Field(min_length=1)]]
+
+
+def _raised(limits: Limits, **seconds: float) -> Limits:
+    """Return the limits with at least these values, which do not count as given by the scenario."""
+    found = limits.model_copy()
+    found.__dict__.update({name: max(getattr(limits, name), value) for name, value in seconds.items()})
+    return found
 
 
 class Variant(Strict):
@@ -83,17 +93,20 @@ class Scenario(Experiment):
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
         problems += clock_problems(self, self.faults, self.expect, run_s)
-        problems += [*self._promise_problems(), *self._proof_problems()]
+        problems += [*self._promise_problems(), *self._drive_problems(), *self._proof_problems()]
         if problems:
             raise joined(problems)
         return self
 
     @model_validator(mode="after")
-    def _follow_sessions(self) -> Self:
-        """Wait longer for proofs than the session time-out of each member that a fault silences.
+    def _extend_limits(self) -> Self:
+        """Drive for longer than the slowest producer sends, and wait longer for proofs than silenced members stay.
 
-        A new coordinator begins the session again, so a fault of brokers makes it up to twice as long.
+        A new coordinator begins a session again, so a fault of brokers makes it up to twice as long.
         """
+        if "drive" not in self.limits.model_fields_set:
+            sending_s = max((s for _, s in self._sending_s()), default=0.0)
+            self.__dict__["limits"] = _raised(self.limits, drive=sending_s + AFTER_SENDING_S)
         if "proof" not in self.limits.model_fields_set:
             self.__dict__["limits"] = self._limits_beyond_sessions()
         return self
@@ -104,10 +117,24 @@ class Scenario(Experiment):
         longest *= 2 if any(fault.hits_brokers for fault in self.faults) else 1
         if self.limits.proof >= longest + AFTER_SESSION_S:
             return self.limits
-        changes = {"proof": longest + AFTER_SESSION_S}
-        if "drive" not in self.limits.model_fields_set:
-            changes["drive"] = max(self.limits.drive, 2 * longest + 120.0)
-        return self.limits.model_copy(update=changes)
+        limits = _raised(self.limits, proof=longest + AFTER_SESSION_S)
+        return limits if "drive" in limits.model_fields_set else _raised(limits, drive=2 * longest + 120.0)
+
+    def _sending_s(self) -> Iterator[tuple[int, float]]:
+        """Yield the number of each producer with a rate, and the seconds that its records take at that rate."""
+        for i, producer in enumerate(self.producers):
+            if rate := per_second(producer.rate):
+                yield i, producer.records / rate
+
+    def _drive_problems(self) -> Iterator[str]:
+        """Yield the producers that send for longer than a limit that the scenario gives."""
+        for i, sending_s in self._sending_s() if "drive" in self.limits.model_fields_set else ():
+            if sending_s > self.limits.drive:
+                yield (
+                    f"limits.drive: {self.limits.drive:g} s are too short for producers[{i}]: its "
+                    f"{self.producers[i].records:,} records take {sending_s:g} s at its rate; "
+                    f"give {sending_s + AFTER_SENDING_S:g}s, leave it out, or send fewer"
+                )
 
     def with_settings(self, config: Config, topics: list[Topic]) -> Scenario:
         """Return the scenario with the settings that an existing cluster and its topics have.

@@ -169,7 +169,11 @@ class Clients(Strict):
 class Limits(Strict):
     """Time-outs. A run that exceeds one is inconclusive or shows an anomaly; it never hangs."""
 
-    drive: Duration = Field(180.0, description="for producers to send everything and faults to be healed")
+    drive: Duration = Field(
+        180.0,
+        description="for producers to send everything and faults to be healed; if left out, at least 120 s more than "
+        "the slowest producer needs at its rate",
+    )
     drain: Duration = Field(60.0, description="for consumers to reach the end of every partition")
     proof: Duration = Field(
         30.0,

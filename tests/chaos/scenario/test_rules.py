@@ -338,6 +338,37 @@ def test_a_given_limit_below_the_session_is_refused_with_both_numbers():
     assert parse(text.replace("30s", "50s"), "mine.yaml").limits.proof == 50
 
 
+SENDING = """
+title: long
+cluster: {brokers: 3}
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, rate: %s, records: %d}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "records", "drive"),
+    [
+        ("10/s", 600, 180),
+        ("10/s", 601, 180.1),
+        ("1000/s", 3_600_000, 3720),
+        ("{bursts: {records: 10, every: 1s}}", 3600, 480),
+    ],
+)
+def test_the_drive_is_longer_than_the_records_take_at_their_rate(rate, records, drive):
+    found = parse(SENDING % (rate, records), "mine.yaml")
+    assert found.limits.drive == pytest.approx(drive)
+    assert type(found).model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_given_drive_in_which_a_producer_cannot_send_everything_is_refused_with_what_it_takes():
+    text = SENDING % ("10/s", 3000) + "limits: {drive: %s}\n"
+    says = r"mine.yaml:6: limits.drive: 299 s .* producers\[0\]: its 3,000 records take 300 s at its rate; give 420s"
+    with pytest.raises(ScenarioError, match=says):
+        parse(text % "299s", "mine.yaml")
+    assert parse(text % "300s", "mine.yaml").limits.drive == 300
+
+
 def test_a_pause_that_ends_before_the_session_is_refused():
     text = SILENCED % ("", "session.timeout.ms: 6000", "consumer.pause", "5s")
     with pytest.raises(ScenarioError, match=r"heal: gone ends after 5 s, before the session time-out of 6 s"):
