@@ -40,6 +40,8 @@ KEPT = 20
 """Directories of runs without a verdict that are kept; the sentence of each is."""
 RENEWED = 40
 """Mixtures after which a worker begins on a new cluster."""
+EACH_S = 60
+"""Seconds for a fault: to be due, proven and healed, and for an application to work again, whose session ends first."""
 Key = tuple[str, str]
 """A mechanism: the anomaly and its cause."""
 
@@ -63,7 +65,6 @@ class RandomSearch(FromMoments):
     ahead: mixtures that are drawn before those before them have a verdict. say: gets what the search does.
     """
 
-    drive = "120s"
     bundles = False
 
     ahead: int = 2
@@ -81,7 +82,7 @@ class RandomSearch(FromMoments):
             return first
         shrunk = self.shrunk(runs)
         mixtures = [self._mixture(n, runs, source) for n in self._next(runs)]
-        cells = {cell for run in runs for cell in run.covers}
+        cells = {cell for run in runs if run.conclusive for cell in run.covers}
         self._progress = f"{len(cells):,} of {len(self.mixer(source).cells()):,} covered, {len(shrunk)} mechanisms"
         return [*first, *(trial for one in shrunk for trial in one.wanted), *mixtures]
 
@@ -97,6 +98,8 @@ class RandomSearch(FromMoments):
         """Return the scenario with faults, and a load that lasts until all of them are healed."""
         raw = super().with_faults(faults)
         raw["producers"] = [{**producer, "outlast_faults": True} for producer in raw["producers"]]
+        limit = f"{drive_s(len(raw['faults']))}s"  # the load goes on while an application is down, and it catches up
+        raw["limits"] |= {"drive": limit, "drain": limit}
         return raw
 
     def expected(self, faults: Sequence[Raw]) -> Raw:
@@ -137,12 +140,16 @@ class RandomSearch(FromMoments):
         return Trial(run_id, subject, title, n, title=title, round=1 + n // RENEWED)
 
     def shrunk(self, runs: Sequence[TrialRun]) -> list[Shrunk]:
-        """Return each mechanism in the order in which they came, with the smallest mixture so far."""
+        """Return each mechanism in the order in which they came, with the smallest mixture so far.
+
+        What a run without a mixture shows cannot be smaller.
+        """
         first: dict[Key, TrialRun] = {}
+        plain = {mechanism.key for run in first_failures(runs) for mechanism in run.mechanisms}
         for run in runs:
             if number_of(run):
-                for mechanism in run.mechanisms:
-                    first.setdefault(mechanism.key, run)
+                for key in [mechanism.key for mechanism in run.mechanisms if mechanism.key not in plain]:
+                    first.setdefault(key, run)
         return [self._shrunk(key, run, runs) for key, run in first.items()]
 
     def _shrunk(self, key: Key, first: TrialRun, runs: Sequence[TrialRun]) -> Shrunk:
@@ -154,7 +161,11 @@ class RandomSearch(FromMoments):
         oracle = Oracle(subject, lambda run: shows(run, key), TRIES, runs, prefix)
 
         def remains(raw: Raw, candidate: Scenario) -> bool:
-            return bool(candidate.faults) and oracle.remains(raw, candidate)  # the first run had none
+            if not candidate.faults:
+                return False  # the first run had none
+            limit = drive_s(len(candidate.faults))
+            limits = candidate.limits.model_copy(update={"drive": limit, "drain": limit})
+            return oracle.remains(raw, candidate.model_copy(update={"limits": limits}))
 
         search = Search(starting_point(subject), remains, lambda line: None, self._parse, found=True)
         wanted: Sequence[Trial] = ()
@@ -182,7 +193,8 @@ class RandomSearch(FromMoments):
         if number_of(stored):
             cells = concerned(self._drawn[trial.n], stored, finished.run)
             stored = stored.model_copy(update={"covers": [cell.key for cell in cells]})
-        known = {mechanism.key for run in runs for mechanism in run.mechanisms if number_of(run)}
+        shown = [*first_failures(runs), *filter(number_of, runs)]
+        known = {mechanism.key for run in shown for mechanism in run.mechanisms}
         new = any(mechanism.key not in known for mechanism in stored.mechanisms) or not number_of(stored)
         if stored.verdict == "fail" and new:
             return stored.model_copy(update={"bundle": folder.pack_run(stored.run_id)})
@@ -204,7 +216,9 @@ class RandomSearch(FromMoments):
         filed = self._filed(runs)
         covered = covered_by(mixtures)
         open_ = len(self.mixer(source).cells()) if source else 0
-        verdict, sentence = _answer(source, runs, mixtures, filed, f"{len(covered):,} of {open_:,}")
+        verdict, sentence = _answer(
+            source, runs, mixtures, filed, f"{sum(cell.runs > 0 for cell in covered):,} of {open_:,}"
+        )
         return self.answer(
             runs,
             command,
@@ -220,8 +234,8 @@ class RandomSearch(FromMoments):
 
     def _filed(self, runs: Sequence[TrialRun]) -> list[Filed]:
         mixtures = [run for run in runs if number_of(run)]
-        first = [run for run in runs if run.part in (BASELINE, CALM) and run.verdict == "fail"]
-        found = [_plain(run, mechanism.key) for run in first for mechanism in run.mechanisms]
+        plain = {mechanism.key: run for run in reversed(first_failures(runs)) for mechanism in run.mechanisms}
+        found = [_plain(run, key, [m for m in mixtures if shows(m, key)]) for key, run in plain.items()]
         for one in self.shrunk(runs):
             showing = [run for run in mixtures if shows(run, one.key)]
             left = len(one.scenario.faults)
@@ -257,6 +271,16 @@ def number_of(run: TrialRun) -> int:
     return run.n if run.part.startswith("mixture ") else 0
 
 
+def first_failures(runs: Sequence[TrialRun]) -> list[TrialRun]:
+    """Return the runs without a mixture that broke something."""
+    return [run for run in runs if run.part in (BASELINE, CALM) and run.verdict == "fail"]
+
+
+def drive_s(faults: int) -> int:
+    """Return the limit of the load of a run with so many faults, and of the drain after it, in seconds."""
+    return (1 + faults) * EACH_S
+
+
 def shows(run: TrialRun, key: Key) -> bool:
     """Return whether a run shows a mechanism."""
     return any(mechanism.key == key for mechanism in run.mechanisms)
@@ -275,11 +299,13 @@ def covered_by(runs: Iterable[TrialRun]) -> list[Covered]:
     ]
 
 
-def _plain(run: TrialRun, key: Key) -> Filed:
+def _plain(run: TrialRun, key: Key, mixtures: Sequence[TrialRun]) -> Filed:
+    """Return a mechanism of a run without a mixture, with the mixtures that show it, too."""
+    without = "an instance leaves and comes back" if run.part == BASELINE else "no fault"
     return Filed(
         mechanism=of_run(run, key),
-        count=1,
-        where=["an instance leaves and comes back" if run.part == BASELINE else "no fault"],
+        count=1 + len(mixtures),
+        where=[without, *(mixture.part for mixture in mixtures)],
         run=run.run_id,
         report=run.report,
         bundle=run.bundle,

@@ -175,6 +175,7 @@ class Folder:
 
     def write(self, result: Campaign) -> None:
         """Write the result with its pages. Raises `AftershockError`."""
+        result = result.model_copy(update={"folder": str(self.path)})
         write_atomically(self.path / RESULT, result.model_dump_json(indent=1) + "\n")
         from chaos.report import campaign  # imported on use: templates are needed at the end only
 

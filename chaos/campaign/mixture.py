@@ -4,6 +4,10 @@ Nothing is listed here that stands elsewhere: the kinds, their targets and their
 `chaos.faults.SPECS`, a parameter that has no default is in the `example` of its kind, and whether a fault fits the
 scenario is what the loader of scenarios says. A fault has a role, the selector of its target (`leader_of`, `app`), and
 a phase, the place of its trigger in the work.
+
+A run proves something only if each trigger comes and each proof is seen. So faults that may hit the same broker,
+instance or client are linked: the later one waits for the proof of the earlier one, or for its heal (`_cause`). A fault
+heals after its proof, and faults of frames are of such frames as come to their brokers all the time (`_heard`).
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from chaos.campaign.moments import Moment, leave
+from chaos.campaign.moments import MEMBERSHIP, Moment, leave
 from chaos.campaign.subject import Raw, Subject
 from chaos.errors import ScenarioError
 from chaos.faults import SPECS
-from chaos.faults.base import FaultSpec
+from chaos.faults.base import BROKER_TARGETS, FaultSpec
+from chaos.faults.wire import REPEATED_BY_MEMBERS, FrameFaultSpec
 from chaos.run.exploration import PHASES, Phase
 from chaos.scenario.load import of_mapping
 from chaos.scenario.model import Scenario
-from chaos.setup.triggers import Target
+from chaos.setup.triggers import CONTROLLER_TARGETS, Target
 
 ALONE: tuple[Phase, ...] = ("start", "load", "moment", "rebalance")
 """The phases of a fault that waits for no other one."""
@@ -42,8 +47,16 @@ CHANGED = 0.6
 """Probability that a parameter with a default gets another value."""
 SMALL = 10
 """Numbers of an example below this are drawn as well one lower or higher."""
-DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("1s", "4s", "9s")
-"""Times after the injection of the fault before, of quiet after its heal, from proof to heal, and to the heal."""
+DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("4s", "9s")
+"""Times after the fault before, of quiet after its heal, from proof to heal, and to a heal before the proof."""
+LEAST_SEEN, LEAST_OF_CHANGE = 8, 2
+"""How often a moment came in the first run at least, and one of a rebalance, of which there was one: rarer ones are due
+to the order in which single frames crossed, and may not come again."""
+EARLY = 4
+"""A fault waits for a moment of the first quarter of those in the first run: another fault may slow the work down."""
+RESOLVED = frozenset({"leader_of", "controller", "coordinator_of", "coordinator_of_app", "transaction_coordinator_of"})
+"""Roles that another broker has once a broker is down, so that they never mean the one that is down."""
+CLIENTS = frozenset({"member", "random_member", "random_member_of", "task_manager", "task_manager_of"})
 
 
 @dataclass(frozen=True, order=True)
@@ -113,19 +126,19 @@ class Mixer:
     @property
     def phases(self) -> list[Phase]:
         """The phases that the scenario has."""
-        changes, others = any(m.of_change for m in self.moments), any(not m.of_change for m in self.moments)
-        absent = {"rebalance": not changes, "moment": not others}
+        absent = {"rebalance": not self._moments(of_change=True), "moment": not self._moments(of_change=False)}
         return [phase for phase in PHASES if not absent.get(phase)]
 
     def cells(self) -> list[Cell]:
         """Return every cell that can be drawn."""
         bound = {"broker_of_moment": ("moment", "rebalance")}
-        return [Cell(k, r, p) for k, r in self.pairs for p in self.phases if p in bound.get(r, self.phases)]
+        found = [Cell(k, r, p) for k, r in self.pairs for p in self.phases if p in bound.get(r, self.phases)]
+        return [cell for cell in found if cell.phase != "start" or not SPECS[cell.kind].needs_records]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield the kinds with the roles that the loader takes, each tried alone with several targets."""
         for kind, spec in SPECS.items():
-            for role in sorted(spec.targets & self.values.keys()):
+            for role in sorted(spec.targets & self.values.keys()) if not spec.premise else ():
                 cell = Cell(kind, role, "load" if role != "broker_of_moment" else "moment")
                 none, rng = Mixture([], [], self.subject.scenario), Random(f"{self.subject.seed} {kind} {role}")
                 if cell.phase in self.phases and any(self._added(none, cell, rng) for _ in range(TARGETS)):
@@ -153,48 +166,97 @@ class Mixer:
         return [1 / (1 + counts[cell]) ** 2 / (1 + covered[cell.kind]) / roles[cell.kind] for cell in cells]
 
     def _added(self, mixture: Mixture, cell: Cell, rng: Random) -> Mixture | None:
-        """Return the mixture with a fault more; None if the loader refuses it."""
-        cause = self._cause(mixture, cell, rng)
-        if cause is None:
+        """Return the mixture with a fault more; None if its trigger may not come, or if the loader refuses it."""
+        spec, name = SPECS[cell.kind], f"{DRAWN}{len(mixture.cells) + 1}"
+        parameters = self._parameters(spec, cell.role, rng)
+        values = [value for value in self.values[cell.role] if self._heard(spec, cell.role, value, parameters)]
+        if not values:
+            return None
+        raw = {"name": name, "kind": cell.kind, "target": {cell.role: rng.choice(values)}, **parameters}
+        if (cause := self._cause(mixture.faults, raw, cell, rng)) is None:
             return None
         before, trigger = cause
-        name = f"{DRAWN}{len(mixture.cells) + 1}"
-        raw = {"name": name, "kind": cell.kind, "target": {cell.role: rng.choice(self.values[cell.role])}}
-        raw |= self._parameters(SPECS[cell.kind], rng) | {"when": trigger}
-        for heal in _heals(name, SPECS[cell.kind].breaks_brokers, rng):
-            faults = [*before, raw | heal]
-            if (scenario := loaded(self.with_faults(faults), self.subject.source)) is not None:
+        for heal in _heals(name, cell.role in spec.proven_when_back, rng):
+            faults = [*before, raw | {"when": trigger} | heal]
+            scenario = loaded(self.with_faults(faults), self.subject.source)
+            if scenario is not None and _has_load(scenario):
                 return Mixture(faults, [*mixture.cells, cell], scenario)
         return None
 
-    def _cause(self, mixture: Mixture, cell: Cell, rng: Random) -> tuple[list[Raw], Raw] | None:
-        """Return the faults before one in a phase, and its trigger."""
-        faults = list(mixture.faults)
+    def _heard(self, spec: type[FaultSpec], role: str, value: Any, parameters: Raw) -> bool:
+        """Return whether the frames that a fault is of come all the time to the brokers of its target.
+
+        True of every other fault. Of brokers with other roles it depends on where the leaders are.
+        """
+        if not issubclass(spec, FrameFaultSpec) or role == "all_brokers":
+            return True
+        api, app = parameters.get("api", spec.model_fields["api"].get_default()), parameters.get("app")
+        if role in ("coordinator_of", "coordinator_of_app"):
+            return app in (None, value) and (api is None or api in REPEATED_BY_MEMBERS)
+        reads, writes = self._topics_of(app)
+        topics = {"Fetch": reads, "Produce": writes, None: reads | writes}.get(api, set())
+        return role in ("leader_of", "isr_of") and str(value).rpartition("/")[0] in topics
+
+    def _topics_of(self, app: str | None) -> tuple[set[str], set[str]]:
+        """Return the topics that an application, or the clients of the scenario, read and write."""
+        scenario = self.subject.scenario
+        if app is not None:
+            own = (one for one in scenario.apps if one.name == app)
+            return {topic for one in own for topic in one.reads}, {e.topic for e in scenario.effects if e.topic}
+        names = [topic.name for topic in scenario.topics]
+        reads = {topic for reader in scenario.readers for topic in reader.topics_among(names)}
+        return reads, {topic for producer in scenario.producers for topic in producer.written}
+
+    def _cause(self, faults: list[Raw], raw: Raw, cell: Cell, rng: Random) -> tuple[list[Raw], Raw] | None:
+        """Return the faults before one in a phase, and its trigger; None if it may not come."""
+        met = next((fault for fault in reversed(faults) if meet(fault, raw)), None)
+        if cell.phase in ALONE and met is not None:
+            return None
         match cell.phase:
             case "start":
                 return faults, {"at": "0s"}
             case "load":
                 return faults, {"acked": max(1, round(self.records * rng.uniform(0.1, 0.6)))}
-            case "moment" | "rebalance":
-                changes = cell.phase == "rebalance"
-                own = [m for m in self.moments if m.of_change == changes]
-                moment = rng.choice([m for m in own if m.count > 1] or own)  # what came once may not come again
-                causes = [leave(moment.app)] if changes else []
-                known = {fault["name"] for fault in faults}
-                return [*(c for c in causes if c["name"] not in known), *faults], {
-                    "wire": moment.wire(rng.randint(1, max(1, moment.count // 2)))
-                }
-        if not faults:
+            case "moment":
+                moment = rng.choice(self._moments(of_change=False))
+                return faults, {"wire": moment.wire(rng.randint(1, max(1, moment.count // EARLY)))}
+            case "rebalance":
+                return self._of_rebalance(faults, raw, rng)
+        last = met or (faults[-1] if faults else None)
+        if last is None:
             return None
-        last = faults[-1]["name"]
         if cell.phase == "overlap":
-            return faults, {"after": f"{last}.injected + {rng.choice(DELAYS)}"}
-        phase, quiet = "healed" if "heal" in faults[-1] else "proven", rng.choice(QUIET)
-        if apps := [app for app in self.values["app"] if "/" not in app]:
-            return faults, {"works": {"app": rng.choice(apps), "after": f"{last}.{phase} + {quiet}"}}
-        return faults, {"after": f"{last}.{phase} + {quiet}"}
+            if met is not None and not overlaps(met, raw):
+                return None
+            return faults, {"after": f"{last['name']}.{'proven' if met else 'injected'} + {rng.choice(DELAYS)}"}
+        after = f"{last['name']}.{'healed' if 'heal' in last else 'proven'} + {rng.choice(QUIET)}"
+        if apps := [app for app in self.values.get("app", ()) if "/" not in app]:
+            return faults, {"works": {"app": rng.choice(apps), "after": after}}
+        return faults, {"after": after}
 
-    def _parameters(self, spec: type[FaultSpec], rng: Random) -> Raw:
+    def _of_rebalance(self, faults: list[Raw], raw: Raw, rng: Random) -> tuple[list[Raw], Raw] | None:
+        """Return the faults before one at a moment of a rebalance, with the one that causes it, and its trigger.
+
+        The moment is the first one of its kind. A request that only a rebalance causes may come after any other step.
+        """
+        moment = rng.choice(self._moments(of_change=True))
+        cause, wire = leave(moment.app), moment.wire(1)
+        if cause not in faults:
+            if any(meet(fault, cause) for fault in faults):
+                return None
+            faults = [cause, *faults]
+        if meet(raw, cause) and raw["target"] != {"app": moment.app}:  # that instance may be the one that left
+            return None
+        if moment.api in MEMBERSHIP:
+            wire.pop("after")
+        return faults, {"wire": wire}
+
+    def _moments(self, *, of_change: bool) -> list[Moment]:
+        """Return the moments, of a rebalance or not, that come again."""
+        least = LEAST_OF_CHANGE if of_change else LEAST_SEEN
+        return [m for m in self.moments if m.of_change == of_change and m.count >= least]
+
+    def _parameters(self, spec: type[FaultSpec], role: str, rng: Random) -> Raw:
         """Return the parameters of a kind: its example, and by chance one other that is a word of a list.
 
         With several, a fault of frames would be about so few of them that none comes.
@@ -209,21 +271,60 @@ class Mixer:
         for name in own:
             if words[name] and (name == "app" or (own[name].is_required() and name not in found)):
                 found[name] = rng.choice(words[name])
+        if issubclass(spec, FrameFaultSpec):
+            apis = [api for api in words["api"] if self._is_heard(spec, role, api, found)]
+            words |= {"topic": [], "partition": [], "api": apis}
         others = [name for name in own if words[name] and name not in found]
         if others and rng.random() < CHANGED:
             name = rng.choice(others)
             found[name] = rng.choice(words[name])
         return found
 
+    def _is_heard(self, spec: type[FaultSpec], role: str, api: str, parameters: Raw) -> bool:
+        """Return whether requests of a kind come all the time to a broker with a role."""
+        return any(self._heard(spec, role, value, {**parameters, "api": api}) for value in self.values[role])
+
     def _values_of(self, name: str, info: FieldInfo) -> list[Any]:
         """Return the values that a parameter may get: words of its list, or names of the scenario.
 
-        Of requests, the ones of the applications count as often as they came.
+        Of requests, the ones that come all the time, and of applications as often as they came. The instances of an
+        application speak to other brokers each.
         """
         words = list(options(info)) or list(self.values.get(name, ()))
-        if name == "api" and self.moments:
-            return [moment.api for moment in self.moments for _ in range(moment.count) if moment.api in words]
-        return words
+        if name == "api":
+            of_apps = [moment.api for moment in self._moments(of_change=False) for _ in range(moment.count)]
+            return [api for api in of_apps or ("Produce", "Fetch", "OffsetCommit") if api in words]
+        return [word for word in words if name != "app" or "/" not in word]
+
+
+def meet(one: Raw, other: Raw) -> bool:
+    """Return whether two faults may hit the same thing: brokers, as roles move, or an instance or a client."""
+    (role, value), (other_role, other_value) = (next(iter(fault["target"].items())) for fault in (one, other))
+    sorts = {"app" if r == "app" else "client" if r in CLIENTS else "cluster" for r in (role, other_role)}
+    if len(sorts) == 2:
+        return False
+    if sorts == {"cluster"} or "random_member_of" in (role, other_role):
+        return True
+    name, _, number = str(value).partition("/")
+    other_name, _, other_number = str(other_value).partition("/")
+    return name == other_name and (not number or not other_number or number == other_number)
+
+
+def overlaps(first: Raw, second: Raw) -> bool:
+    """Return whether a fault can be injected and proven while another one that it meets is in, and proven.
+
+    A broker that is down has no effect to show, nor has an instance or a client, and a topic that is deleted has none.
+    """
+    spec, (role, _) = SPECS[first["kind"]], next(iter(second["target"].items()))
+    if role in CLIENTS or role == "app" or first["kind"] == second["kind"] or "recreates" in spec.effects:
+        return False
+    return "outage" not in spec.effects or role in RESOLVED or role not in BROKER_TARGETS | CONTROLLER_TARGETS
+
+
+def _has_load(scenario: Scenario) -> bool:
+    """Return whether a producer runs from the start: else nothing happens that other faults wait for."""
+    held = scenario.held_back()
+    return any(f"{p.name}/{n}" not in held for p in scenario.producers for n in range(1, p.count + 1))
 
 
 def loaded(raw: Raw, where: str) -> Scenario | None:
@@ -235,15 +336,14 @@ def loaded(raw: Raw, where: str) -> Scenario | None:
         return None
 
 
-def _heals(name: str, of_broker: bool, rng: Random) -> Iterator[Raw]:
-    """Yield the ways in which a fault may end, in the order in which they are tried.
+def _heals(name: str, before_proof: bool, rng: Random) -> Iterator[Raw]:
+    """Yield the ways in which a fault may end, in the order in which they are tried: some have nothing to heal.
 
-    A fault of a broker is proven only after a session, so a time alone would heal it before.
+    before_proof: whether the proof comes only after the heal.
     """
     proven = {"heal": {"when": {"after": f"{name}.proven + {rng.choice(STAYS)}"}}}
-    timed, never = {"heal": {"after": rng.choice(LASTS)}}, Raw()
-    first = proven if of_broker else rng.choice((proven, proven, timed, never))
-    yield from (first, *(way for way in (proven, timed, never) if way is not first))
+    timed = {"heal": {"after": rng.choice(LASTS)}}
+    yield from (timed if before_proof else proven, {})
 
 
 def options(info: FieldInfo) -> Iterator[Any]:

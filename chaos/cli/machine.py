@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +91,10 @@ def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `u
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """List the processes and containers of Aftershock on this machine, and whether their owners are alive."""
+    """List the processes and containers of Aftershock on this machine, who uses them, and how they end.
+
+    A run that has ended has none. What is in use belongs to a command that still runs, and ends with it.
+    """
     from rich.table import Table
 
     from chaos.cli.output import print_json, print_line
@@ -114,14 +118,16 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
         Console().print("nothing of Aftershock runs on this machine")
         return
     table = Table(box=None, header_style="bold")
-    for column in ("pid", "role", "address", "run", "owner", "state", "memory"):
+    for column in ("pid", "role", "address", "run", "use", "memory"):
         width = max(len(row["address"]) for row in rows) if column == "address" else None
         table.add_column(column, justify="right" if column in ("pid", "memory") else "left", min_width=width)
     for row in rows:
         memory = f"{row['rss_bytes'] / 2**20:.0f} MiB" if row["rss_bytes"] else ""
-        cells = (row["role"], row["address"], row["run_id"], row["owner"], row["state"])
-        table.add_row(str(row["pid"] or ""), *cells, memory)
+        role = f"{row['role']} (paused)" if row["state"] == "stopped" else row["role"]
+        table.add_row(str(row["pid"] or ""), role, row["address"], row["run_id"], USES[row["owner"]], memory)
     Console().print(table)
+    for line in _uses(rows):
+        print_line(line)
     for run_dir in sorted(at for at, saved in clusters.items() if saved.owner is None and not saved.attached):
         print_line(f"break a broker: {_break(run_dir)}")
 
@@ -138,6 +144,39 @@ def saved_cluster(run_dir: Path) -> ClusterState | None:
     return None if saved.lender else saved
 
 
+USES = {"alive": "in use", "gone": "left behind", "none": "kept"}
+"""What the state of an owner means for what it started."""
+
+
+def _uses(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each command that uses runs, for what is left behind, and for what is kept: how it ends."""
+    groups: dict[tuple[str, int | None], dict[str, str]] = {}
+    for row in rows:
+        owner = row["owner_pid"] if row["owner"] == "alive" else None
+        groups.setdefault((row["owner"], owner), {})[row["run_id"]] = row["run_dir"]
+    for (owner, pid), runs in sorted(groups.items(), key=str):
+        names = ", ".join(runs)
+        if pid is not None:
+            yield f"in use by {_command(pid)}, which ends it; now: Ctrl-C there, or `kill {pid}`: {names}"
+        elif owner == "gone":
+            yield f"left behind by a command that is gone; `python -m chaos gc` ends it: {names}"
+        else:
+            yield from (f"kept until its time is over; ends it now: python -m chaos down {at}" for at in runs.values())
+
+
+def _command(pid: int) -> str:
+    """Return the command line of a process and its user."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        words = process.cmdline()
+        words = ["python", *words[1:]] if words and Path(words[0]).name.startswith("python") else words
+        return f"pid {pid} ({shlex.join(words)[:120]}, user {process.username()})"
+    except psutil.Error:
+        return f"pid {pid}"
+
+
 def _row(found: Any, pid: int | None, role: str, rss_bytes: int) -> dict[str, Any]:
     owner = found.owner
     return {
@@ -146,6 +185,7 @@ def _row(found: Any, pid: int | None, role: str, rss_bytes: int) -> dict[str, An
         "run_id": found.run_id,
         "run_dir": str(found.run_dir),
         "owner": "none" if owner is None else "alive" if owner.alive() else "gone",
+        "owner_pid": owner.pid if owner else None,
         "state": found.state,
         "rss_bytes": rss_bytes,
     }

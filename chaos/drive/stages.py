@@ -98,7 +98,7 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
             database_url(effect)  # a secret that is missing ends the run before it begins
     run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    name = path.stem if path.parent == SHIPPED else str(path)
+    name = path.stem if path.parent == SHIPPED else str(path.absolute())
     resolved = resolve(
         loaded,
         run_id=run.run_id,

@@ -115,6 +115,12 @@ class FaultSpec(Strict, defer_build=True):
     """True for a change of data that nothing undoes."""
     example: ClassVar[str] = ""
     """The parameters that a fault needs, as `break` takes them; where an exploration at random begins."""
+    premise: ClassVar[str] = ""
+    """A state that has to be there first, and that no other fault leaves behind for sure: such a kind is not drawn."""
+    needs_records: ClassVar[bool] = False
+    """True for a fault of records or offsets that exist, so that it fails at the start of the load."""
+    proven_when_back: ClassVar[frozenset[str]] = frozenset()
+    """Targets of several brokers that may leave no majority: then the heal has to come before the proof."""
     no_promise: ClassVar[str] = ""
     """Why no rule says what settings promise under the fault; empty if rules do."""
     ends_at_once: ClassVar[bool] = False

@@ -33,6 +33,7 @@ class BrokerKillSpec(FaultSpec):
     effects = frozenset({"outage", "crash", "connections"})
     targets = ONE_BROKER | {"followers_of", "rack"}
     needs = frozenset({"kill", "start"})
+    proven_when_back = frozenset({"followers_of", "rack"})
     kind: Literal["broker.kill"]
 
 

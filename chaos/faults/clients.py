@@ -50,7 +50,7 @@ class ClientQuotaSpec(ClientFaultSpec):
     left_out = "a quota changes times, and no promise about records"
     abilities = ("throttle times",)
     once_per_target = True
-    example = "producer_byte_rate=20000"
+    example = "producer_byte_rate=2000"
     kind: Literal["client.quota"]
     producer_byte_rate: Size | None = Field(None, gt=0, description="bytes per second of produce requests, by broker")
     consumer_byte_rate: Size | None = Field(None, gt=0, description="bytes per second of fetch responses, by broker")

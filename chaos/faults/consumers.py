@@ -288,6 +288,7 @@ class ConsumerSeekSpec(ConsumerFaultSpec):
     effects = frozenset({"seeks"})
     left_out = "an act of the application"
     abilities = ("seek",)
+    needs_records = True
     one_of = ("offsets", "ago")
     example = "ago=5s"
     kind: Literal["consumer.seek"]
@@ -409,7 +410,9 @@ class ConsumerLeaveSpec(ConsumerFaultSpec):
     effects = frozenset({"hands_over", "restarts"})
     of_processors = True
     kind: Literal["consumer.leave"]
-    for_good: bool = Field(False, description="it does not come back, as in a rolling change; there is nothing to heal")
+    for_good: bool = Field(
+        False, examples=[False], description="it does not come back, as in a rolling change; there is nothing to heal"
+    )
 
     @model_validator(mode="after")
     def _check_heal(self) -> Self:

@@ -61,6 +61,7 @@ class ControllerKillSpec(ControllerFaultSpec):
 
     effects = frozenset({"outage", "crash", "connections"})
     needs = frozenset({"kill", "start"})
+    proven_when_back = frozenset({"controllers"})
     kind: Literal["controller.kill"]
 
 

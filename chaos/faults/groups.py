@@ -19,6 +19,7 @@ class DeleteOffsetsSpec(FaultSpec):
     effects = frozenset({"forgets"})
     left_out = BY_ADMINISTRATOR
     final = True
+    premise = "a group that is not subscribed"
     targets = GROUP
     kind: Literal["group.delete_offsets"]
 
@@ -74,6 +75,7 @@ class ResetOffsetsSpec(FaultSpec):
     left_out = BY_ADMINISTRATOR
     final = True
     example = "to=earliest"
+    premise = "a group without members"
     targets = GROUP
     kind: Literal["group.reset_offsets"]
     to: Literal["earliest", "latest"] | int = Field(description="earliest, latest, or an offset")
@@ -116,6 +118,7 @@ class ResetShareOffsetsSpec(FaultSpec):
     effects = frozenset({"resets"})
     left_out = BY_ADMINISTRATOR
     run_only = "the share groups of a run"
+    premise = "a group without members"
     targets = GROUP
     kind: Literal["share.reset_offsets"]
     to: Literal["earliest", "latest"] = Field(description="the start or the end of each partition")
@@ -162,6 +165,7 @@ class DeleteGroupSpec(FaultSpec):
     effects = frozenset({"forgets"})
     left_out = BY_ADMINISTRATOR
     final = True
+    premise = "a group without members"
     targets = GROUP
     kind: Literal["group.delete"]
 

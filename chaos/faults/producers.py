@@ -47,7 +47,9 @@ class ProducerLeaveSpec(ProducerEntryFaultSpec):
     effects = frozenset({"restarts"})
     left_out = "a planned change; consumer-leave has a rebalance, too"
     kind: Literal["producer.leave"]
-    for_good: bool = Field(False, description="it does not come back, whatever it has sent; there is nothing to heal")
+    for_good: bool = Field(
+        False, examples=[False], description="it does not come back, whatever it has sent; there is nothing to heal"
+    )
 
     @model_validator(mode="after")
     def _check_heal(self) -> Self:

@@ -36,6 +36,7 @@ class ElectPreferredSpec(FaultSpec):
 
     effects = frozenset({"elections", "connections"})
     left_out = BY_ADMINISTRATOR
+    premise = "a leader that is not the preferred one"
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.preferred"]
 
@@ -92,6 +93,7 @@ class ElectUncleanSpec(FaultSpec):
     effects = frozenset({"elections", "unclean", "connections"})
     left_out = BY_ADMINISTRATOR
     final = True
+    premise = "a partition without a leader"
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.unclean"]
 

@@ -129,6 +129,8 @@ class LogTruncateSpec(FaultSpec):
     final = True
     targets = frozenset({"leader_of", "follower_of", "isr_of"})
     needs = frozenset({"kill", "start", "cut_log"})
+    needs_records = True
+    proven_when_back = frozenset({"isr_of"})
     kind: Literal["log.truncate"]
     records: int | None = Field(None, gt=0, description="minimum number of records to remove; all if left out")
 

@@ -98,7 +98,9 @@ class DeleteTopicSpec(FaultSpec):
     final = True
     targets = TOPIC
     kind: Literal["topic.delete"]
-    create_again: bool = Field(True, description="false: the heal leaves it deleted; a client may create it again")
+    create_again: bool = Field(
+        True, examples=[True], description="false: the heal leaves it deleted; a client may create it again"
+    )
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that a heal that does nothing has no moment."""
@@ -245,7 +247,8 @@ class DeleteRecordsSpec(FaultSpec):
     effects = frozenset({"deletes"})
     left_out = BY_ADMINISTRATOR
     final = True
-    example = "leave=100"
+    example = "leave=10"
+    needs_records = True
     targets = TOPIC_OR_PARTITION
     one_of = ("before", "leave")
     kind: Literal["topic.delete_records"]

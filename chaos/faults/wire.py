@@ -117,6 +117,9 @@ TOPIC_APIS: tuple[Api, ...] = (
 )
 """The requests that name topics and partitions, and that the proxy reads for them."""
 
+REPEATED_BY_MEMBERS = frozenset({"OffsetCommit", "TxnOffsetCommit", "Heartbeat", "ConsumerGroupHeartbeat"})
+"""The requests that members send to the coordinator of their group all the time."""
+
 Side = Literal["request", "response"]
 
 ClientPattern = Annotated[str, Field(min_length=1, max_length=200)]

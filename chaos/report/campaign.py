@@ -232,7 +232,7 @@ def proof_markdown(proof: ProofResult) -> str:
 
 def _proof_values(proof: ProofResult) -> dict[str, Any]:
     by_id = {run.run_id: run for run in proof.runs}
-    program = explore.values(proof.program) if proof.program else {}
+    program = explore.values(proof.program.model_copy(update={"folder": proof.folder})) if proof.program else {}
     return {**program, "p": proof, "by_id": by_id, "quote": quote, "minutes": minutes, "LEVELS": LEVELS}
 
 

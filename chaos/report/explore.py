@@ -9,7 +9,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from chaos.report.pages import render_page, render_summary
+from chaos.report.pages import render_page, render_summary, replay
 from chaos.report.terminal import Page, table
 from chaos.report.text import minutes
 from chaos.run.exploration import BLOWS, PHASES, ExploreResult
@@ -37,6 +37,7 @@ def values(result: ExploreResult) -> dict[str, Any]:
     runs = {run.run_id: run for part in result.parts for run in part.runs}
     return {
         "c": result,
+        "undecided": [(part, run) for part in result.parts for run in part.runs if not run.conclusive],
         "e": {"runs_by_id": runs, **dict(result)},
         "BLOWS": BLOWS,
         "PHASES": PHASES,
@@ -100,11 +101,11 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
         )
         lines += [f"  first:    {mechanism.sentence}"] * bool(mechanism.sentence)
         lines += [f"  prevents: {mechanism.prevents}"] * bool(mechanism.prevents)
-        lines += [f"  replay:   python -m chaos replay {folder / filed.bundle}"] * bool(filed.bundle)
+        lines += [f"  replay:   {replay(str(folder.absolute()), filed.bundle)}"] * bool(filed.bundle)
     if len(result.filed) > MOST_FILED:
         lines.append(f"{len(result.filed) - MOST_FILED} more mechanisms: see the page")
-    open_ = [run for part in result.parts for run in part.runs if not run.conclusive]
-    lines += [f"undecided: {run.run_id}: {run.sentence}" for run in open_[:MOST_FILED]]
+    open_ = [(part.name, run) for part in result.parts for run in part.runs if not run.conclusive]
+    lines += [f"undecided: {name}: {run.sentence}" for name, run in open_[:MOST_FILED]]
     if len(open_) > MOST_FILED:
         lines.append(f"{len(open_) - MOST_FILED} more are undecided: see the page")
     return [*lines, *(f"note: {note}" for note in result.notes)]

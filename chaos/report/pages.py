@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,11 @@ def code(text: str) -> str:
     return _one_line(text, _LONGEST).replace("`", "'").replace("|", "\\|")
 
 
+def replay(folder: str, bundle: str) -> str:
+    """Return the command that runs a bundle in the folder of a campaign again, from any directory."""
+    return shlex.join(["python", "-m", "chaos", "replay", str(Path(folder) / bundle)])
+
+
 def digest(script: str) -> str:
     """Return the digest of a script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -133,5 +139,5 @@ def _environment(clock: Clock) -> Environment:
     found = environment(_FOLDER)
     for format_ in (text.number, text.duration, text.count, text.cut, clock.relative, clock.wall, clock.evidence):
         found.filters[format_.__name__] = format_
-    found.globals.update(anomalies=ANOMALIES, metrics=METRICS)
+    found.globals.update(anomalies=ANOMALIES, metrics=METRICS, replay=replay)
     return found

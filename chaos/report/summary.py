@@ -9,7 +9,8 @@ from pathlib import Path
 from chaos.report.pages import render_summary
 from chaos.report.text import duration
 from chaos.run.campaign import Campaign, GateResult, PartsResult
-from chaos.run.result import EFFECT_KINDS, NOT_APPLICABLE, Result, Verdict, applicable, count_held
+from chaos.run.exploration import ExploreResult
+from chaos.run.result import EFFECT_KINDS, NOT_APPLICABLE, WORST_FIRST, Result, Verdict, applicable, count_held
 
 MOST_ROWS = 60
 """Expectations that are listed; the others are counted."""
@@ -48,8 +49,9 @@ def publish(result: Result | Campaign, folder: Path) -> str:
     if (path := folder / "summary.md").is_file():
         with Path(name).open("a", encoding="utf-8") as summary:
             summary.write(path.read_text(encoding="utf-8") + "\n")
-    lines = [_annotation(*one) for one in _remarks(result)]
-    return "".join(lines[:MOST_ANNOTATIONS])
+    whole, *others = _remarks(result)
+    others.sort(key=lambda remark: WORST_FIRST.index(remark[0]))
+    return "".join(_annotation(*remark) for remark in [whole, *others[: MOST_ANNOTATIONS - 1]])
 
 
 def _remarks(result: Result | Campaign) -> Iterator[tuple[Verdict, str, str]]:
@@ -60,6 +62,11 @@ def _remarks(result: Result | Campaign) -> Iterator[tuple[Verdict, str, str]]:
             assert e.verdict != NOT_APPLICABLE
             if e.verdict != "pass" and not e.follows:
                 yield e.verdict, e.name, f"expected {e.expected}, seen {e.seen}. {e.why}".strip()
+    elif isinstance(result, ExploreResult):
+        for mechanism in (filed.mechanism for filed in result.filed):
+            title = f"{mechanism.name}: {mechanism.cause or 'the cause is not determined'}"
+            prevents = f" What prevents it: {mechanism.prevents}." if mechanism.prevents else ""
+            yield "fail", title, f"{mechanism.sentence}.{prevents}".lstrip(".")
     elif isinstance(result, PartsResult):
         yield from ((p.verdict, p.name, p.sentence) for p in result.parts if p.verdict != "pass")
     elif isinstance(result, GateResult):

@@ -176,7 +176,7 @@ class Head(BaseModel):
 
 
 class Campaign(Data):
-    """The head of every `campaign.json`. repeat: planned runs of each part."""
+    """The head of every `campaign.json`. repeat: planned runs of each part. folder: where it was written."""
 
     format: int = FORMAT
     kind: Kind
@@ -189,6 +189,7 @@ class Campaign(Data):
     seed: int | None
     repeat: int
     notes: list[str] = []
+    folder: str = ""
 
 
 class PartsResult(Campaign):

@@ -103,12 +103,12 @@ class Resolved(BaseModel):
             client = shared[0].describe()
         if client:
             sets = f" --client {client}{sets}"
-        cluster = self.scenario.cluster
+        cluster, name = self.scenario.cluster, shlex.quote(self.name)
         if cluster.driver == "attached":
             owned = " --i-own-this-cluster" if cluster.allow_faults else ""
-            return f"python -m chaos run {self.name} --seed {self.seed} --bootstrap {cluster.bootstrap}{sets}{owned}"
+            return f"python -m chaos run {name} --seed {self.seed} --bootstrap {cluster.bootstrap}{sets}{owned}"
         driver = f" --driver {cluster.driver}" if cluster.driver != "process" else ""
-        return f"python -m chaos run {self.name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
+        return f"python -m chaos run {name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
 
 
 def _isolation(uncommitted: bool) -> dict[str, str]:

@@ -63,7 +63,7 @@ def test_an_application_that_commits_first_loses_in_a_window_and_the_bundle_of_i
     assert filed.mechanism.cause == "offsets are committed before the work is done" and filed.mechanism.prevents
     assert (folder / filed.bundle).is_file()
     assert "lost" in {state for window in result.windows for state in window.states.values()}
-    assert f"python -m chaos replay {filed.bundle}" in (folder / "report.html").read_text()
+    assert f"python -m chaos replay {folder / filed.bundle}" in (folder / "report.html").read_text()
     assert left_running(folder) == []
 
 

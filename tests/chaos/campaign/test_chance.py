@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
 
@@ -11,8 +12,8 @@ import pytest
 from chaos.campaign.chance import RandomSearch, concerned, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
-from chaos.campaign.mixture import Cell, Mixer, options, values_of
-from chaos.campaign.moments import BASELINE, FromMoments, Moment
+from chaos.campaign.mixture import CLIENTS, Cell, Mixer, meet, options, overlaps, values_of
+from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment
 from chaos.campaign.subject import Request, dump, load_subject, raw_of
 from chaos.faults import SPECS
 from chaos.report.campaign import write
@@ -25,6 +26,8 @@ from chaos.setup.triggers import Target
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
 JOIN = Moment("billing", "JoinGroup request", "LeaveGroup response", 4)
+FETCH = Moment("billing", "Fetch request", "OffsetCommit response", 80)
+RARE = Moment("billing", "Fetch request", "OffsetCommit request", 3)
 LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
 PAIRS = [("app.kill", "app"), ("broker.kill", "leader_of"), ("coordinator.kill", "coordinator_of_app")]
 
@@ -144,6 +147,121 @@ def test_each_selector_that_the_scenario_has_gets_values(plan):
     assert missing == {"rack", "coordinator_of", "random_member_of", "share_coordinator_of"}
 
 
+def fault(kind, role, value, **more):
+    return {"kind": kind, "target": {role: value}, **more}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "may"),
+    [
+        (("broker.kill", "leader_of", "orders/0"), ("wire.drop", "broker", 3), True),
+        (("topic.delete", "topic", "orders"), ("broker.kill", "controller", True), True),
+        (("broker.kill", "broker", 1), ("app.kill", "app", "billing"), False),
+        (("app.kill", "app", "billing"), ("app.pause", "app", "billing/2"), True),
+        (("app.kill", "app", "billing/1"), ("app.pause", "app", "billing/2"), False),
+        (("app.kill", "app", "billing"), ("app.kill", "app", "shipping"), False),
+        (("producer.crash", "member", "shop/1"), ("client.quota", "random_member", "shop"), True),
+        (("producer.crash", "member", "shop/1"), ("consumer.crash", "random_member_of", "billing"), True),
+        (("producer.crash", "member", "shop/1"), ("broker.kill", "broker", 1), False),
+    ],
+)
+def test_faults_meet_if_they_may_hit_the_same_broker_instance_or_client(one, other, may):
+    assert meet(fault(*one), fault(*other)) == meet(fault(*other), fault(*one)) == may
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "may"),
+    [
+        (("broker.kill", "leader_of", "orders/0"), ("broker.pause", "leader_of", "orders/0"), True),
+        (("broker.kill", "leader_of", "orders/0"), ("broker.pause", "broker", 2), False),  # it may be the one down
+        (("broker.kill", "leader_of", "orders/0"), ("disk.slow", "all_brokers", True), False),
+        (("broker.kill", "broker", 2), ("partition.reassign", "partition", "orders/0"), True),
+        (("wire.drop", "broker", 2), ("broker.kill", "broker", 2), True),  # its broker is up
+        (("clock.jump", "broker", 2), ("clock.jump", "controller", True), False),
+        (("topic.delete", "topic", "orders"), ("broker.kill", "leader_of", "orders/0"), False),
+        (("app.kill", "app", "billing"), ("app.pause", "app", "billing"), False),
+    ],
+)
+def test_a_fault_overlaps_another_one_if_its_own_effect_can_be_seen(first, second, may):
+    assert overlaps(fault(*first), fault(*second)) == may
+
+
+def drawn(subject, moments, count=40):
+    search = RandomSearch(subject, None)
+    mixer = Mixer(subject, moments, search.with_faults, search._could_break)
+    return mixer, [mixer.draw(Random(n), {}) for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def many(subject):
+    return drawn(subject, [COMMIT, FETCH, JOIN, RARE])
+
+
+def sort_of(fault):
+    (role,) = fault["target"]
+    return "client" if role in CLIENTS else "app" if role == "app" else "cluster"
+
+
+def test_of_the_faults_that_meet_one_alone_begins_by_itself_and_the_next_waits_for_it(many):
+    for mixture in many[1]:
+        by_name = {f["name"]: f for f in mixture.faults}
+        for sort in ("cluster", "app", "client"):
+            own = [f for f in mixture.faults if sort_of(f) == sort]
+            for earlier, later in pairwise(own):
+                if not meet(earlier, later) or later["when"].get("wire", {}).get("app"):
+                    continue
+                trigger = later["when"].get("after") or later["when"]["works"]["after"]
+                awaited = trigger.partition(".")[0]
+                assert meet(by_name[awaited], later)
+                assert sort == "cluster" or ".healed" in trigger or "heal" not in by_name[awaited]
+                assert ".injected" not in trigger
+
+
+def test_a_fault_heals_after_its_proof_unless_the_brokers_have_to_be_back_for_it(many):
+    for mixture in many[1]:
+        for fault in (f for f in mixture.faults if f["name"] in mixture.names and "heal" in f):
+            back = next(iter(fault["target"])) in SPECS[fault["kind"]].proven_when_back
+            assert ("after" in fault["heal"]) == back
+
+
+def test_a_fault_of_frames_is_of_frames_that_come_to_its_brokers_all_the_time(many):
+    frames = [f for m in many[1] for f in m.faults if f["kind"].startswith("wire.") and f["kind"] != "wire.slow"]
+    assert frames
+    for f in frames:
+        (role, value), api = next(iter(f["target"].items())), f.get("api")
+        assert role in ("leader_of", "isr_of", "coordinator_of_app", "all_brokers") and f["app"] == "billing"
+        assert not {"topic", "partition"} & f.keys() and api != "JoinGroup"
+        if api == "OffsetCommit":
+            assert role in ("coordinator_of_app", "all_brokers")
+        if api in ("Produce", "Fetch") and role != "all_brokers":
+            assert value.partition("/")[0] == {"Produce": "invoices", "Fetch": "orders"}[api]
+
+
+def test_a_moment_that_was_rare_is_not_drawn_and_one_of_a_rebalance_comes_after_any_step(many):
+    mixer, mixtures = many
+    waits = [f["when"]["wire"] for m in mixtures for f in m.faults if "wire" in f["when"]]
+    assert {w["api"] for w in waits} == {"OffsetCommit", "Fetch", "JoinGroup"}
+    for wire in waits:
+        assert ("after" in wire) == (wire["api"] != "JoinGroup")
+        assert wire["nth"] <= {"OffsetCommit": 10, "Fetch": 20, "JoinGroup": 1}[wire["api"]]
+    only_rare = Mixer(mixer.subject, [RARE], mixer.with_faults, mixer.accepts, PAIRS)
+    assert only_rare.phases == ["start", "load", "overlap", "later"]
+
+
+def test_what_needs_a_state_or_records_that_are_not_there_is_not_drawn(many):
+    cells = many[0].cells()
+    kinds = {cell.kind for cell in cells}
+    assert not {"group.reset_offsets", "group.delete", "election.preferred", "election.unclean"} & kinds
+    assert {c.phase for c in cells if c.kind == "topic.delete_records"} >= {"load", "later"}
+    assert not [c for c in cells if c.kind in ("topic.delete_records", "log.truncate") and c.phase == "start"]
+    assert "producer.join" not in kinds  # of the only producer: nothing would happen before
+
+
+def test_each_fault_has_its_time(many):
+    for mixture in many[1]:
+        assert mixture.scenario.limits.drive == 60 * (1 + len(mixture.faults))
+
+
 def test_a_fault_that_costs_something_in_any_case_forbids_nothing(plan):
     def bounds(**fault):
         loaded = of_mapping(plan.with_faults([{"name": "f1", "when": {"acked": 9}, **fault}]), "x")
@@ -187,6 +305,7 @@ def test_what_breaks_is_shrunk_to_the_faults_that_it_needs_and_filed_once(plan, 
     )
     assert result.verdict == "fail" and "1 mechanism broke a promise" in result.sentence
     assert sum(cell.undecided for cell in result.covered) and sum(cell.broke for cell in result.covered)
+    assert f"{sum(cell.runs > 0 for cell in result.covered)} of " in result.sentence.rpartition("decided. ")[2]
     write(result, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "combinations" in page and "offsets first" in page and "care" in page and filed.faults[0] in page
@@ -230,6 +349,17 @@ def test_a_run_without_a_verdict_covers_only_what_is_why(plan, tmp_path, monkeyp
     assert concerned(mixture, open_, Run(tmp_path)) == mixture.cells
 
 
+def test_what_is_not_decided_is_not_covered_and_says_why(plan, tmp_path):
+    runs = [first_run(), ran(plan, plan.trials([first_run()])[1], "inconclusive")]
+    runs[1] = runs[1].model_copy(update={"sentence": "No verdict: fault f1 was injected, but no effect was seen."})
+    result = plan.result(runs, "c", 60)
+    assert "0 of" in result.sentence and result.covered and not any(cell.runs for cell in result.covered)
+    write(result, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "Covered: 0 of" in page and "Not decided, and why" in page
+    assert page.count("fault f1 was injected, but no effect was seen") > 1
+
+
 def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):
     runs = [first_run()]
     assert plan.result(runs, "c", 60).verdict == "inconclusive"
@@ -237,6 +367,17 @@ def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):
     assert plan.result(runs, "c", 60).verdict == "pass"
     broken = plan.result([first_run("fail", **{DOUBLED: "work twice"})], "c", 60)
     assert broken.verdict == "fail" and [f.where for f in broken.filed] == [["an instance leaves and comes back"]]
+
+
+def test_what_breaks_already_when_an_instance_leaves_is_filed_once_and_not_shrunk(plan):
+    calm = first_run().model_copy(update={"part": CALM, "run_id": CALM})
+    runs = [first_run("fail", **{DOUBLED: "work twice"}), calm]
+    (plan.folder.path / f"{plan.subject.name}-{CALM}").mkdir()
+    mixture = next(t for t in plan.trials(runs) if t.part.startswith("mixture"))
+    runs.append(ran(plan, mixture, "fail", **{DOUBLED: "work twice"}))
+    assert not [t for t in plan.trials(runs) if t.part.startswith(mixture.run_id)]
+    (filed,) = plan.result(runs, "c", 60).filed
+    assert filed.count == 2 and filed.where == ["an instance leaves and comes back", mixture.part]
 
 
 def test_a_scenario_of_clients_is_searched_without_moments(tmp_path):

@@ -1,5 +1,6 @@
 """Exploration: the moments of the first run, their order, the trials that follow, and the states of moments."""
 
+import html
 import json
 
 import pytest
@@ -154,8 +155,9 @@ def test_a_mechanism_is_filed_once_with_its_windows_its_bundle_and_what_prevents
         ("offsets first", 2, "a"),
         ("work twice", 1, "b"),
     ]
-    write(result, tmp_path)
-    page, summary = (tmp_path / "report.html").read_text(), (tmp_path / "summary.md").read_text()
-    for text in ("python -m chaos replay bundles/a.tar.gz", "OffsetCommit request", "not tried", "care", "lost"):
+    write(result.model_copy(update={"folder": "/found here"}), tmp_path)
+    page, summary = html.unescape((tmp_path / "report.html").read_text()), (tmp_path / "summary.md").read_text()
+    replay = "python -m chaos replay '/found here/bundles/a.tar.gz'"
+    for text in (replay, "OffsetCommit request", "not tried", "care", "lost"):
         assert text in page and text in summary.replace("\\", "")
     assert "| billing: Fetch request after SyncGroup response | lost | not tried | not tried |" in summary

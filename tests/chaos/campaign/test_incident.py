@@ -98,6 +98,17 @@ def test_a_candidate_is_a_file_whose_own_command_makes_it_again(tmp_path):
     assert resolved.scenario == load(tmp_path / "001-1.yaml")
 
 
+def test_the_command_of_a_run_names_its_file_from_any_directory(tmp_path, monkeypatch):
+    (tmp_path / "my tests").mkdir()
+    file = tmp_path / "my tests/mine.yaml"
+    file.write_text(find("clean-run").read_text())
+    monkeypatch.chdir(file.parent)
+    resolved = read(stages.prepare(stages.ScenarioRequest("mine.yaml", seed=9), runs_dir=tmp_path / "runs"))
+    assert resolved.command() == f"python -m chaos run '{file}' --seed 9 --kafka 4.3.1"
+    ours = read(stages.prepare(stages.ScenarioRequest("clean-run", seed=9), runs_dir=tmp_path / "runs"))
+    assert ours.command() == "python -m chaos run clean-run --seed 9 --kafka 4.3.1"
+
+
 def test_another_release_gets_its_own_metadata_mode():
     subject = load_subject("leader-kill").set("cluster.brokers=3")
     assert subject.set("cluster.kafka=2.8.2").scenario.cluster.metadata == "zookeeper"

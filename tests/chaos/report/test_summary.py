@@ -12,7 +12,8 @@ from chaos.report import gate as gates
 from chaos.report.campaign import proof_markdown, write
 from chaos.report.pages import CUT, MOST_CHARACTERS, fit, size
 from chaos.report.summary import markdown, publish
-from chaos.run.campaign import PartsResult, TrialRun
+from chaos.run.campaign import Mechanism, PartsResult, TrialRun
+from chaos.run.exploration import ExploreResult, Filed
 from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
 from tests.chaos.report import synthetic
 from tests.chaos.report.test_gate_page import cell, comparison, gate
@@ -120,3 +121,45 @@ def test_a_campaign_has_a_case_for_each_part(tmp_path, monkeypatch) -> None:
     )
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
     assert publish(result, tmp_path).splitlines()[1].startswith("::error title=b%2C killed::")
+
+
+def exploration(mechanisms: int, undecided: int = 0) -> ExploreResult:
+    found = [
+        Mechanism(name="effect_missing invoices", cause=f"cause {n}", sentence=f"Order {n} is lost", prevents="care")
+        for n in range(mechanisms)
+    ]
+    verdicts = ["inconclusive"] * undecided + ["fail"] * mechanisms
+    parts = [
+        tally(f"window {n}", [TrialRun(part=f"window {n}", run_id=f"r{n}", seed=1, verdict=verdict, sentence="s")])
+        for n, verdict in enumerate(verdicts)
+    ]
+    return ExploreResult(
+        title="Crashes", verdict="fail", sentence="some", command="explore x", machine=this_machine(), made_us=1,
+        seed=1, repeat=1, parts=parts,
+        filed=[Filed(mechanism=m, count=1, where=["w"], run="r0", bundle="bundles/r.tar.gz") for m in found],
+    )  # fmt: skip
+
+
+def test_an_exploration_with_500_findings_fits(tmp_path) -> None:
+    write(exploration(500, 500), tmp_path)
+    text = (tmp_path / "summary.md").read_text()
+    check_fits(text)
+    assert text.startswith("## ❌ fail: Crashes") and "cause 0" in text and text.endswith(CUT)
+    (suite,) = ET.parse(tmp_path / "junit.xml").getroot()
+    assert suite.get("failures") == "501" and suite.get("errors") == "500"
+
+
+def test_the_annotations_of_an_exploration_are_what_broke_before_what_is_not_decided(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
+    lines = publish(exploration(2, 30), tmp_path).splitlines()
+    assert (
+        lines[1] == ("::error title=effect_missing invoices%3A cause 0::Order 0 is lost. What prevents it: care.")
+        and len(lines) == 3
+    )
+    parts = exploration(2, 30).parts
+    whole = PartsResult(
+        kind="repeat", title="t", verdict="fail", sentence="s", command="c", machine=this_machine(), made_us=1, seed=1,
+        repeat=1, parts=parts,
+    )  # fmt: skip
+    lines = publish(whole, tmp_path).splitlines()
+    assert len(lines) == 10 and [line.partition(" ")[0] for line in lines[:4]] == ["::error"] * 3 + ["::warning"]
