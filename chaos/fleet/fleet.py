@@ -52,7 +52,7 @@ class Fleet(Roster):
         self._run = run
         self._specs = SpecBuilder(run, resolved, front or (lambda _: bootstrap), security)
         self._owner = ProcessId.current()
-        self._launcher = Launcher(run, self._owner)
+        self._launcher = Launcher(run, self._owner, resolved.scenario.hides_payloads)
         self._launcher.prepare(resolved.scenario.client_libraries)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []

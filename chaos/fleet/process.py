@@ -32,10 +32,14 @@ MAX_EVENT = 1 << 20
 
 
 class ClientProcess:
-    """The process of a client. log: what it wrote to stderr."""
+    """The process of a client.
 
-    def __init__(self, spawned: Spawned, log: Path, scrubber: Scrubber) -> None:
-        self._spawned, self.log, self._scrubber = spawned, log, scrubber
+    log: what it wrote to stderr. hidden: whether no text of the run may have a part of its output, which may have a
+    payload in it; its log has it.
+    """
+
+    def __init__(self, spawned: Spawned, log: Path, scrubber: Scrubber, hidden: bool = False) -> None:
+        self._spawned, self.log, self._scrubber, self.hidden = spawned, log, scrubber, hidden
         self.pid = spawned.identity.pid
         self.meter = UsageMeter(self.pid)
         """The usage of the process and its children."""
@@ -75,7 +79,9 @@ class ClientProcess:
         return self._spawned.wait(at_end=self.meter.read)
 
     def last_lines(self) -> list[str]:
-        """Return the last lines of the log; empty if it is not readable."""
+        """Return the last lines of the log; empty if it is not readable, or not to be shown."""
+        if self.hidden:
+            return []
         try:
             return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         except OSError:
@@ -83,10 +89,13 @@ class ClientProcess:
 
 
 class Launcher:
-    """Starts the clients of a run. owner: they end with this process."""
+    """Starts the clients of a run.
 
-    def __init__(self, run: Run, owner: ProcessId) -> None:
-        self._run, self._owner = run, owner
+    owner: they end with this process. hides_payloads: whether no text of the run may have a part of a payload.
+    """
+
+    def __init__(self, run: Run, owner: ProcessId, hides_payloads: bool) -> None:
+        self._run, self._owner, self._hides_payloads = run, owner, hides_payloads
         self.installed: dict[Client, Installed] = {}
 
     def prepare(self, libraries: Iterable[Client]) -> None:
@@ -109,7 +118,8 @@ class Launcher:
             env={**installed.env, **env},
             scrubber=scrubber,
         )
-        return ClientProcess(spawned, log, scrubber)
+        # programs of ours write no payloads
+        return ClientProcess(spawned, log, scrubber, self._hides_payloads and library.command is not None)
 
 
 class ClientClocks:

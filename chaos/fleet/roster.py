@@ -145,7 +145,7 @@ class ClientState:
             event = json.loads(line)
             kind, client = event.pop("event"), event.pop("client", self.client)
         except (ValueError, KeyError, AttributeError, TypeError):  # cut by a SIGKILL, or not of the protocol
-            self._add_error(f"not an event: {line[:200]!r}")
+            self._add_error("not an event" if self.process.hidden else f"not an event: {line[:200]!r}")
             return
         for mate in [m for m in self.mates if m.client == client]:
             mate._apply(kind, event)
@@ -198,7 +198,7 @@ class ClientState:
         if words := last_words([self.last_error] if self.last_error and not killed else [], self.exit_lines):
             return words
         how = f"signal {-code}" if killed else f"exit code {code}"
-        return f"{how}, and its log is empty"
+        return how if self.process.hidden else f"{how}, and its log is empty"
 
     def describe_exit(self) -> str:
         """Return a sentence about an unexpected exit: the client's own error, and where to look."""
@@ -206,7 +206,7 @@ class ClientState:
         return f"{self.client}{again} died: {self.own_error()}; see logs/{self.log.name}"
 
     def last_lines(self) -> list[str]:
-        """Return the last lines of the log; empty if it is not readable."""
+        """Return the last lines of the log; empty if it is not readable, or not to be shown."""
         return self.process.last_lines()
 
 

@@ -190,7 +190,8 @@ class Capture(Strict):
         "needed",
         description="what is kept of the records that are sent: headers of batches (none), also the batches of "
         "producers without an id, because their records have no other identity (needed), or all. With `none`, no "
-        "result has text of a record, or of the output of an application; logs/ has that output, as it was written",
+        "result has text of a record, or of the output of an application or a client with a `command`; logs/ has that "
+        "output, as it was written",
     )
     judged: Literal["clients", "wire"] = Field(
         "clients",

@@ -85,6 +85,30 @@ def test_a_start_ends_with_the_error_of_a_client_that_never_ran_or_of_another_on
         started({"shop": DIES_AT_ONCE})
 
 
+LEAKS = """
+import sys
+print('{"event": "started"}', flush=True)
+sys.stdin.readline()
+print("order of Jane Doe", flush=True)
+print("order of Jane Doe", file=sys.stderr)
+sys.exit(4)
+"""
+HIDING = SCENARIO.replace("{mode: assign, name: none,", "{mode: assign, name: none, client: {command: mine},")
+
+
+@pytest.mark.parametrize(("payloads", "said"), [("none", "exit code 4"), ("needed", "order of Jane Doe")])
+def test_no_output_of_a_program_of_the_user_is_shown_if_payloads_are_hidden(started, tmp_path, payloads, said):
+    fleet = started({"none": LEAKS}, f"{HIDING}capture: {{payloads: {payloads}}}\n")
+    fleet.order("none/1", {"do": "stop"})
+    with pytest.raises(ClientError) as died:
+        fleet.wait_assigned(LIMIT_S)
+    assert str(died.value) == f"none/1 died: {said}; see logs/none-1.log"
+    (ended,) = fleet.unexpected_exits()
+    shown = [*ended.exit_lines, *ended.errors]
+    assert any("Jane" in text for text in shown) == (payloads != "none")
+    assert "Jane" in ended.log.read_text()
+
+
 def test_a_wait_for_one_client_ends_when_another_one_dies(started):
     silent = PROGRAM.replace("STARTED", "time.sleep(3600)")  # it never reports that it runs
     with pytest.raises(ClientError, match=r"^billing/1 died"):
