@@ -128,13 +128,14 @@ class Instance:
         `chaos.cluster.teardown.remove_secret_files` finds files with a password by that.
         """
         files = Path(self.values["files"])
-        known = {name: value for name, value in self.values.items() if name not in SECRETS or value}
+        needed = SECRETS - {"key_password"}  # a key may have none
+        known = {name: value for name, value in self.values.items() if name not in needed or value}
         for name, template in self.app.files.items():
             target = files / name
             try:
                 text = Path(template).read_text(encoding="utf-8")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                secret = not SECRETS.isdisjoint(known.keys() & set(placeholders(text)))
+                secret = any(known.get(name) for name in SECRETS.intersection(placeholders(text)))
                 target.unlink(missing_ok=True)
                 mode = 0o600 if secret and self.app.image is None else 0o644
                 with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:

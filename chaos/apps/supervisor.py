@@ -189,6 +189,7 @@ class Applications:
         parts += [f"user {s.username}, password in {s.password}"] if s.sasl else []
         parts += [f"authorities in {s.ca}"] if s.ca else []
         parts += [f"certificate in {s.certificate}, key in {s.key}"] if s.certificate else []
+        parts += [f"password of the key in {s.key_password}"] if s.key_password else []
         return f" ({'; '.join(parts)})"
 
     def _use(self, app: App) -> str:
@@ -231,6 +232,7 @@ class Applications:
             "protocol": security.protocol,
             **login,
             "password": self._access.password if self._access else "",
+            "key_password": self._access.key_password if self._access else "",
             **{f"{HTTP}{name}": url for name, url in self._receivers.items()},
             **{f"{TOPIC}{t.name.removeprefix(self._prefix)}": t.name for t in self._scenario.topics},
         }

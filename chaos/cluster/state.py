@@ -77,6 +77,7 @@ class Attachment(BaseModel):
     verbs: Verbs
     commands: list[ProcessId] = []  # running now
     cleared: bool = False  # the cluster is in its original state
+    trusted: str | None = None  # the authorities for clients, if the relay ends their TLS; None: `security` has them
 
 
 class ClusterState(BaseModel):
@@ -145,7 +146,11 @@ class ClusterState(BaseModel):
     @property
     def client_security(self) -> Security | None:
         """The way of clients to the brokers; None for plain connections."""
-        return self.secured.clients if self.secured is not None else self.platform_security
+        if self.secured is not None:
+            return self.secured.clients
+        if self.attached and self.attached.trusted:
+            return self.attached.security.model_copy(update={"ca": self.attached.trusted})
+        return self.platform_security
 
     def access(self, node: int | None = None) -> Access | None:
         """Return the credentials of the platform for a node, by default for any broker; None for plain connections.

@@ -200,9 +200,8 @@ class Drive:
         return self._proxy.front if self._proxy and self._scenario.capture else None
 
     def _address(self, instance: str) -> str:
-        """Return the bootstrap servers of an instance of an application: its front, if the relay can read TLS."""
-        if not self._proxy:
-            return self._cluster.bootstrap
+        """Return the bootstrap servers of an instance of an application: its front."""
+        assert self._proxy is not None  # a scenario with applications has one
         reach = next(app.reach for app in self._scenario.apps if app.name == instance.partition("/")[0])
         return self._proxy.front(instance, reach.listen, reach.host)
 

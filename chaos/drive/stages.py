@@ -19,6 +19,7 @@ from chaos.cluster.api import ChangeRelease, Cluster, able
 from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.reaper import end_all
 from chaos.cluster.secured import credentials
+from chaos.cluster.secured.certificates import Authority
 from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
@@ -199,12 +200,23 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
 
 
 def _encryption(cluster: Cluster, run: Run, scenario: Scenario) -> Encryption | None:
-    """Return the TLS of the relay; None if the clients use none."""
-    secured = cluster.state.secured
-    if secured is None or not secured.spec.tls:
-        return None
+    """Return the TLS of the relay; None if the clients use none.
+
+    Clients of an existing cluster have to trust an authority of the run, which `cluster.json` names from then on.
+    """
+    secured, attached = cluster.state.secured, cluster.state.attached
     hosts = [HOST, *(app.reach.host for app in scenario.apps if app.external)]
-    return credentials.of_relay(cluster.run, secured, run.run_id, hosts)
+    if secured is not None and secured.spec.tls:
+        return credentials.of_relay(cluster.run, secured, run.run_id, hosts)
+    if attached is None or not attached.security.tls:
+        return None
+    folder, authority, own = credentials.folder(run), Authority.create("aftershock-relay-ca"), attached.security.ca
+    folder.mkdir(parents=True)
+    trusted = folder / "ca.pem"  # also of others, for an application that somebody else starts
+    trusted.write_bytes(authority.pem + (Path(own).read_bytes() if own else b""))
+    attached.trusted = str(trusted)
+    cluster.state.save(run.cluster)
+    return credentials.before_existing(folder, attached.security, authority, hosts)
 
 
 def ask_settings(run: Run, resolved: Resolved, cluster: Cluster, events: EventLog) -> Scenario:

@@ -133,7 +133,7 @@ def _needs(model: type[FaultSpec]) -> str:
     if ATTACHED in drivers and model.needs:
         text += f" (`{ATTACHED}`: commands {code(sorted({v for n in model.needs for v in CAPABILITY_NEEDS[n]}))})"
     elif issubclass(model, WireFaultSpec):
-        text += "; clients then reach the brokers through the wire proxy, which does not support TLS"
+        text += "; clients then reach the brokers through the wire proxy, which ends TLS"
     if "isolate" in model.needs:
         text += ", without ZooKeeper"
     return text

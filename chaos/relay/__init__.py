@@ -9,10 +9,10 @@ the policy that decides about the traffic.
 | `switch` | the brokers, and their clients (process driver) | cuts for connections | `broker.isolate`, `link.cut` |
 
 The relay needs no root. The proxy works with any driver, and with a cluster that the run did not start, over plaintext
-listeners with or without SASL. Of a cluster with TLS that the run made, the proxy ends the connections of clients by a
-certificate of the run's authority, and makes encrypted ones to the brokers, with the certificate of the clients if they
-need one. TLS of an existing cluster hides the frames, so loading such a scenario with `wire.*` faults fails; only a tap
-(`chaos.tap`) ends it, with an authority of its own.
+listeners with or without SASL. With TLS, the proxy ends the connections of clients by a certificate of the run's
+authority, and makes encrypted ones to the brokers, with the certificate of the clients if they need one. Clients of an
+existing cluster so trust an authority that is made for the run, or for a tap (`chaos.tap`); a certificate of theirs
+cannot pass, and the proxy asks for none.
 
 ## Connections
 

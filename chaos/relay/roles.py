@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from chaos.kafka.security import read_secret
+
 T = TypeVar("T")
 
 Role = Literal["proxy", "switch"]
@@ -48,6 +50,7 @@ class Encryption:
 
     store: key and certificate of the proxy. ca: authorities that sign the certificates of brokers and clients; empty:
     the system's. certificate, key: with which the proxy identifies itself at the brokers; empty if no client does.
+    key_password: where the password of the key is (`chaos.kafka.security.Secret`); empty if it is not encrypted.
     asked: whether the proxy asks clients for their certificates. verify_hostname: whether the certificate of a broker
     has to have its name.
     """
@@ -56,11 +59,15 @@ class Encryption:
     ca: str
     certificate: str = ""
     key: str = ""
+    key_password: str = ""
     asked: bool = True
     verify_hostname: bool = True
 
     def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """Return the contexts for the connections of clients, and for those to the brokers. Raises `OSError`."""
+        """Return the contexts for the connections of clients, and for those to the brokers.
+
+        Raises `OSError`, and `UsageError` if the password of the key is not there.
+        """
         clients, brokers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
         clients.load_cert_chain(self.store)
         brokers.check_hostname = self.verify_hostname
@@ -70,7 +77,8 @@ class Encryption:
             clients.load_verify_locations(self.ca)
             clients.verify_mode = ssl.CERT_REQUIRED
         if self.certificate:
-            brokers.load_cert_chain(self.certificate, self.key)
+            password = read_secret(self.key_password or None, "cluster.security.key_password")
+            brokers.load_cert_chain(self.certificate, self.key, password or None)
         return clients, brokers
 
 

@@ -20,12 +20,10 @@ from chaos.cluster.settings import (
     ZOOKEEPER_BEFORE,
     line_of,
 )
-from chaos.faults.apps import AppWireSpec
 from chaos.faults.base import FaultSpec
 from chaos.faults.clocks import ClockFaultSpec
 from chaos.faults.settings import states_of
 from chaos.faults.upgrades import ClusterDowngradeSpec, ClusterFinalizeSpec, ClusterUpgradeSpec, ReleaseChangeSpec
-from chaos.faults.wire import WireFaultSpec
 from chaos.kafka.security import OAUTHBEARER, ClusterSecurity, Security
 from chaos.scenario.expect import Expect
 from chaos.setup.model import Setup
@@ -186,17 +184,9 @@ LEAST_LIFETIME_S = 3600.0
 _MADE = ("username", "password", "token_endpoint", "ca", "certificate", "key", "key_password")
 
 
-def security_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
+def security_problems(setup: Setup) -> Iterator[str]:
     """Yield what is wrong with `cluster.security`."""
-    security = setup.cluster.security
     yield from _given(setup) if setup.attached else _made(setup)
-    users = [f.kind for f in faults if isinstance(f, WireFaultSpec | AppWireSpec)]
-    users += ["capture"] * (setup.capture is not None) + ["cluster.proxy"] * setup.cluster.proxy
-    if users and security.tls and setup.attached and not setup.tapped:  # a tap ends TLS with its own authority
-        yield (
-            f"{WHERE}: {users[0]} needs the wire proxy, which cannot read {security.protocol} of an existing cluster; "
-            "choose a listener without TLS, a new cluster, or a fault that cuts connections, such as broker.isolate"
-        )
 
 
 def _given(setup: Setup) -> Iterator[str]:

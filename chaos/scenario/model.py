@@ -235,8 +235,7 @@ class Scenario(Experiment):
     def proxied(self) -> bool:
         """Whether clients reach the brokers only through the wire proxy; so do applications, at fronts."""
         racks = any(entry.rack for entry in self.readers)  # the proxy counts the brokers that they read from
-        forced = self.cluster.proxy or self.capture is not None
-        forced |= bool(self.apps) and not (self.attached and self.cluster.security.tls)  # which it cannot read
+        forced = self.cluster.proxy or self.capture is not None or bool(self.apps)
         return forced or racks or any(isinstance(fault, WireFaultSpec) for fault in self.faults)
 
     @property
@@ -249,7 +248,7 @@ class Scenario(Experiment):
         """What the capture keeps of records; None: no capture. What applications say is captured without asking."""
         if self.capture is not None:
             return self.capture.payloads
-        return "none" if self.apps and self.proxied else None
+        return "none" if self.apps else None
 
     @property
     def reads_sessions(self) -> bool:

@@ -30,7 +30,7 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, App, External, placeholders
+from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, App, placeholders
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -64,8 +64,6 @@ def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trig
         if seen is None:
             continue
         yield from app_problems(setup, f"{where}.{key}.app", seen.app)
-        if setup.attached and setup.cluster.security.tls:
-            yield f"{where}.{key}: TLS of a cluster that exists hides the requests of applications; take another moment"
     if trigger.awaited:
         where = f"{where}.works" if trigger.works else where
         yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
@@ -280,7 +278,7 @@ def _cluster_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str
         if problem := dynamic_problem(cluster.kafka, cluster.controllers or 0, cluster.voters):
             yield f"cluster.voters: {problem}"
         yield from voter_problems(cluster.voters, faults)
-    yield from security_problems(setup, faults)
+    yield from security_problems(setup)
     for key in _CONTAINER_KEYS if cluster.driver == "process" else ():
         if values[key] is not None:
             yield f"cluster.{key}: the process driver cannot limit brokers, the docker driver can"
@@ -483,7 +481,8 @@ def _login_lacks(security: ClusterSecurity, name: str) -> str:
         return f"clients do not log in with protocol {security.protocol}"
     if name in ("ca", "truststore", "store_password") and not security.tls:
         return f"protocol {security.protocol} has no certificates"
-    if name in ("certificate", "key", "keystore") and not (security.client_certificates or security.certificate):
+    certified = security.client_certificates or security.certificate
+    if name in ("certificate", "key", "key_password", "keystore") and not certified:
         return "clients have no certificates; set client_certificates, with protocol SSL"
     return ""
 
@@ -518,11 +517,6 @@ def _app_problems(setup: Setup) -> Iterator[str]:
         yield from setup.topic_problems(f"{where}.reads", app.reads)
         awaited = app.ready.topic if app.ready else None
         yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
-        if isinstance(app.external, External) and setup.attached and setup.cluster.security.tls:
-            yield (
-                f"{where}.external: only the relay listens at another address, and it cannot read TLS of an existing "
-                "cluster; write true"
-            )
         if app.ready and isinstance(app.ready.port, int) and app.instances > 1:
             yield f"{where}.ready.port: {app.instances} instances cannot have one port; write '{{port}}'"
         if app.group is not None and not app.reads:

@@ -48,6 +48,7 @@ PLACEHOLDERS = {
     "ca": "the file with the authorities that sign the certificates of the brokers (PEM)",
     "certificate": "the file with the certificate of the client (PEM)",
     "key": "the file with its private key (PEM)",
+    "key_password": "the password of that key, on an existing cluster; empty if the key is not encrypted",
     "truststore": "the same authorities as PKCS#12, for programs in Java",
     "keystore": "certificate and private key of the client as PKCS#12",
     "store_password": "the password of these two stores, drawn for each run",
@@ -60,8 +61,8 @@ EXTERNAL_S = 600.0
 OF_MACHINE = frozenset({"python", "directory"})
 """The placeholders that mean something of this machine, which a container does not have."""
 STORES = frozenset({"truststore", "keystore", "store_password"})
-SECRETS = frozenset({"password", "store_password"})
-LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key"}) | STORES
+SECRETS = frozenset({"password", "key_password", "store_password"})
+LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key", "key_password"}) | STORES
 """The placeholders that only a secured cluster fills."""
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
 

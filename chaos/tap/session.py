@@ -21,7 +21,7 @@ from chaos.cluster import state
 from chaos.cluster.attached.driver import AttachedCluster, reach
 from chaos.cluster.reaper import end_all
 from chaos.cluster.secured.certificates import Authority
-from chaos.cluster.secured.credentials import write_store
+from chaos.cluster.secured.credentials import before_existing
 from chaos.cluster.settings import ClusterSpec, Existing, Verbs
 from chaos.drive.stages import ask_settings
 from chaos.errors import AftershockError, ClusterError, MachineError, RunDirError, UsageError
@@ -184,17 +184,13 @@ class Tap:
         """Make the certificate with which the tap ends the TLS of applications; its authority stays over restarts."""
         folder, security = self._authority, self._order.security
         folder.mkdir(exist_ok=True)
-        certificate, key, store = folder / "ca.pem", folder / "ca.key", folder / "relay.pem"
+        certificate, key = folder / "ca.pem", folder / "ca.key"
         if not certificate.exists():
             Authority.create("aftershock-tap-ca", AUTHORITY_VALID).save(certificate, key)
             certificate.chmod(0o644)  # for applications of other users; the keys are not
         hosts = [self._order.listen, self._order.advertise, "localhost"]
         named = [host for host in hosts if host != "0.0.0.0"]
-        write_store(store, Authority.load(certificate, key), named, CERTIFICATE_VALID)
-        if security.key_password:
-            raise UsageError("the relay cannot read an encrypted key (cluster.security.key_password); give a plain one")
-        to_brokers = (security.ca or "", security.certificate or "", security.key or "")
-        return Encryption(str(store), *to_brokers, asked=False, verify_hostname=security.verify_hostname)
+        return before_existing(folder, security, Authority.load(certificate, key), named, CERTIFICATE_VALID)
 
     def record(self, ending: Ending) -> None:
         """Record, and say what is seen, until the tap is to end; then end the capture."""

@@ -92,6 +92,27 @@ def of_relay(run: Run, secured: Secured, name: str, hosts: Iterable[str]) -> Enc
     return Encryption(str(store), str(clients.ca), clients.certificate or "", clients.key or "")
 
 
+def before_existing(
+    folder: Path, security: Security, authority: Authority, hosts: Iterable[str], valid: timedelta = VALID
+) -> Encryption:
+    """Make the certificate of a relay that ends the TLS of clients of an existing cluster; return its files.
+
+    A certificate of a client cannot pass the relay, so the relay asks for none, and presents the one of the settings.
+    folder: of the certificate. hosts: names by which clients reach the relay.
+    """
+    store = folder / "relay.pem"
+    write_store(store, authority, hosts, valid)
+    return Encryption(
+        str(store),
+        security.ca or "",
+        security.certificate or "",
+        security.key or "",
+        security.key_password or "",
+        asked=False,
+        verify_hostname=security.verify_hostname,
+    )
+
+
 def authorities(run: Run) -> tuple[Authority, Authority]:
     """Return the authority that issued the first certificates of a cluster, and the next one."""
     shared = folder(run)

@@ -111,10 +111,6 @@ def test_a_step_is_due_when_its_moment_has_come():
         ({"wire": "{app: billing, api: Metadata}"}, "api"),
         ({"wire": "{app: billing, api: Fetch, after: Fetch response}"}, "is no step; write a request or its answer"),
         ({"wire": "{app: billing, api: Fetch, nth: 0}"}, "nth"),
-        (
-            {"cluster": ", driver: attached, bootstrap: 'a:9', security: {protocol: SSL}"},
-            "TLS of a cluster that exists hides",
-        ),
         ({"heal": f", heal: {{when: {{wire: {COMMIT}}}}}"}, "a heal does not wait for the wire"),
     ],
 )

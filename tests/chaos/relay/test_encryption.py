@@ -6,8 +6,10 @@ import ssl
 import struct
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from chaos.cluster.secured.certificates import Authority
 from chaos.processes.process import ProcessId, end_run
@@ -84,11 +86,19 @@ def test_the_relay_ends_tls_and_identifies_itself_where_clients_do(made, tmp_pat
         end_run(run.path)
 
 
-def test_a_tap_identifies_itself_for_clients_whose_certificates_cannot_pass(made, tmp_path):
+@pytest.mark.parametrize("password", ["", "key-Bn8c\n$HOME'\"\\ \u20ac"])
+def test_a_relay_identifies_itself_for_clients_whose_certificates_cannot_pass(made, tmp_path, password):
     requests, run = [], Run.create(tmp_path / "runs", "r1")
     address = broker(made, True, requests)
     try:
-        own = (made["client.pem"], made["client.key"])
+        own = [made["client.pem"], made["client.key"]]
+        if password:
+            key = serialization.load_pem_private_key(Path(own[1]).read_bytes(), None)
+            how = serialization.BestAvailableEncryption(password.encode())
+            pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+            Path(own[1]).write_bytes(pem)
+            (tmp_path / "secret").write_text(password)
+            own.append(f"file:{tmp_path / 'secret'}")
         encryption = Encryption(made["node.pem"], made["ca.pem"], *own, asked=False)
         start_proxy(run, {1: address}, ProcessId.current(), payloads="none", encryption=encryption)
         with Proxy(run) as proxy:

@@ -58,11 +58,6 @@ def test_a_new_cluster_needs_no_secret(security: str) -> None:
         (SCRAM, ", kafka: 3.9.2, metadata: zookeeper", "Kafka 3.9.2 keeps its metadata in ZooKeeper here"),
         (SCRAM, ", kafka: 3.4.1", "mechanism: KRaft has SCRAM since Kafka 3.5, and this is 3.4.1; choose PLAIN"),
         (
-            "protocol: SSL",
-            ", driver: attached, bootstrap: 'b:1', proxy: true",
-            "cluster.proxy needs the wire proxy, which cannot read SSL of an existing cluster",
-        ),
-        (
             "protocol: SSL, certificate_lifetime: 5m",
             "",
             "certificate_lifetime: 300s may end during the run; give 1h or",

@@ -168,8 +168,7 @@ def test_an_external_application_is_reached_at_another_address_through_the_relay
     assert loaded(**changes).proxied, "the relay ends TLS with the authority of the run"
     existing = {"driver": "attached", "bootstrap": "b:1", "security": {"protocol": "SSL"}}
     monkeypatch.setitem(BASE, "cluster", existing)
-    with pytest.raises(ScenarioError, match="only the relay listens at another address, and it cannot read TLS"):
-        loaded(**changes)
+    assert loaded(**changes).proxied, "also that of an existing cluster"
 
 
 def test_an_application_that_nothing_judges_is_refused():
@@ -239,7 +238,7 @@ def test_a_container_has_nothing_of_this_machine():
         ({"protocol": "SSL"}, "{ca} {truststore} {store_password} {protocol}", ""),
         ({"protocol": "SSL"}, "{password}", "clients do not log in with protocol SSL"),
         ({"protocol": "SSL"}, "{keystore}", "clients have no certificates; set client_certificates"),
-        ({"protocol": "SSL", "client_certificates": True}, "{certificate} {key} {keystore}", ""),
+        ({"protocol": "SSL", "client_certificates": True}, "{certificate} {key} {key_password} {keystore}", ""),
         ({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, "{mechanism} {username} {password}", ""),
         ({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, "{ca}", "protocol SASL_PLAINTEXT has no certificates"),
     ],
