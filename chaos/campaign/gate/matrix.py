@@ -119,15 +119,17 @@ def _check_axes(gate: Gate) -> None:
 
 
 def load_source(source: str, home: Path) -> Subject:
-    """Load a scenario by its name, by `name/variant`, or from a file in the folder of the gate."""
-    own_file = home / source
-    name, _, variant = ("", "", "") if source.endswith((".yaml", ".yml")) else source.partition("/")
-    file = find(name) if name else find(str(own_file if own_file.is_file() else source))
+    """Load a scenario by its name or from a file in the folder of the gate; of an A/B scenario, also its variant."""
+    whole = source.endswith((".yaml", ".yml")) or "/" not in source
+    name, _, variant = (source, "", "") if whole else source.rpartition("/")
+    own_file = home / name
+    file = find(str(own_file) if own_file.is_file() else name)
     scenario = load(file, variant=variant)
     if scenario.variants:
         choices = " or ".join(f"{source}/{variant}" for variant in scenario.variants)
         raise UsageError(f"{source} has variants, and a cell runs one of them: {choices}")
-    return Subject(source if name else file.stem, source, scenario, seed=0)  # each run of a cell has its own seed
+    title = f"{file.stem}/{variant}" if variant else file.stem
+    return Subject(title, source, scenario, seed=0)  # each run of a cell has its own seed
 
 
 def _with(subject: Subject, settings: Variant, name: str, kafka: str | None) -> Subject:

@@ -92,7 +92,7 @@ class Gate(Strict):
 
     title: str = Field(min_length=1, max_length=200)
     description: str = ""
-    scenarios: list[str] = Field(description="names or files; one variant of an A/B scenario as name/variant")
+    scenarios: list[str] = Field(description="names or files; one variant of an A/B scenario behind a slash")
     kafka: list[Release] | None = Field(None, description="Kafka releases; the releases of the scenarios if None")
     clients: list[ClientName] | None = Field(
         None,
