@@ -32,7 +32,6 @@ the variables.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ from chaos.run.directory import Run, read_model  # noqa: E402
 from chaos.run.events import EventLog  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
-from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
+from chaos.scenario.shipped import dag_of, scenarios_in, shipped  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 
@@ -302,9 +301,9 @@ def build_all() -> dict[str, DAG]:
     folder, found = os.environ.get("AFTERSHOCK_SCENARIOS"), {}
     own = scenarios_in(Path(folder)) if folder else {}
     for name, path in {**shipped(), **own}.items():
-        allowed = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-        if only not in (None, f"resilience.{allowed}"):
+        if only not in (None, dag_of(name)):
             continue
+        allowed = dag_of(name).removeprefix("resilience.")
         try:
             found[allowed] = build(allowed, str(path) if name in own else name, load(path))
         except ScenarioError as e:

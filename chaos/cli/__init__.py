@@ -32,7 +32,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
         "catalogue": ("campaigns", "Run the shipped scenarios on shared clusters, and print one table."),
         "corpus": ("campaigns", "Run published bugs with affected and fixed releases, and say which ones are found."),
-        "dag": ("airflow", "Run the DAG of a shipped scenario through Airflow, and watch it."),
+        "dag": ("airflow", "Run the DAG of a scenario through Airflow, and watch it."),
         "tap": ("tap", "Stand before a cluster that exists: record its applications, and judge them on Ctrl-C."),
         "control": ("run", "Serve runs to tests in any language, as JSON over a socket, until Ctrl-C."),
         "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),

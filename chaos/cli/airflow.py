@@ -40,7 +40,7 @@ POLL_S = 0.5
 
 
 def dag(
-    scenario: Annotated[str, typer.Argument(help="A shipped scenario's name: the DAG is resilience.<name>.")],
+    scenario: Annotated[str, typer.Argument(help="A scenario's name or YAML file: the DAG is resilience.<name>.")],
     kafka: Kafka = None,
     driver: Driver = None,
     bootstrap: Bootstrap = None,
@@ -53,16 +53,15 @@ def dag(
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Json = False,
 ) -> None:
-    """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
+    """Run the DAG of a scenario through Airflow (`airflow dags test`), and watch it."""
     from chaos.scenario.load import all_overrides, find, load
     from chaos.scenario.resolve import check_owner
-    from chaos.scenario.shipped import shipped
+    from chaos.scenario.shipped import dag_of, shipped
 
-    if scenario not in shipped():
-        raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
+    path = find(scenario)
     if kafka_conn_id is None:  # else only Airflow knows the cluster
-        check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
-    run = Run(runs_dir.absolute() / new_run_id(scenario))
+        check_owner(load(path, all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
+    run = Run(runs_dir.absolute() / new_run_id(path.stem))
     params = {
         "run_id": run.run_id,
         "runs_dir": str(run.path.parent),
@@ -76,11 +75,13 @@ def dag(
         "overrides": sets,
     }
     env = airflow_environment()
+    if scenario not in shipped():
+        env["AFTERSHOCK_SCENARIOS"] = str(path.parent.absolute())
     log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
     with View() as view:
         create_database(env, view.doing)
-        view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
-        _test_dag(f"resilience.{scenario}", params, env, log, run, view)
+        view.say(f"DAG {dag_of(path.stem)}, run directory: {run.path}")
+        _test_dag(dag_of(path.stem), params, env, log, run, view)
     if (run.path / RESULT).exists():
         compared = read_model(run.path / RESULT, Comparison, "comparison of the variants", "run the DAG again")
         print_campaign(compared, run.path, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ def unchecked(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast, but optional
     found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     return found
+
+
+def dag_of(name: str) -> str:
+    """Return the id of the DAG of a scenario."""
+    return f"resilience.{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}"
 
 
 def scenarios_in(folder: Path) -> dict[str, Path]:
