@@ -316,8 +316,13 @@ class Applications:
             self._writer.append_rows([{**row, "event": event, "detail": json.dumps(shown), "at_us": at_us or now_us()}])
 
     def wait_ready(self, app: str) -> None:
-        """Wait until an application is ready. Raises `ClientError` with what is missing, and its last words."""
+        """Wait until all instances of an application are ready, if it has some.
+
+        Raises `ClientError` with what is missing, and its last words.
+        """
         found, instances = self._apps[app], self._wanted(self._apps[app])
+        if not instances and not found.external:
+            return
 
         def lacks() -> list[str]:
             self.check()

@@ -231,7 +231,10 @@ class AppRestart(AppFault[AppRestartSpec], spec=AppRestartSpec):
 
 
 class AppScaleSpec(AppFaultSpec):
-    """Change the number of instances of an application; healed by the number before."""
+    """Change the number of instances of an application; healed by the number before.
+
+    The first instances of an application without any stay to the end, unless the scenario has a `heal`.
+    """
 
     of_one = False
     example = "to=3"
@@ -268,6 +271,8 @@ class AppScale(AppFault[AppScaleSpec], spec=AppScaleSpec):
 
     def _undo(self, world: World) -> str:
         apps = self._apps(world)
+        if not self._before and self.spec.heal is None:
+            return f"{self.resolved} keeps its {len(self._added)} instances"
         for name in self._added:
             if apps.instance(name).alive:
                 apps.stop(name, True)

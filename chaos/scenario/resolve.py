@@ -82,7 +82,7 @@ class Resolved(BaseModel):
         readers = [
             Subscribe(
                 **{"mode": "subscribe", "name": app.name, "group": group, "topics": app.reads},
-                **{"members": app.instances, "config": _OF_APP | _isolation(app.name in seen.uncommitted)},
+                **{"members": max(1, app.instances), "config": _OF_APP | _isolation(app.name in seen.uncommitted)},
             )
             for app in scenario.apps
             for group in app.groups

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.settings import CAPABILITY_NEEDS, dynamic_problem
+from chaos.faults.apps import AppScaleSpec
 from chaos.faults.base import FaultSpec
 from chaos.faults.consumers import ConsumerResumeSpec, ConsumerSeekSpec
 from chaos.faults.controllers import voter_problems
@@ -227,7 +228,7 @@ def problems(
     yield from cluster_setting_problems(setup, faults)
     yield from limit_problems(setup, expect)
     yield from _client_problems(setup, faults, expect)
-    yield from _app_problems(setup)
+    yield from _app_problems(setup, faults)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from retention.compaction_problems(setup, faults, expect)
@@ -505,7 +506,7 @@ def _names_of_others(app: App, where: str) -> Iterator[str]:
         )
 
 
-def _app_problems(setup: Setup) -> Iterator[str]:
+def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     """Yield what does not fit between applications and the rest of a scenario."""
     if setup.apps and not setup.effects and not setup.tapped:
         yield "apps: nothing says what they have to do, so a run would prove nothing about them; give effects"
@@ -517,6 +518,8 @@ def _app_problems(setup: Setup) -> Iterator[str]:
         yield from setup.topic_problems(f"{where}.reads", app.reads)
         awaited = app.ready.topic if app.ready else None
         yield from setup.topic_problems(f"{where}.ready.topic", [awaited] if awaited else [])
+        if not app.instances and app.name not in {f.app_name for f in faults if isinstance(f, AppScaleSpec)}:
+            yield f"{where}.instances: none, and no fault app.scale starts one, so {app.name} never runs"
         if app.ready and isinstance(app.ready.port, int) and app.instances > 1:
             yield f"{where}.ready.port: {app.instances} instances cannot have one port; write '{{port}}'"
         if app.group is not None and not app.reads:

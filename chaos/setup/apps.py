@@ -274,7 +274,7 @@ class App(Strict):
         "{listen: 0.0.0.0}",
     )
     arguments: list[Text] = Field([], description="arguments of the program or of the container")
-    instances: int = Field(1, ge=1, le=50)
+    instances: int = Field(1, ge=0, le=50, description="at the start; with 0, a fault `app.scale` starts the first")
     env: dict[str, Annotated[Text, BeforeValidator(_as_text)]] = Field(
         {}, description="environment variables, in addition to the variables of this process"
     )
@@ -316,6 +316,8 @@ class App(Strict):
                 raise ValueError(
                     "instances: an external application is as many processes as somebody starts; leave it out"
                 )
+        if not self.instances and self.reads and self.group is None:
+            raise ValueError("group: no instance runs in which the run would see it; give the group of its consumers")
         if self.arguments and self.command is not None:
             raise ValueError("arguments: belong to a program or a container; a command is written with its arguments")
         return self

@@ -203,7 +203,7 @@ def test_a_scenario_file_lies_beside_its_gate(tmp_path):
 
 def test_a_variant_of_a_scenario_file_is_a_cell_as_the_refusal_of_the_file_says(tmp_path):
     (tmp_path / "mine.yaml").write_text(matrix.find("acks1-leader-kill").read_text())
-    with pytest.raises(UsageError, match="one of them: mine.yaml/acks-1 or mine.yaml/acks-all"):
+    with pytest.raises(UsageError, match=r"one of them: mine\.yaml/acks-1 or mine\.yaml/acks-all"):
         matrix.plan(gate(scenarios=["mine.yaml"], kafka=None), tmp_path)
     (cell,) = matrix.plan(gate(scenarios=["mine.yaml/acks-all"], kafka=None), tmp_path).cells
     assert cell.key.scenario == "mine/acks-all" and not cell.subject.scenario.variants

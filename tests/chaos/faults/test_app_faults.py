@@ -109,6 +109,20 @@ def test_a_scaled_application_has_that_many_instances_and_its_own_number_after_t
     eventually(lambda: [i.number for i in one.apps.of("billing") if i.alive] == [1, 2])
 
 
+@pytest.mark.parametrize(
+    ("heal", "words", "left"),
+    [({}, "billing keeps its 2 instances", [1, 2]), ({"heal": {"after": "1s"}}, "billing has 0 instances again", [])],
+)
+def test_the_first_instances_of_an_application_stay_unless_the_scenario_ends_them(broken, heal, words, left):
+    scale = {"kind": "app.scale", "target": {"app": "billing"}, "to": 2}
+    fault, world, one = broken(scale | heal, instances=0)
+    assert one.apps.of("billing") == []
+    assert fault.inject(world) == "changed billing from 0 to 2 instances"
+    assert proof(fault, world) == "2 instances of billing run"
+    assert fault.heal(world) == words
+    eventually(lambda: [i.number for i in one.apps.of("billing") if i.alive] == left)
+
+
 def test_a_fault_of_an_instance_that_is_gone_says_so(broken):
     fault, world, one = broken({"kind": "app.kill", "target": {"app": "billing"}}, instances=1)
     one.apps.kill("billing/1", hold=True)

@@ -91,7 +91,9 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
         ({"stop": {"signal": "SIGKILL"}}, "is no signal that a program can handle"),
         ({"stop": {"signal": "TERM"}}, "is no signal that a program can handle"),
         ({"name": "shop"}, "the name 'shop' is used 2 times"),
-        ({"instances": 0}, "at least 1"),
+        ({"instances": -1}, "at least 0"),
+        ({"instances": 0}, "none, and no fault app.scale starts one, so billing never runs"),
+        ({"instances": 0, "group": None}, "group: no instance runs in which the run would see it"),
         (
             {"command": None, "external": True, "env": {"A": "b"}},
             "env: Aftershock does not start an external application",
