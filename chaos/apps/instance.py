@@ -44,8 +44,17 @@ HINTS = (
         "it asks for a terminal, and no instance has one: its standard input is empty; give what it asks for in the "
         "command, env or a file",
     ),
+    (
+        re.compile(
+            r"certificate.verify.failed|unable to (get|verify) .*(issuer|certificate)|self.signed certificate|PKIX path"
+            r"|signed by unknown authority|unknown ca\b",
+            re.I,
+        ),
+        "it does not trust the authority of the run, with which the relay ends TLS: give it {ca}, or {truststore} with "
+        "{store_password}, where it has its authorities",
+    ),
 )
-"""What to do about an end, by what the last lines of the output say."""
+"""What to do about an end or a start that does not end, by what the last lines of the output say."""
 DAEMON = "start it in the foreground, so that the run can break, restart and end it"
 NO_WORK_LEFT = "an application has to run until it is asked to end; its standard input is empty"
 
@@ -273,7 +282,7 @@ class Instance:
         return " | ".join(line[:MOST_OF_LINE] for line in self._last_lines()[-SHOWN_LINES:])
 
     def hint(self) -> str:
-        """Return what to do about the end of the last incarnation, for which nobody asked; mostly empty."""
+        """Return what to do about an incarnation that ended, or that is never ready; mostly empty."""
         if self.exit_code == 0 and self.left:
             noun = "process" if self.left == 1 else "processes"
             return f"it left {self.left} {noun} in the background, which ended with it: {DAEMON}"

@@ -157,6 +157,26 @@ def test_a_program_that_is_never_ready_is_named_with_what_is_missing(started, tm
         one.apps.start()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sasl_ssl://127.0.0.1:4: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed",
+        "javax.net.ssl.SSLHandshakeException: PKIX path building failed: unable to find valid certification path",
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        "Error: unable to verify the first certificate",
+    ],
+)
+def test_a_program_that_does_not_trust_the_relay_is_told_how(started, said):
+    one = started(command=[sys.executable, "-c", f"import time; print({said!r}, flush=True); time.sleep(600)"])
+    limits = one.apps._scenario.limits.model_copy(update={"clients": 1.0})
+    one.apps._scenario = one.apps._scenario.model_copy(update={"limits": limits})
+    with (
+        one,
+        pytest.raises(ClientError, match=r"said last: .*; it does not trust .*: give it \{ca\}, or \{truststore\}"),
+    ):
+        one.apps.start()
+
+
 def test_a_program_that_cannot_be_run_is_refused_before_the_start(tmp_path):
     with pytest.raises(UsageError, match=r"mine.yaml:1: apps.billing.command: there is no program 'no-such-program'"):
         Started(tmp_path / "x", command=["no-such-program"])
