@@ -253,6 +253,15 @@ def test_a_dag_whose_contract_is_broken_is_not_green(airflow, small, tmp_path):
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.nightly(twin="system/test_airflow.py::test_a_dag_whose_contract_is_broken_is_not_green")
+@pytest.mark.kafka
+def test_the_dag_of_a_file_runs_as_that_of_a_shipped_scenario(airflow, small, tmp_path):
+    file = small.rename(tmp_path / "my own.yaml")
+    ended = chaos("dag", file, "--json", "--runs-dir", tmp_path / "runs", env=airflow)
+    assert (ended.code, ended.result["verdict"]) == (0, "pass"), ended.err[-2000:]
+    assert "DAG resilience.my_own" in ended.err and left_running(tmp_path) == []
+
+
 @pytest.mark.nightly(twin="chaos/campaign/prove/test_judge.py")
 @pytest.mark.kafka
 def test_a_proof_runs_through_airflow_and_is_green_only_if_every_tested_promise_held(airflow, tmp_path):

@@ -399,6 +399,81 @@ def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
 
 
+SERVICE = """
+import json, os, sys
+from confluent_kafka import Consumer, Producer
+
+settings = json.loads(os.environ["SETTINGS"])
+group = {"group.id": os.environ["GROUP"], "auto.offset.reset": "earliest", "enable.auto.commit": False}
+consumer, producer = Consumer(settings | group), Producer(settings | {"enable.idempotence": True})
+consumer.subscribe([os.environ["READS"]])
+while True:
+    messages = consumer.consume(100, 0.2)
+    for message in messages:
+        assert not message.error(), message.error()
+        producer.produce(os.environ["WRITES"], message.value())
+    producer.flush()
+    if messages:
+        consumer.commit(asynchronous=False)
+"""
+APPLICATION = """
+topics: [{name: orders, partitions: 3, replication_factor: 3}, {name: invoices, partitions: 3, replication_factor: 3}]
+producers:
+  - {name: shop, topic: orders, rate: 300/s, records: 1500, outlast_faults: true, value: {template: '{"id": "{id}"}'}}
+apps:
+  - name: copier
+    command: ["{python}", service.py]
+    instances: 2
+    group: copier
+    reads: [orders]
+    env: {READS: "{topic.orders}", WRITES: "{topic.invoices}", GROUP: "{group}", SETTINGS: '{{%s}}'}
+effects: [{name: invoices, topic: invoices, id: $.id}]
+"""
+LOGIN = {
+    "bootstrap.servers": "{bootstrap}",
+    "security.protocol": "{protocol}",
+    "sasl.mechanisms": "{mechanism}",
+    "sasl.username": "{username}",
+    "sasl.password": "{password|json}",
+    "ssl.ca.location": "{ca}",
+}
+CERTIFICATE = {
+    "bootstrap.servers": "{bootstrap}",
+    "security.protocol": "{protocol}",
+    "ssl.ca.location": "{ca}",
+    "ssl.certificate.location": "{certificate}",
+    "ssl.key.location": "{key}",
+    "ssl.key.password": "{key_password|json}",
+}
+
+
+@pytest.mark.landing
+@pytest.mark.parametrize("listener", ["SCRAM-SHA-512", "certificate"])
+def test_an_application_passes_the_relay_which_encrypts_again(
+    secured: Secured, theirs: set[str], tmp_path: Path, listener: str
+) -> None:
+    """It trusts the authority of the run alone, and its moments and records are seen on the wire."""
+    settings = json.dumps(CERTIFICATE if listener == "certificate" else LOGIN)[1:-1]
+    file = scenario(secured, tmp_path, APPLICATION % settings)
+    (tmp_path / "service.py").write_text(SERVICE)
+    security = secured.certificate() if listener == "certificate" else secured.security(listener)
+    crash = {"name": "crash", "kind": "app.kill", "target": {"app": "copier"}}
+    commit = {"app": "copier", "api": "OffsetCommit", "after": "Produce response", "nth": 3}
+    faults = json.dumps([crash | {"when": {"wire": commit}}])
+    argv = [*arguments(secured, file, tmp_path / "runs", security), "--json", "--set", f"faults={faults}"]
+    with Watch() as watch:
+        ended = chaos(*argv, "--set", "expect={effects: {invoices: {missing: 0, duplicate: {min: 1}}}}", timeout_s=600)
+    unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] not in HELD]
+    assert (ended.code, unmet) == (0, []), ended.result["sentence"]
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    assert "the work is not idempotent" in ended.result["effects"][0]["stories"][0]["cause"]
+    assert topics_and_groups(secured) == theirs and left_running(tmp_path) == []
+    assert files_with(run, "PRIVATE KEY") == []
+    for secret in (*PASSWORDS.values(), *secured.key_lines()):
+        assert files_with(run, secret) == []
+        assert [line for line in watch.arguments if secret.encode() in line] == []
+
+
 @pytest.mark.landing
 def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, theirs: set[str], run: Run) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
