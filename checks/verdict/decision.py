@@ -182,7 +182,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
         metrics=metrics,
         load=measure_load(run, resolved, counts),
         tolerated=tolerated(resolved.scenario, totals, counts),
-        problems=problems if decision.verdict == "pass" else decision.reasons,
+        problems=decision.reasons,
     )
 
 

@@ -12,10 +12,11 @@ from chaos.run.directory import Run
 from chaos.run.events import UNSEEN, EventLog
 from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
 from chaos.setup.apps import App
-from checks.verdict.decision import _idle, collect, decide
+from checks.expectations.conditions import REPORTED
+from checks.verdict.decision import NOTHING_APPLIES, _idle, collect, decide
 from checks.verdict.sentence import longest_outages
 from checks.wire.tables import table_path
-from tests.support.fake_runs import SECOND, T0, FakeRun, finding
+from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, finding
 
 LOSS = "37 records acked by broker 2 in leader epoch 3 were cut off"
 
@@ -60,6 +61,34 @@ def total(check: str, count: int, split: str = "") -> Count:
 def test_fail_over_inconclusive_over_pass(expectations, proven, problems, verdict):
     decision = decide([expectation(v) for v in expectations], [fault(proven=p) for p in proven], problems=problems)
     assert decision.verdict == verdict
+
+
+def test_conditions_that_hold_prove_nothing_if_nothing_about_records_applies():
+    conditions = [expectation("pass", "clients_lived"), expectation("pass", "fault_proof")]
+    decision = decide([expectation("not applicable"), *conditions], [fault()])
+    assert (decision.verdict, decision.reasons) == ("inconclusive", [NOTHING_APPLIES])
+    assert decide([expectation("pass"), expectation("not applicable", "poll_skip")], []).verdict == "pass"
+
+
+def unmet(check: str, why: str) -> Expectation:
+    return expectation("inconclusive", check).model_copy(update={"why": why})
+
+
+def test_expectations_that_only_follow_from_something_are_no_pass():
+    assert (
+        decide([expectation("pass"), unmet("poll_skip", "follows from the death of x/1")], []).verdict == "inconclusive"
+    )
+
+
+def test_the_reasons_have_an_order():
+    """What caused others comes before them; a death from which nothing follows is one of the expectations."""
+    ended, starved = "the drive ended early", f"nothing was delivered to billing{REPORTED}x"
+    seen = [unmet("poll_skip", "saw nothing"), unmet("clients_lived", "x/1 died"), unmet("something_happened", starved)]
+    seen += [unmet("something_happened", "nothing was sent"), unmet("drive_completed", ended)]
+    decision = decide(seen, [fault(error="the kill failed")], problems=["audit failed"])
+    injection = "the kill failed; look at logs/ and at the fault's target"
+    others = ["saw nothing", "x/1 died", "nothing was sent"]
+    assert decision.reasons == ["audit failed", ended, starved, injection, *others]
 
 
 def test_a_fault_that_could_not_be_healed_is_inconclusive():
@@ -412,6 +441,43 @@ def test_a_drive_that_was_killed_before_a_fault_is_why_it_was_not_injected(fake)
     EventLog(run.run).emit("stage", stage="load", state="begin")
     (fault,) = collect(run.run, run.resolved, []).faults
     assert fault.shortcoming.startswith("fault kill was not injected: the drive ended before its trigger (")
+
+
+def test_what_an_expectation_says_of_the_drive_is_said_once(fake):
+    """Without expectations, the stages of the drive say it."""
+    run: FakeRun = fake()
+    run.stages = [("deploy", "end"), ("load", "failed"), ("stop", "begin")]
+    run.write()
+    ended = expectation("inconclusive", "drive_completed").model_copy(update={"why": "the drive ended early"})
+    assert collect(run.run, run.resolved, [expectation("pass"), ended]).problems == ["the drive ended early"]
+    (killed,) = collect(run.run, run.resolved, []).problems
+    assert killed.startswith("the drive ended early, its process was killed while ")
+
+
+def test_a_time_that_was_not_measured_is_left_out(fake):
+    run: FakeRun = fake()
+    run.metrics.append({"metric": "ack_latency", "scope": "orders", "fault": None, "stat": "p99", "value_us": None})
+    run.write()
+    found = collect(run.run, run.resolved, [expectation("pass")])
+    assert {m.metric for m in found.metrics} == {"produce_unavailability", "consume_unavailability"}
+
+
+TWO_FAULTS = SCENARIO.replace(
+    "expect:", "  - {name: again, kind: broker.kill, target: {leader_of: orders/1}, when: {acked: 200}}\nexpect:"
+)
+
+
+@pytest.mark.parametrize(
+    ("why", "left_out"),
+    [("follows from the death of shop/1", "follows from the death of shop/1"), ("no effect was seen", "")],
+)
+def test_a_fault_is_left_out_by_its_own_proof_if_that_follows_from_something(fake, why, left_out):
+    run: FakeRun = fake(TWO_FAULTS)
+    run.write()
+    own = expectation("inconclusive", "fault_proof").model_copy(update={"scope": "again", "why": why})
+    other = expectation("pass", "fault_proof").model_copy(update={"scope": "kill"})
+    faults = collect(run.run, run.resolved, [expectation("pass"), other, own]).faults
+    assert [(f.name, f.left_out) for f in faults] == [("kill", ""), ("again", left_out)]
 
 
 @pytest.mark.parametrize("stage", ["readback", "audit", "validate"])
