@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from chaos.anomalies import ANOMALIES
 from chaos.run.campaign import Campaign, Comparison
-from chaos.run.result import NOT_APPLICABLE, Result, Verdict
+from chaos.run.result import EFFECTS, NOT_APPLICABLE, Expectation, Result, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
@@ -93,12 +94,23 @@ def _cases(result: Result, seconds: float) -> Iterator[JunitCase]:
         if e.verdict == NOT_APPLICABLE:
             continue
         name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
-        yield JunitCase("expectations", name, e.verdict, f"expected {e.expected}, seen {e.seen}. {e.why}".strip())
+        yield JunitCase("expectations", name, e.verdict, explained(result, e))
     for fault in result.faults:
         missing = fault.shortcoming
         verdict: Verdict = "inconclusive" if missing else "pass"
         name = f"{fault.name}: {fault.kind} at {fault.target}"
         yield JunitCase("faults", name, verdict, missing or fault.proof_text)
+
+
+def explained(result: Result, e: Expectation) -> str:
+    """Return what an expectation expected and what was seen as sentences: with its meaning and story if it failed."""
+    failed = e.verdict == "fail"
+    meaning = ANOMALIES[e.check].meaning if failed and e.check in ANOMALIES else ""
+    details = "; ".join(filter(None, (meaning, e.why.rstrip("."))))
+    own = [effect for effect in result.effects if (EFFECTS, effect.name) == (e.check, e.scope)]
+    stories = [story.sentence.rstrip(".") for effect in own for story in effect.stories if story.kind == e.split]
+    first = f" {stories[0]}." if failed and stories else ""
+    return f"Expected {e.expected}, seen {e.seen}{details and f': {details}'}.{first}"
 
 
 def clean(text: str) -> str:

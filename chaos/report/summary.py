@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from chaos.report.junit import explained
 from chaos.report.pages import render_summary
 from chaos.report.text import duration
 from chaos.run.campaign import Campaign, GateResult, PartsResult
@@ -61,7 +62,7 @@ def _remarks(result: Result | Campaign) -> Iterator[tuple[Verdict, str, str]]:
         for e in applicable(result.expectations)[0]:
             assert e.verdict != NOT_APPLICABLE
             if e.verdict != "pass" and not e.follows:
-                yield e.verdict, e.name, f"expected {e.expected}, seen {e.seen}. {e.why}".strip()
+                yield e.verdict, e.name, explained(result, e)
     elif isinstance(result, ExploreResult):
         for mechanism in (filed.mechanism for filed in result.filed):
             title = f"{mechanism.name}: {mechanism.cause or 'the cause is not determined'}"

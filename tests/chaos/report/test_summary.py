@@ -10,10 +10,12 @@ import pytest
 from chaos.campaign.score import tally, this_machine
 from chaos.report import gate as gates
 from chaos.report.campaign import proof_markdown, write
+from chaos.report.junit import explained
 from chaos.report.pages import CUT, MOST_CHARACTERS, fit, size
 from chaos.report.summary import markdown, publish
 from chaos.run.campaign import Mechanism, PartsResult, TrialRun
 from chaos.run.exploration import ExploreResult, Filed
+from chaos.run.result import EFFECTS, Expectation
 from tests.chaos.campaign.prove.test_judge import anomaly, judge_of, run
 from tests.chaos.report import synthetic
 from tests.chaos.report.test_gate_page import cell, comparison, gate
@@ -163,3 +165,17 @@ def test_the_annotations_of_an_exploration_are_what_broke_before_what_is_not_dec
     )  # fmt: skip
     lines = publish(whole, tmp_path).splitlines()
     assert len(lines) == 10 and [line.partition(" ")[0] for line in lines[:4]] == ["::error"] * 3 + ["::warning"]
+
+
+def test_what_failed_is_a_sentence_with_its_meaning_and_the_story_of_an_effect(tmp_path) -> None:
+    _, result, _ = synthetic.failed_run(tmp_path)
+    effect = next(effect for effect in result.effects if effect.stories)
+    story = effect.stories[0]
+    missing = Expectation(
+        name="effects", check=EFFECTS, split=story.kind, scope=effect.name, expected="0", seen="2", verdict="fail"
+    )
+    lost = Expectation(name="lost_write", check="lost_write", expected="0", seen="37", verdict="fail")
+    unread = lost.model_copy(update={"verdict": "inconclusive", "why": "the log was not read"})
+    assert explained(result, missing) == f"Expected 0, seen 2. {story.sentence.rstrip('.')}."
+    assert explained(result, lost) == "Expected 0, seen 37: acknowledged to the producer, yet not in the log."
+    assert explained(result, unread) == "Expected 0, seen 37: the log was not read."
