@@ -173,6 +173,10 @@ class Mixer:
         if not values:
             return None
         raw = {"name": name, "kind": cell.kind, "target": {cell.role: rng.choice(values)}, **parameters}
+        if "other" in raw:
+            if (other := self._other(raw["target"], rng)) is None:
+                return None
+            raw["other"] = other
         if (cause := self._cause(mixture.faults, raw, cell, rng)) is None:
             return None
         before, trigger = cause
@@ -182,6 +186,14 @@ class Mixer:
             if scenario is not None and _has_load(scenario):
                 return Mixture(faults, [*mixture.cells, cell], scenario)
         return None
+
+    def _other(self, target: Raw, rng: Random) -> Raw | None:
+        """Return a target that is another broker for certain; None if there is none."""
+        ((role, value),) = target.items()
+        if role == "leader_of":
+            return {"follower_of": value}
+        others = [broker for broker in self.values["broker"] if broker != value]
+        return {"broker": rng.choice(others)} if role == "broker" and others else None
 
     def _heard(self, spec: type[FaultSpec], role: str, value: Any, parameters: Raw) -> bool:
         """Return whether the frames that a fault is of come all the time to the brokers of its target.

@@ -12,7 +12,7 @@ import pytest
 from chaos.campaign.chance import RandomSearch, concerned, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
-from chaos.campaign.mixture import CLIENTS, Cell, Mixer, meet, options, overlaps, values_of
+from chaos.campaign.mixture import CLIENTS, Cell, Mixer, Mixture, meet, options, overlaps, values_of
 from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment
 from chaos.campaign.subject import Request, dump, load_subject, raw_of
 from chaos.faults import SPECS
@@ -255,6 +255,17 @@ def test_what_needs_a_state_or_records_that_are_not_there_is_not_drawn(many):
     assert {c.phase for c in cells if c.kind == "topic.delete_records"} >= {"load", "later"}
     assert not [c for c in cells if c.kind in ("topic.delete_records", "log.truncate") and c.phase == "start"]
     assert "producer.join" not in kinds  # of the only producer: nothing would happen before
+
+
+def test_the_other_end_of_a_link_is_another_broker(many):
+    mixer, none = many[0], Mixture([], [], many[0].subject.scenario)
+    for role in ("leader_of", "broker", "random_broker", "controller"):
+        cell = Cell("link.cut", role, "load")
+        found = [m.faults[0] for n in range(9) if (m := mixer._added(none, cell, Random(n)))]
+        assert bool(found) == (role in ("leader_of", "broker")) == (("link.cut", role) in mixer.pairs)
+        for cut in found:
+            same = {"leader_of": {"follower_of": cut["target"].get(role)}}.get(role)
+            assert cut["other"] == same or (role == "broker" and cut["other"]["broker"] != cut["target"]["broker"])
 
 
 def test_each_fault_has_its_time(many):
