@@ -31,7 +31,7 @@ RAW: dict[str, str] = {
     "topics": "topic string, topic_id string",
     "produce_requests": f"batch int, client_id string, acks int, transactional_id string, {_TOPIC}, {_PRODUCER}, "
     "records int, transactional boolean, base_timestamp_us bigint, max_timestamp_us bigint, crc bigint, magic int, "
-    "compression string, bytes int, hashes array<bigint>, timestamps_us array<bigint>",
+    "compression string, bytes int, hashes binary, timestamps_us binary",
     "produce_answers": f"{_TOPIC}, error int, base_offset bigint, append_us bigint, log_start bigint",
     "fetch_requests": "session int, session_epoch int, complete boolean, isolation int, "
     f"{_TOPIC}, offset bigint, leader_epoch int",
@@ -39,7 +39,7 @@ RAW: dict[str, str] = {
     "aborted array<struct<producer_id: bigint, first_offset: bigint>>, base_offset bigint, last_offset bigint, "
     f"records int, leader_epoch int, {_PRODUCER}, transactional boolean, control string, crc bigint, magic int, "
     "compression string, base_timestamp_us bigint, max_timestamp_us bigint, log_append_time boolean, complete boolean, "
-    "hashes array<bigint>, timestamps_us array<bigint>",
+    "hashes binary, timestamps_us binary",
     "commit_requests": "group string, member_id string, instance_id string, generation int, transactional_id string, "
     f"producer_id bigint, producer_epoch int, {_TOPIC}, offset bigint, leader_epoch int, metadata string",
     "commit_answers": f"{_TOPIC}, error int",
@@ -104,6 +104,6 @@ def _spark_jars() -> list[Path]:
     return [
         jar
         for f in folders
-        for pattern in ("spark-*.jar", "scala-library*.jar")
+        for pattern in ("spark-*.jar", "scala-library*.jar", "lz4-java*.jar")
         for jar in Path(f, "jars").glob(pattern)
     ]

@@ -220,9 +220,20 @@ class Partition:
         for (name, life), rows in fetched.groupby(["instance", self._lived(fetched.instance, fetched.asked_us)]):
             groups = [of[of.instance == name].group for of in (self._commits, self._positions)]
             group = next((str(of.iloc[0]) for of in groups if len(of)), None)
-            number = 1 + self.partition
-            found.append(Hold(name, life, group, "assign", None, None, None, int(rows.asked_us.min()), number))
+            begin_us = self._asked_before((name, group), life, int(rows.asked_us.min()))
+            found.append(Hold(name, life, group, "assign", None, None, None, begin_us, 1 + self.partition))
         return found
+
+    def _asked_before(self, reader: tuple[str, str | None], life: int, fetched_us: int) -> int:
+        """Return when a process had its last answer to OffsetFetch before its first Fetch, or the time of that Fetch.
+
+        reader: instance and group. An answer without an error comes before others.
+        """
+        asked = self._positions
+        own = asked[(asked.instance == reader[0]) & (asked.group == reader[1]) & (asked.answered_us <= fetched_us)]
+        own = own[self._lived(own.instance, own.answered_us) == life]
+        found = own[own.error == 0] if (own.error == 0).any() else own
+        return int(found.answered_us.max()) if len(found) else fetched_us
 
     def deliveries(self) -> dict[str, Any]:
         """Return the columns of table `deliveries`: the records that were fetched while their partition was held."""
@@ -351,7 +362,10 @@ class Partition:
         own = own[(own.asked_us >= hold.begin_us) & (own.asked_us <= hold.end_us)]
         first = int(own.asked_offset.iloc[0]) if len(own) else None
         asked = self._positions[(self._positions.instance == hold.instance) & (self._positions.group == hold.group)]
-        asked = asked[(asked.answered_us >= hold.begin_us) & (asked.answered_us <= hold.end_us)]
+        until_us = int(own.asked_us.iloc[0]) if len(own) else hold.end_us  # later answers say nothing about the begin
+        asked = asked[(asked.answered_us >= hold.begin_us) & (asked.answered_us <= until_us)]
+        if asked.empty and hold.mode == "assign" and hold.group is not None:
+            return first, "seek", hold.begin_us  # it did not ask, so the offset is its own choice
         asked = asked[asked.error == 0]  # an error has no offset either, such as that a transaction is still open
         if asked.empty:
             return first, None, hold.begin_us

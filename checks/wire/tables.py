@@ -19,8 +19,9 @@ segments, which Spark keeps (`Wire`); up to `SMALL_BYTES`, the queries run witho
 | produced     | batch of a Produce request: `batch` (its index in its partition), `acks`, `transactional_id`,         |
 |              | `producer_id`, `producer_epoch`, `base_sequence` (null without an id), `records`, `transactional`,    |
 |              | `base_timestamp_us`, `max_timestamp_us`, `crc`, `magic`, `compression`, `bytes`, `hashes` and         |
-|              | `timestamps_us` of its records (null if not kept); `base_offset` and `append_us` of the answer;       |
-|              | `outcome`: ok, fail (certainly not written), unknown, or none (acks=0)                                |
+|              | `timestamps_us` of its records (int64, little endian, one after the other; null if not kept);         |
+|              | `base_offset` and `append_us` of the answer; `outcome`: ok, fail (certainly not written), unknown,    |
+|              | or none (acks=0)                                                                                      |
 | fetched      | batch of a Fetch answer, or error of a partition: `asked_offset` and `isolation` (as last asked in    |
 |              | the connection; 1: read_committed), `high_watermark`, `last_stable`, `log_start`, `aborted` (producer |
 |              | id, first offset), `base_offset`, `last_offset`, `records`, `leader_epoch`, the identity as in        |

@@ -34,6 +34,8 @@ from checks.audit.arrays import NONE, Ints
 KEY = ["a", "b", "c", "d"]
 """The columns of a key: producer id, epoch, sequence; or checksum, records, timestamp after `NONE`."""
 _RECORD = ["hash", "sent_us"]
+NUMBER = np.dtype("<i8")
+"""A number in `hashes` and `timestamps_us`."""
 
 
 @dataclass
@@ -171,10 +173,10 @@ def _by_hashes(sent: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
 def _records(rows: pd.DataFrame) -> pd.DataFrame:
     """Return row, index, hash and timestamp of each record of batches with hashes."""
     rows = rows[rows.hashes.notna()]
-    counts = rows.hashes.map(len).to_numpy().astype(np.int64)
+    counts = rows.hashes.map(len).to_numpy().astype(np.int64) // NUMBER.itemsize
     columns: dict[str, Any] = {"row": np.repeat(rows.index.to_numpy(), counts), "index": _within(counts)}
     for name, of in (("hash", "hashes"), ("sent_us", "timestamps_us")):
-        columns[name] = np.concatenate([np.zeros(0, np.int64), *rows[of]]).astype(np.int64)
+        columns[name] = np.frombuffer(b"".join(rows[of]), NUMBER)
     return pd.DataFrame(columns)
 
 

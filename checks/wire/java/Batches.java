@@ -1,9 +1,10 @@
 package aftershock.wire;
 
 import java.nio.ByteBuffer;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
+import java.nio.ByteOrder;
 import java.util.function.Consumer;
+import net.jpountz.xxhash.XXHash64;
+import net.jpountz.xxhash.XXHashFactory;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.MemoryRecords;
@@ -17,7 +18,7 @@ final class Batches {
   record Batch(
       long baseOffset, long lastOffset, int records, int leaderEpoch, long producerId, int epoch, int baseSequence,
       boolean transactional, String control, long crc, int magic, String compression, Long baseTimestampUs,
-      Long maxTimestampUs, boolean appendTime, boolean complete, int bytes, long[] hashes, long[] timestampsUs) {}
+      Long maxTimestampUs, boolean appendTime, boolean complete, int bytes, byte[] hashes, byte[] timestampsUs) {}
 
   /** Pass each batch on. records: of the partition, null if there are none; entry: says what of them was kept. */
   static void each(Object records, Decode.Entry entry, boolean hashed, Consumer<Batch> out) {
@@ -42,7 +43,7 @@ final class Batches {
     // an entry lays its frame out in an array of its own, so the index in the frame follows from the offsets
     boolean whole = complete && entry.whole(all.arrayOffset() + at - entry.frame.arrayOffset(), size);
     MemoryRecords own = whole && (control || hashed) ? records(all, at, size) : null;
-    long[][] identities = own != null && hashed && !control ? identities(own, count) : new long[2][];
+    byte[][] identities = own != null && hashed && !control ? identities(own, count) : new byte[2][];
     return new Batch(
         base, base + all.getInt(at + 23), count, all.getInt(at + 12), all.getLong(at + 43), all.getShort(at + 51),
         all.getInt(at + 53), (attributes & 0x10) != 0, control ? marker(own) : null, all.getInt(at + 17) & 0xffffffffL,
@@ -77,34 +78,53 @@ final class Batches {
     return "unknown";
   }
 
-  /** Return a hash of key, value and headers, and the timestamp in us, of each record. */
-  private static long[][] identities(MemoryRecords own, int count) {
-    long[][] found = new long[2][Math.max(0, count)];
-    int i = 0;
+  /**
+   * Return a hash of key, value and headers, and the timestamp in us, of each record: numbers of eight bytes, little
+   * endian, one after the other, because Spark handles arrays number by number.
+   */
+  private static byte[][] identities(MemoryRecords own, int count) {
+    ByteBuffer hashes = numbers(count), times = numbers(count);
+    Content content = new Content();
     try {
-      MessageDigest digest = MessageDigest.getInstance("MD5");
       for (Record record : own.records()) {
-        if (i == count) break;
-        update(digest, record.hasKey() ? record.key() : null);
-        update(digest, record.hasValue() ? record.value() : null);
-        for (Header header : record.headers()) {
-          update(digest, ByteBuffer.wrap(header.key().getBytes()));
-          update(digest, header.value() == null ? null : ByteBuffer.wrap(header.value()));
-        }
-        found[0][i] = ByteBuffer.wrap(digest.digest()).getLong();
-        found[1][i++] = record.timestamp() * 1000;
+        if (!hashes.hasRemaining()) break;
+        hashes.putLong(content.hash(record));
+        times.putLong(record.timestamp() * 1000);
       }
-    } catch (NoSuchAlgorithmException e) {
-      throw new IllegalStateException(e);
     } catch (RuntimeException e) {
-      return new long[2][]; // corrupt, or compressed by something unknown: the batch has its checksum
+      return new byte[2][]; // corrupt, or compressed by something unknown: the batch has its checksum
     }
-    return found;
+    return new byte[][] {hashes.array(), times.array()};
   }
 
-  private static void update(MessageDigest digest, ByteBuffer bytes) {
-    digest.update(ByteBuffer.allocate(4).putInt(0, bytes == null ? -1 : bytes.remaining()));
-    if (bytes != null) digest.update(bytes);
+  private static ByteBuffer numbers(int count) {
+    return ByteBuffer.allocate(Long.BYTES * Math.max(0, count)).order(ByteOrder.LITTLE_ENDIAN);
+  }
+
+  /** Key, value and headers of a record, each behind its length. */
+  private static final class Content {
+    private static final XXHash64 HASH = XXHashFactory.fastestJavaInstance().hash64();
+    private ByteBuffer all = ByteBuffer.allocate(1 << 12);
+
+    long hash(Record record) {
+      all.clear();
+      add(record.hasKey() ? record.key() : null);
+      add(record.hasValue() ? record.value() : null);
+      for (Header header : record.headers()) {
+        add(ByteBuffer.wrap(header.key().getBytes()));
+        add(header.value() == null ? null : ByteBuffer.wrap(header.value()));
+      }
+      return HASH.hash(all.array(), 0, all.position(), 0);
+    }
+
+    private void add(ByteBuffer bytes) {
+      int size = bytes == null ? 0 : bytes.remaining();
+      if (all.remaining() < Integer.BYTES + size) {
+        all = ByteBuffer.allocate(2 * (all.capacity() + size)).put(all.flip());
+      }
+      all.putInt(bytes == null ? -1 : size);
+      if (bytes != null) all.put(bytes);
+    }
   }
 
   private Batches() {}

@@ -62,7 +62,6 @@ public final class Decode {
 
   /** Return a value as Spark takes it in a row. */
   static Object external(Object value) {
-    if (value instanceof long[] numbers) value = Arrays.stream(numbers).boxed().toList();
     return value instanceof List<?> list ? CollectionConverters.asScala(list) : value;
   }
 

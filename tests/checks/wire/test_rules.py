@@ -240,7 +240,7 @@ PLACES = pa.list_(pa.struct([("topic", pa.string()), ("topic_id", pa.string()), 
 OTHERS = {
     **dict.fromkeys(TEXTS, pa.string()),
     **dict.fromkeys(("transactional", "complete", "log_append_time", "committed", "made"), pa.bool_()),
-    **dict.fromkeys(("hashes", "timestamps_us"), pa.list_(pa.int64())),
+    **dict.fromkeys(("hashes", "timestamps_us"), pa.binary()),
     **dict.fromkeys(("assigned", "owned"), PLACES),
     "types": pa.list_(pa.int32()),
     "aborted": pa.list_(pa.struct([("producer_id", pa.int64()), ("first_offset", pa.int64())])),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from checks.wire.coordination import Hold, Holds, holds, transactions
 from checks.wire.ledger import _Task, bypasses, incomplete
 from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition
 from checks.wire.tables import table_path
+from checks.wire.written import NUMBER
 from tests.support.fake_runs import FakeRun
 
 MS = 1000
@@ -36,7 +38,10 @@ def body(values, producer, kept=True):
     row = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
     row |= {"records": len(values), "base_timestamp_us": stamps[0], "max_timestamp_us": stamps[-1]}
     row |= {"crc": zlib.crc32(repr((values, producer)).encode()), "transactional": False}
-    kept_of = {"hashes": [ord(value) for value in values], "timestamps_us": stamps}
+    kept_of = {
+        name: np.array(of, NUMBER).tobytes()
+        for name, of in (("hashes", [*map(ord, values)]), ("timestamps_us", stamps))
+    }
     return row | (kept_of if kept else dict.fromkeys(kept_of))
 
 
@@ -428,6 +433,34 @@ def test_a_hold_begins_at_the_committed_offset_at_a_reset_or_at_a_seek():
         row for row in zip(found["event"], found["position"], found["source"], strict=True) if row[0] == "assigned"
     ]
     assert begun == [("assigned", 4, "committed"), ("assigned", 0, "reset"), ("assigned", 7, "seek")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun"),
+    [
+        ([asked(60, 4)], (4, "committed")),
+        ([asked(20, 9), asked(60, 4)], (4, "committed")),
+        ([asked(60, -1)], (4, "reset")),
+        ([asked(60, 9)], (4, "seek")),  # it asked what is committed, and began elsewhere
+        ([asked(60, 4), asked(80, -1, error=88)], (4, "committed")),
+        ([asked(60, -1, error=88)], (4, None)),
+        ([asked(60, 4, group="other")], (4, "seek")),
+        ([asked(10, 4)], (4, "seek")),  # of the process before
+        ([], (4, "seek")),  # it asked nobody
+    ],
+)
+def test_a_reader_without_a_group_begins_where_it_asked_before_its_first_fetch(answers, begun):
+    answers = [*answers, asked(300, 7)]
+    fetched = [got(2, asked=2, at=14), got(4, asked=4, at=100), got(7, asked=7, at=200)]
+    commits = [asked(n, n, instance="billing/1") for n in (17, 150)]
+    found = partition(fetched=fetched, positions=answers, commits=commits, ends={"billing/1": [18]}).assignments()
+    assert found["incarnation"].tolist() == [1, 2]
+    assert (found["position"][1], found["source"][1]) == begun
+
+
+def test_where_a_reader_without_a_group_to_commit_to_began_is_not_known():
+    found = partition(fetched=[got(4, asked=4, at=100)]).assignments()
+    assert (found["position"][0], found["source"][0]) == (4, None)
 
 
 @pytest.mark.parametrize(
