@@ -347,7 +347,7 @@ class Applications:
                     self._note(instance, "ready")
         except WaitTimeout:
             said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
-            said += next((f"; {hint}" for i in instances if (hint := i.hint())), "")
+            said = next((f"; {hint}" for i in instances if (hint := i.hint())), "") + said  # the words may be long
             said = "".join(f"; {problem}" for problem in self.strangers()) + said
             if found.awaited is None and found.reads:
                 said += "; if it has no consumer group, say how the run notices that it is ready (ready)"

@@ -28,7 +28,8 @@ EFFECT_KINDS = ("missing", "duplicate", "unexpected", "wrong")
 OF_EFFECT = "effect_"
 """How the names of kinds of effects begin among the names of anomalies, such as `effect_missing invoices`."""
 FOLLOWS = "follows from "
-"""How the reason of an expectation begins that is not decided because clients died, or because all sends failed."""
+"""How the reason of an expectation begins that is not decided because clients died, the drive ended before the first
+send, or all sends failed."""
 EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 
 

@@ -104,17 +104,22 @@ def death(expectations: Iterable[Expectation]) -> str:
 def _fold(expectations: list[Expectation]) -> list[Expectation]:
     """Replace the reasons, and the advice in them, that only follow from one cause.
 
-    That is the death of clients that ended the drive, else the failure of all sends.
+    That is the death of clients that ended the drive, else its end before the first send, else the failure of all
+    sends.
     """
-    if not (died := death(expectations)):
-        return _fold_unsent(expectations)
-    follows = f"{FOLLOWS}the death of {died.partition(' died:')[0]}"
     undecided = [e for e in expectations if e.verdict == "inconclusive"]
+    seen = {(e.check, e.split): e.seen for e in undecided}
+    if died := death(expectations):
+        root, follows = LIVED, f"{FOLLOWS}the death of {died.partition(' died:')[0]}"
+    elif (COMPLETED, "") in seen and seen.get(("something_happened", "sent")) == "0":
+        root, follows = COMPLETED, f"{FOLLOWS}the early end of the drive"
+    else:
+        return _fold_unsent(expectations)
     sound = not any((e.check, e.split) in _APART or "clock" in e.why for e in undecided)
     for e in undecided:
         platform = e.check in PLATFORM
         own_cause = e.seen == "failed" and " died" not in e.why  # a fault that could not be injected
-        if e.check != LIVED and (e.check, e.split) not in _APART and (platform or sound) and not own_cause:
+        if e.check != root and (e.check, e.split) not in _APART and (platform or sound) and not own_cause:
             e.why = follows
     return expectations
 

@@ -172,7 +172,7 @@ def test_a_program_that_does_not_trust_the_relay_is_told_how(started, said):
     one.apps._scenario = one.apps._scenario.model_copy(update={"limits": limits})
     with (
         one,
-        pytest.raises(ClientError, match=r"said last: .*; it does not trust .*: give it \{ca\}, or \{truststore\}"),
+        pytest.raises(ClientError, match=r"; it does not trust .*: give it \{ca\}, or \{truststore\} .* said last"),
     ):
         one.apps.start()
 

@@ -653,6 +653,22 @@ def test_a_consumer_that_did_not_read_from_its_rack_proves_nothing(fake, counts,
     assert "load" not in found.why
 
 
+@pytest.mark.parametrize("sent", [0, 5])
+def test_an_end_of_the_drive_before_the_first_send_is_the_reason_and_what_follows_gives_no_advice(fake, sent):
+    run = fake()
+    run.ledger["faults"] = []
+    run.stages = [("deploy", "end"), ("clients", "failed"), ("seal", "end")]
+    for row in run.counts:
+        if row["name"] in ("sent", "acked", "delivered"):
+            row["value"] = sent if row["name"] == "sent" else 0
+    found = judged(run)
+    whys = {key: e.why for key, e in found.items() if e.verdict == "inconclusive"}
+    assert whys.pop(("drive_completed", "", "")).startswith("the drive ended early (clients")
+    assert whys.keys() >= {PROOF, ("something_happened", "sent", ""), ("something_happened", "acked", "")}
+    assert ("follows from the early end of the drive" in whys.values()) == (not sent)
+    assert sent or len(set(whys.values())) == 1
+
+
 def test_the_last_words_of_a_client_that_ended_the_drive_are_the_reason_and_what_follows_gives_no_advice(fake):
     run = fake()
     words = "no committed offset for orders/0, and auto.offset.reset is error"
