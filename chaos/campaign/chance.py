@@ -327,8 +327,9 @@ def _answer(
         return verdict, f"Nothing was drawn, because the run without a fault is no pass: {why}"
     counts = Counter(run.verdict for run in mixtures)
     verdict = "fail" if filed or counts["fail"] else "pass" if counts["pass"] else "inconclusive"
+    open_ = counts["inconclusive"]
     return verdict, (
-        f"{len(filed)} mechanism{'' if len(filed) == 1 else 's'} broke a promise; of {len(mixtures)} mixtures, "
-        f"{counts['fail']} broke one, {counts['pass']} held, {counts['inconclusive']} are not decided. {covered} "
-        "combinations of kind, role and phase were covered."
+        f"{len(filed) or 'No'} mechanism{'' if len(filed) == 1 else 's'} broke a promise: of {len(mixtures)} mixtures, "
+        f"{counts['fail']} broke one, {counts['pass']} held, {open_} {'is' if open_ == 1 else 'are'} not decided. "
+        f"{covered} combinations of kind, role and phase were covered."
     )

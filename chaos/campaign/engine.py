@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import threading
 import time
@@ -42,6 +43,8 @@ from chaos.units import parse_duration
 
 C = TypeVar("C", bound=Campaign)
 Report = Callable[[C, Path], None]
+IN_RUN = re.compile(r"(?<![\w./-])logs/")
+"""A file of a run in a sentence about it. In the folder of a campaign, it is in the directory of the run."""
 LEAST_S = 60.0
 """The smallest budget of time: about the time in which brokers and judge start, and one run with a fault ends."""
 
@@ -422,8 +425,10 @@ class _Crew:
 def observed(trial: Trial, finished: FinishedRun, folder: Path) -> TrialRun:
     """Return a finished run as a line of `runs.jsonl`: outcome, times, load, releases and the path of its report."""
     run = finished.run
+    outcome = finished.outcome.model_dump()
+    outcome["sentence"] = IN_RUN.sub(f"{trial.run_id}/logs/", finished.outcome.sentence)
     stored = TrialRun(
-        **finished.outcome.model_dump(),
+        **outcome,
         run_id=trial.run_id,
         part=trial.part,
         n=trial.n,

@@ -12,7 +12,7 @@ from rich.text import Text
 from chaos.report.pages import render_page, render_summary, replay
 from chaos.report.terminal import Page, table
 from chaos.report.text import minutes
-from chaos.run.exploration import BLOWS, PHASES, ExploreResult
+from chaos.run.exploration import BLOWS, PHASES, Covered, ExploreResult
 from chaos.run.result import Verdict
 
 MOST_FILED = 20
@@ -76,9 +76,15 @@ def _show_covered(screen: Page, console: Console, result: ExploreResult) -> None
     rows = table("fault", *PHASES)
     for kind in dict.fromkeys(cell.kind for cell in result.covered):
         own = [cell for cell in result.covered if cell.kind == kind]
-        counts = [sum(c.runs + c.undecided for c in own if c.phase == phase) for phase in PHASES]
-        rows.add_row(screen.text(kind), *(screen.text(str(count or "-")) for count in counts))
+        of_phases = [[c for c in own if c.phase == phase] for phase in PHASES]
+        rows.add_row(screen.text(kind), *(screen.text(_count(cells)) for cells in of_phases))
     console.print(rows)
+
+
+def _count(cells: list[Covered]) -> str:
+    """Return how many conclusive runs hit some cells; `?` if there are others only."""
+    runs = sum(cell.runs for cell in cells)
+    return str(runs) if runs else "?" if cells else "-"
 
 
 def _state(screen: Page, state: str) -> Text:

@@ -37,7 +37,8 @@ def junit(result: Result) -> str:
     if left_out := [f"{e.name} ({e.why})" for e in result.expectations if not e.applies]:
         properties[NOT_APPLICABLE] = "; ".join(left_out)
     seconds = max(0, result.ended_us - result.began_us) / 1_000_000
-    return to_xml([junit_suite(f"aftershock.{result.scenario}", seconds, properties, _cases(result, seconds))])
+    name = Path(result.scenario).name.removesuffix(".yaml").removesuffix(".yml")  # the same on every machine
+    return to_xml([junit_suite(f"aftershock.{name}", seconds, properties, _cases(result, seconds))])
 
 
 def junit_suite(name: str, seconds: float, properties: Mapping[str, str], cases: Iterable[JunitCase]) -> ET.Element:

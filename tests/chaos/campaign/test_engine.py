@@ -14,8 +14,11 @@ from chaos.campaign.engine import Budget, Listed, Queue, Trial, run_campaign
 from chaos.campaign.folder import RUNS, Asked, Folder, resumed
 from chaos.campaign.subject import load_subject
 from chaos.errors import ClusterError, ResolveError, RunDirError, UsageError
+from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import TrialRun
+from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from tests.support.labs import FakeLab
 
 SUBJECT = load_subject("clean-run", seed=7)
@@ -250,3 +253,10 @@ def test_a_budget_is_runs_or_time_or_both():
             Budget.parse(wrong)
     with pytest.raises(UsageError, match="--for 20s is too small for one run"):
         Budget.parse("20s")
+
+
+def test_a_file_of_a_run_is_named_as_it_is_in_the_folder_of_the_campaign(tmp_path):
+    outcome = RunOutcome.missing("It broke off: see logs/broker-1.log, judge-1/logs/checks.log and /tmp/logs/x.")
+    finished = FinishedRun(Run(tmp_path / "r-1"), 7, outcome, 1.0)
+    stored = engine.observed(Trial("r-1", load_subject("clean-run"), "p"), finished, tmp_path)
+    assert stored.sentence.endswith("see r-1/logs/broker-1.log, judge-1/logs/checks.log and /tmp/logs/x.")
