@@ -44,6 +44,11 @@ from functools import partial
 from chaos.anomalies.model import ON_WIRE, Anomaly, Metric, Path, Phrases, anomaly
 
 EFFECTS = "not visible without effects: a record that was fetched may never have been processed"
+FETCHED = "more is fetched than delivered: a client may throw an answer away"
+SENT_AGAIN = (
+    "what a client sends again after its acknowledgement, as after a restart from a checkpoint, is another record for "
+    "Kafka; effects show that it is the same one"
+)
 KEYS = "not visible on the wire: the keys of records are in payloads"
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
@@ -88,6 +93,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} written more than once",
         wire=ON_WIRE,
+        fewer=SENT_AGAIN,
     ),
     "reordered_write": _write(
         "in a partition, records of one producer incarnation are in another order than they were sent",
@@ -195,6 +201,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "acknowledgements and deliveries",
         "{n} {times} one offset was given to two records",
         wire=ON_WIRE,
+        more=FETCHED,
     ),
     "torn_transaction": _write(
         "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is; or of a "
@@ -225,6 +232,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} skipped",
         wire=ON_WIRE,
+        fewer=FETCHED,
     ),
     "stalled_delivery": _read(
         "the tail of a partition was not delivered when the drain ended",
@@ -235,6 +243,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} {were} not delivered when the drain ended",
         prevented_by="advice",
         wire=ON_WIRE,
+        fewer=FETCHED,
     ),
     "lost_processing": _read(
         "polled and committed past, but never processed by any member",
@@ -294,6 +303,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "deliveries",
         "{n} delivered {records} {were} not in the final log",
         wire=ON_WIRE,
+        more=FETCHED,
     ),
     "evicted_delivery": _read(
         "acknowledged and owed to the reader, but removed from the log before it was delivered",
@@ -303,6 +313,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} evicted before any member read them",
         wire=ON_WIRE,
+        fewer=FETCHED,
     ),
     "aborted_read": _read(
         "a record of an aborted transaction was delivered to a read_committed reader",
@@ -313,6 +324,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} of aborted transactions {were} delivered",
         prevented_by="nothing",
         wire=ON_WIRE,
+        more=FETCHED,
     ),
     "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
@@ -468,6 +480,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} {were} never acquired by a share group that is past them",
         prevented_by="advice",
         wire=ON_WIRE,
+        fewer=FETCHED,
     ),
     "stalled_share": _share(
         "in the log within the range of a share group, not acquired by a member when the drain ended",
@@ -478,6 +491,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} {were} not acquired when the drain ended",
         prevented_by="advice",
         wire=ON_WIRE,
+        fewer=FETCHED,
     ),
     "redelivered_share": _share(
         "accepted or rejected with an acknowledgement that the broker confirmed, and acquired again afterwards",

@@ -47,7 +47,8 @@ class Anomaly:
     path: the part of the pipeline that it concerns. meaning: the rule in one sentence. prevents: what prevents it, as
     text. phrases: by split; the key is empty if the anomaly is counted as a whole. wire: whether it is decided on what
     passed on the wire alone, with the ledger of `checks.wire.ledger`: `ON_WIRE`, or why it is not. What is not decided
-    is never a pass. prevented_by: what the text names.
+    is never a pass. fewer, more: why the wire may show fewer or more findings than the ledgers of the clients, empty if
+    it does not. prevented_by: what the text names.
     """
 
     path: Path
@@ -56,6 +57,8 @@ class Anomaly:
     phrases: Mapping[str, Phrases]
     wire: str
     prevented_by: PreventedBy = "settings"
+    fewer: str = ""
+    more: str = ""
 
     @property
     def hidden(self) -> str:
@@ -69,10 +72,17 @@ class Anomaly:
 
 
 def anomaly(
-    path: Path, meaning: str, prevents: str, *phrases: str, wire: str, prevented_by: PreventedBy = "settings"
+    path: Path,
+    meaning: str,
+    prevents: str,
+    *phrases: str,
+    wire: str,
+    prevented_by: PreventedBy = "settings",
+    fewer: str = "",
+    more: str = "",
 ) -> Anomaly:
     """Return an anomaly that is counted as a whole. phrases: the fields of `Phrases`, in order."""
-    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)}, wire, prevented_by)
+    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)}, wire, prevented_by, fewer, more)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES, METRICS, Path
+from chaos.anomalies.model import Anomaly
 from chaos.reference.markdown import code, sentence, table
 from chaos.reference.scenarios import link, shows
 
@@ -105,9 +106,18 @@ def _section(kind: str) -> str:
     facts = [f"- **What prevents it**: {_prevents(anomaly.prevents)}"]
     if anomaly.splits:
         facts += [f"- **Counted apart**: {code(anomaly.splits)}"]
+    facts += [f"- **On the wire alone**: {_on_wire(anomaly)}"]
     shown = [link(name, _CATALOGUE) for name in shows(kind)]
     facts += [f"- **Must appear in**: {', '.join(shown) or 'no shipped scenario; tests plant it in ledgers'}"]
     return f"### {kind}\n\n{sentence(anomaly.meaning)}\n\n" + "\n".join(facts) + "\n"
+
+
+def _on_wire(anomaly: Anomaly) -> str:
+    """Return why a capture does not decide an anomaly, or how far its number may differ from the number of ledgers."""
+    if anomaly.hidden:
+        return anomaly.hidden
+    differs = [f"perhaps {word}: {why}" for word, why in (("fewer", anomaly.fewer), ("more", anomaly.more)) if why]
+    return "; ".join(["decided", *differs])
 
 
 def _prevents(text: str) -> str:

@@ -25,9 +25,6 @@ from chaos.scenario.resolve import Resolved, read
 from checks.audit import audit
 from checks.wire import ledger, tables
 
-AT_MOST = ("skipped_delivery", "stalled_delivery", "evicted_delivery", "lost_share", "stalled_share")
-AT_LEAST = ("dirty_read", "aborted_read", "offset_reuse")
-"""Checks of what was fetched, which is more than what was delivered: a client may throw an answer away."""
 RECORDED = "twice-20261127-184858-3a1a"
 """The id of the recorded run, which its records carry."""
 Summary = dict[tuple[str, str, str], dict[str, Any]]
@@ -49,8 +46,8 @@ def differences(own: Summary, wire: Summary) -> list[tuple[Any, ...]]:
         if other is None or other["undecided"]:
             continue
         agrees = row["count"] == other["count"]
-        agrees |= check in AT_MOST and other["count"] <= row["count"]
-        agrees |= check in AT_LEAST and other["count"] >= row["count"]
+        agrees |= bool(ANOMALIES[check].fewer) and other["count"] <= row["count"]
+        agrees |= bool(ANOMALIES[check].more) and other["count"] >= row["count"]
         if not (agrees and other["examined"]):
             found.append((*key, row["count"], other["count"], other["examined"]))
     return found
