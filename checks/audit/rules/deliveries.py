@@ -18,7 +18,7 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.ranges import lost_range
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNKNOWN_END
-from checks.audit.findings import CAP, NO_BEGIN, NO_END, UNREAD, Finding
+from checks.audit.findings import CAP, NO_BEGIN, NO_END, OPEN, UNREAD, Finding
 from checks.audit.rules.cleanup import behind_by
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.rule import COMMITTING, READERS, Evidence, Rule, RunData, present
@@ -36,7 +36,7 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
     died before it was done), and committed past it. skipped_delivery: a later record was delivered to the reader or
     committed past, the reader began above it on a partition that is completely in its range, or its last position is
     above it. stalled_delivery: none of these; the drain ended first. A read_committed reader has to get only records
-    that such a reader of the final log sees.
+    that such a reader of the final log sees. Undecided for it: records from the last stable offset on.
     """
     got = np.zeros(len(r.block.row), np.bool_)
     got[r.at[r.same]] = True
@@ -46,7 +46,7 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
         tally.report_undecided("stalled_delivery", r.name, len(missing), NO_BEGIN)
         return
     missing = missing[log["offset"][missing] >= r.range.start]
-    offset = log["offset"][missing]
+    offset, readable = log["offset"][missing], r.readable()[missing]
     passed_by = np.full(len(missing), NONE, np.int64)
     lost = [*r.range.lost, *_unfinished(r)]
     for nth, gap in reversed(list(enumerate(lost))):
@@ -58,7 +58,8 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
         "stalled_delivery": (passed_by < 0) & (offset >= later),
     }
     for check, mask in checks.items():
-        rows = np.flatnonzero(mask)
+        tally.report_undecided(check, r.name, int((mask & ~readable).sum()), OPEN)
+        rows = np.flatnonzero(mask & readable)
         shown = (_missing(r, int(missing[i]), lost[passed_by[i]] if passed_by[i] >= 0 else None) for i in rows[:CAP])
         tally.report(check, r.name, len(rows), shown)
 

@@ -208,7 +208,7 @@ class _Inputs:
         at = log["offset"] - r.block.base
         here = np.zeros(size, np.bool_)
         here[at[r.visible()]] = True
-        self.visible[at] = (log["committed"] == 1) | (not r.range.committed_only)
+        self.visible[at] = r.readable()
         self.processed[r.at[r.same & r.present]] = True
         self.processed &= here
         gone = ~r.present

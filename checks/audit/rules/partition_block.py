@@ -96,14 +96,22 @@ class ReaderBlock:
         self.same = block.agree(self.log_row, rows) | ~self.named
 
     def visible(self) -> Mask:
-        """Return the log records of the block that the reader sees by its isolation level."""
+        """Return the log records of the block that the reader sees, or may see, by its isolation level."""
         committed = self.block.log["committed"]
         return committed != 0 if self.range.committed_only else np.ones(len(committed), np.bool_)
+
+    def readable(self) -> Mask:
+        """Return the log records of the block that the reader surely sees.
+
+        A reader of committed records cannot read from the last stable offset on while a transaction is open (KIP-98).
+        """
+        committed = self.block.log["committed"]
+        return committed == 1 if self.range.committed_only else np.ones(len(committed), np.bool_)
 
     def in_range(self) -> int:
         """Return the number of log records of the block that the reader has to deliver, 0 if its range is unknown."""
         start = self.range.start
-        return 0 if start is None else int(((self.block.log["offset"] >= start) & self.visible()).sum())
+        return 0 if start is None else int(((self.block.log["offset"] >= start) & self.readable()).sum())
 
     def delivery(self, i: int, **evidence: Any) -> dict[str, Any]:
         """Return a delivery as the arguments of a finding."""

@@ -10,7 +10,7 @@ from checks.audit.arrays import NEVER_US, NONE, Ints, Mask, nullable
 from checks.audit.engine.blocks import OK, REJECT, RELEASE
 from checks.audit.engine.counters import CONFIRMED, JUDGED, SHARE_RANGE
 from checks.audit.engine.tally import Tally
-from checks.audit.findings import CAP, Finding, Reason
+from checks.audit.findings import CAP, OPEN, Finding, Reason
 from checks.audit.rules.rule import SHARES, Evidence, Rule, RunData
 from checks.audit.rules.share_block import ShareBlock
 
@@ -48,17 +48,20 @@ def unacquired(s: ShareBlock, tally: Tally) -> None:
     lost_share: the group is past the record, by the offsets and the lag that its coordinator gave. stalled_share: it is
     not. A group that begins at the latest offset has a range only from the first record that it acquired on. If locks
     may have ended as often as the delivery limit allows before a poll returned the record, the broker may have archived
-    it: undecided. A lock ends when it expires, or with its member.
+    it: undecided. A lock ends when it expires, or with its member. Undecided are records from the last stable offset
+    on, for a group that reads committed ones.
     """
     missing, log = s.missing(), s.block.log
     past = log["offset"][missing] < s.range.past
     before = log["offset"][missing] < (NEVER_US if s.range.start is None else s.range.start)
-    archived = _may_be_archived(s, log["timestamp_us"][missing])
+    due = ~before & s.readable()[missing]
+    archived = past & _may_be_archived(s, log["timestamp_us"][missing])
     for check, mask in (("lost_share", past), ("stalled_share", ~past)):
         tally.report_undecided(check, s.name, int((mask & before).sum()), NO_SHARE_BEGIN)
-        rows = missing[mask & ~before & ~(past & archived)]
+        tally.report_undecided(check, s.name, int((mask & ~before & ~due).sum()), OPEN)
+        rows = missing[mask & due & ~archived]
         tally.report(check, s.name, len(rows), (_missing(s, int(row)) for row in rows[:CAP]))
-    tally.report_undecided("lost_share", s.name, int((past & ~before & archived).sum()), UNSEEN_ACQUISITIONS)
+    tally.report_undecided("lost_share", s.name, int((due & archived).sum()), UNSEEN_ACQUISITIONS)
 
 
 def _may_be_archived(s: ShareBlock, written_us: Ints) -> Mask:

@@ -898,6 +898,40 @@ def partition_never_held(s: Story) -> None:
     s.assigned().got(0).commit(1)
 
 
+def _open_at_the_end(s: Story, *got: int, **config: str) -> Epoch:
+    """A transaction is open when the log is read back: its record is at offset 2, one of nobody's transaction at 3."""
+    s.consumer_config |= config
+    s.wrote(0, 1).send(2, 2, txn=1, outcome="unknown").log(2, 2, committed=None).send(3, 3).log(3, 3, committed=None)
+    return s.assigned(generation=1).got(*got).commit(got[-1] + 1)
+
+
+@story(stalled_delivery__undecided=2)
+def read_up_to_an_open_transaction(s: Story) -> None:
+    """Readers of committed records get nothing behind the last stable offset."""
+    _open_at_the_end(s, 0, 1)
+
+
+@story(stalled_delivery=1, stalled_delivery__undecided=2)
+def not_read_up_to_an_open_transaction(s: Story) -> None:
+    _open_at_the_end(s, 0)
+
+
+@story(stalled_delivery=2)
+def read_up_to_an_open_transaction_by_a_reader_of_uncommitted_records(s: Story) -> None:
+    _open_at_the_end(s, 0, 1, **{"isolation.level": "read_uncommitted"})
+
+
+@story(skipped_delivery__undecided=2)
+def put_behind_an_open_transaction_by_a_fault(s: Story) -> None:
+    _open_at_the_end(s, 0, 1).revoked()
+    s.moved(4).saw_committed(4).assigned(2, position=4, source="committed", generation=2)
+
+
+@story(overcommit=1, lost_processing__undecided=2)
+def committed_past_an_open_transaction(s: Story) -> None:
+    _open_at_the_end(s, 0, 1).commit(4)
+
+
 @story(stalled_delivery__undecided=1)
 def never_held_from_the_latest(s: Story) -> None:
     s.partitions = 2
@@ -3924,6 +3958,27 @@ def committed_and_acquired_by_a_share_group_that_reads_committed(s: Story) -> No
 @story(lost_share=1)
 def aborted_for_a_share_group_that_reads_all(s: Story) -> None:
     s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
+
+
+def _shared_with_an_open_transaction(s: Story, isolation: str) -> Story:
+    s.consumer = {"share.isolation.level": isolation}
+    s.wrote(0).send(1, 1, txn=1, outcome="unknown").log(1, 1, committed=None)
+    return s.acquires(1, 0).ends()
+
+
+@story(stalled_share__undecided=1)
+def acquired_up_to_an_open_transaction(s: Story) -> None:
+    _shared_with_an_open_transaction(s, "read_committed").share_seen(1)
+
+
+@story(lost_share__undecided=1)
+def past_an_open_transaction(s: Story) -> None:
+    _shared_with_an_open_transaction(s, "read_committed").share_seen(2, 0)
+
+
+@story(stalled_share=1)
+def acquired_up_to_an_open_transaction_by_a_share_group_that_reads_all(s: Story) -> None:
+    _shared_with_an_open_transaction(s, "read_uncommitted").share_seen(1)
 
 
 @story(lost_share__undecided=1)

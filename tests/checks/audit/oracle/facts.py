@@ -77,8 +77,12 @@ class ReaderFacts:
         return self
 
     def sees(self, record: Row) -> bool:
-        """Whether its isolation level lets it see a record of the log."""
+        """Whether its isolation level lets it see a record of the log, or may do so once a transaction has ended."""
         return self.sees_uncommitted or record["committed"] is not False
+
+    def reads(self, record: Row) -> bool:
+        """The same, at once."""
+        return self.sees_uncommitted or record["committed"] is True
 
 
 DAY_MS = 86_400_000

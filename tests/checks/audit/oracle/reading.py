@@ -186,6 +186,9 @@ def _undelivered(
             check = "skipped_delivery"
         else:
             check = "stalled_delivery"
+        if not case.facts(reader).reads(record):
+            verdict.undecided[check, reader] += 1
+            continue
         who = culprit.consumer if culprit else None
         verdict.findings[_finding(check, scope, offset, record_identity(record), who)] += 1
 
@@ -296,7 +299,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         begin, facts = range_start(case, (reader, topic, partition), reading), case.facts(reader)
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
-            due = here and facts.sees(record) and begin is not None and record["offset"] >= begin
+            due = here and facts.reads(record) and begin is not None and record["offset"] >= begin
             for check in ("skipped_delivery", "stalled_delivery"):
                 looked[check, reader] += due
             looked["lost_processing", reader] += due and facts.commits

@@ -198,7 +198,8 @@ def _unacquired(group: Group, verdict: Judgement) -> None:
         archived = written_us is None or (
             end_us - written_us >= (group.limit - group.ends(written_us, end_us)) * group.lock_us
         )
-        if offset < begin or (check == "lost_share" and archived):
+        unclear = group.settings.get("share.isolation.level") == "read_committed" and record["committed"] is None
+        if offset < begin or unclear or (check == "lost_share" and archived):
             verdict.undecided[check, group.name] += 1
             verdict.examined[check, group.name] -= 1
             continue
