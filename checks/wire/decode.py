@@ -43,6 +43,7 @@ RAW: dict[str, str] = {
     "commit_requests": "group string, member_id string, instance_id string, generation int, transactional_id string, "
     f"producer_id bigint, producer_epoch int, {_TOPIC}, offset bigint, leader_epoch int, metadata string",
     "commit_answers": f"{_TOPIC}, error int",
+    "position_requests": "group string",
     "position_answers": f"group string, {_TOPIC}, offset bigint, error int",
     "membership_requests": "call string, group string, member_id string, instance_id string, generation int, "
     f"session_us bigint, rebalance_us bigint, subscribed array<string>, owned {_ASSIGNED}",

@@ -194,8 +194,11 @@ class Wire:
         return self._joined("commit_requests", "commit_answers", by_partition=True)
 
     def positions(self) -> DataFrame:
-        """Return the committed offsets that members asked for."""
-        return self._placed(self._resolved(self._answers("position_answers")))
+        """Return the committed offsets that members asked for. Up to version 7, the request alone names the group."""
+        asked = self._raw("position_requests").select(*_JOIN, F.col("group").alias("asked_group"))
+        answers = self._answers("position_answers").join(asked, list(_JOIN), "left")
+        named = answers.withColumn("group", F.coalesce("group", "asked_group")).drop("asked_group")
+        return self._placed(self._resolved(named))
 
     def membership(self) -> DataFrame:
         """Return what members of groups and coordinators said to each other."""

@@ -40,6 +40,7 @@ final class Tables {
     tables.put("fetch_answers", new Decode.Table(answer, true, List.of(FETCH), Tables::fetchAnswer));
     tables.put("commit_requests", new Decode.Table(request, true, COMMITS, Tables::commitRequest));
     tables.put("commit_answers", new Decode.Table(answer, true, COMMITS, Tables::commitAnswer));
+    tables.put("position_requests", new Decode.Table(request, true, List.of(OFFSET_FETCH), Tables::positionRequest));
     tables.put("position_answers", new Decode.Table(answer, true, List.of(OFFSET_FETCH), Tables::positions));
     tables.put("membership_requests", new Decode.Table(request, true, MEMBERSHIP, Tables::memberRequest));
     tables.put("membership_answers", new Decode.Table(answer, true, MEMBERSHIP, Tables::memberAnswer));
@@ -161,6 +162,11 @@ final class Tables {
         for (var p : t.partitions()) rows.add(row(text(t.name()), id(t.topicId()), p.partitionIndex(), (int) p.errorCode()));
       }
     }
+  }
+
+  /** The group of a request that names one: up to version 7, its answer does not. */
+  private static void positionRequest(Decode.Entry entry, ApiMessage message, List<Object[]> rows) {
+    if (entry.version < 8) rows.add(row(((OffsetFetchRequestData) message).groupId()));
   }
 
   private static void positions(Decode.Entry entry, ApiMessage message, List<Object[]> rows) {

@@ -14,6 +14,8 @@ from kafka.protocol.consumer import (
     JoinGroupResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -99,6 +101,19 @@ def commit(offset, version=8, epoch=3, member="m", partition=0):
 def committed(version=8, error=0, partition=0):
     parts = [{"partition_index": partition, "error_code": error}]
     return request(OffsetCommitResponse[version], topics=[{"name": "orders", "partitions": parts}])
+
+
+def asks_offsets(version=8, group="g"):
+    topics = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
+    asked = {"group_id": group} | topics
+    return request(OffsetFetchRequest[version], **({"groups": [asked]} if version >= 8 else asked))
+
+
+def answers_offsets(offset, version=8, group="g"):
+    part = {"partition_index": 0, "committed_offset": offset, "metadata": "", "error_code": 0}
+    answer = {"topics": [{"name": "orders", "partitions": [part]}]}
+    in_groups = {"groups": [answer | {"group_id": group, "error_code": 0}]}
+    return request(OffsetFetchResponse[version], **(in_groups if version >= 8 else answer))
 
 
 def metadata():

@@ -20,6 +20,8 @@ from checks.wire.written import NUMBER
 from tests.chaos.relay.messages import encoded, naming
 from tests.checks.wire.story import (
     Story,
+    answers_offsets,
+    asks_offsets,
     batch,
     commit,
     committed,
@@ -235,6 +237,17 @@ def test_commits_have_what_their_answers_say_of_each_partition(tmp_path, rows):
     assert pick(found, "instance", "group", "member_id", "generation", "offset", "error") == [
         *[("billing/1", "g", "m", 3, 5, 0), ("billing/1", "g", "m", 2, 9, 22), ("billing/1", "g", "m", 3, 9, None)]
     ]
+
+
+def test_a_committed_offset_has_its_group_in_every_version(tmp_path, rows):
+    """Up to version 7, the request alone names it (trap)."""
+    story = Story(tmp_path)
+    at, other = story.connect("billing/1"), story.connect("audit/1")
+    for version in range(1, 10):
+        story.call(at, asks_offsets(version), answers_offsets(5, version))
+        story.call(other, asks_offsets(version, "h"), answers_offsets(7, version, "h"))
+    found = pick(rows(story, "positions"), "instance", "group", "topic", "partition", "offset", "error")
+    assert found == [("billing/1", "g", "orders", 0, 5, 0)] * 9 + [("audit/1", "h", "orders", 0, 7, 0)] * 9
 
 
 def test_the_assignment_of_a_classic_group_is_decoded_and_one_of_another_kind_is_unknown(tmp_path, rows):
