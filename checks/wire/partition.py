@@ -70,7 +70,7 @@ class Partition:
         self.undecided: Counter[tuple[str, str]] = Counter()
         """Rows by check and reason."""
         log, fetched = of["log"], of["fetched"]
-        self._markers = log[log.control.notna()]
+        self._markers, self._stable = log[log.control.notna()], log.last_stable.max()
         self._fetched = fetched[(fetched.base_offset >= 0) & (fetched.error == 0)].sort_values(_IN_TIME)
         data = pd.concat([log.assign(in_log=True), self._fetched.assign(in_log=False)], ignore_index=True)
         data = self._counted(data[data.complete & data.control.isna() & (data.base_offset >= 0)])
@@ -204,13 +204,18 @@ class Partition:
         return {"offset": offset, "producer": names, "incarnation": incarnation, "seq": seq, "first_us": first_us}
 
     def _logged(self, batches: pd.DataFrame, row: Ints) -> dict[str, Any]:
-        """Return timestamp and committed of the records of batches: by the next marker of their producer."""
+        """Return timestamp and committed of the records of batches: by the next marker of their producer.
+
+        Readers see nothing from the last stable offset on, though it be of no transaction.
+        """
         ends = self._markers[["base_offset", "producer_id", "control"]].sort_values("base_offset")
         own = batches[["base_offset", "producer_id"]]
         end = pd.merge_asof(own, ends, on="base_offset", by="producer_id", direction="forward").control
         seen = np.full(len(batches), None, object)
         seen[end.notna()] = (end == "commit")[end.notna()]
         seen[~batches.transactional.to_numpy()] = True
+        if self._stable >= 0:
+            seen[batches.base_offset.to_numpy() >= self._stable] = None
         return {"timestamp_us": batches.max_timestamp_us.to_numpy()[row], "committed": seen[row]}
 
     def _assigned(self, members: set[str]) -> list[Hold]:

@@ -47,7 +47,7 @@ def body(values, producer, kept=True):
 
 def logged(offset, values="a", producer=(-1, -1, -1), kept=True, **more):
     row = body(values, producer, kept) | {"base_offset": offset, "control": None, "complete": True}
-    return row | {"log_append_time": False} | more
+    return row | {"log_append_time": False, "last_stable": 99} | more
 
 
 def ledger(requests, *log, ends=None):
@@ -239,6 +239,17 @@ def test_a_marker_takes_an_offset_and_ends_the_transaction_of_its_producer():
     found = ledger(requests, *log, logged(4, "c", (7, 0, 1), transactional=True))
     assert records(found) == [("ok", [0]), ("ok", [1]), ("ok", [4])]
     assert found.log()["committed"].tolist() == [True, False, None]
+
+
+def test_readers_see_nothing_from_the_last_stable_offset_on():
+    """A record of no transaction is there, too, while one before it is open (trap)."""
+    requests = [sent("a"), sent("b", (7, 0, 0), offset=1), sent("c", offset=2)]
+    log = [logged(0, "a"), logged(1, "b", (7, 0, 0), transactional=True), logged(2, "c")]
+    found = ledger(requests, *(row | {"last_stable": 1} for row in log))
+    assert found.log()["committed"].tolist() == [True, None, None]
+    assert ledger(requests, *log).log()["committed"].tolist() == [True, None, True], "the marker is not in the capture"
+    unknown = ledger(requests, *(row | {"last_stable": -1} for row in log))
+    assert unknown.log()["committed"].tolist() == [True, None, True]
 
 
 def test_two_producers_of_one_connection_are_one_instance_with_records_in_the_order_of_requests():
