@@ -16,9 +16,9 @@ import pytest
 
 from chaos.run.directory import Run
 from checks.audit.output.totals import visible
-from checks.wire.coordination import Hold, Holds, holds, transactions
+from checks.wire.coordination import OPEN_US, Hold, Holds, holds, transactions
 from checks.wire.ledger import _Task, bypasses, incomplete
-from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition
+from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition, life_of
 from checks.wire.tables import table_path
 from checks.wire.written import NUMBER
 from tests.support.fake_runs import FakeRun
@@ -136,6 +136,38 @@ def test_a_renumbered_batch_that_another_process_sent_is_another_record():
     assert found.sends()["incarnation"].tolist() == [1, 2]
 
 
+def test_acknowledgements_that_are_assumed_are_no_records_in_other_batches():
+    """The near miss: with acks=0, nothing is sent again."""
+    requests = [sent(value, outcome="none", kept=False) for value in "ab"]
+    assert not undecided(ledger(requests, logged(0, "a", kept=False), logged(1, "b", kept=False)))
+
+
+def test_equal_records_that_were_acknowledged_one_after_the_other_are_two_records():
+    requests = [sent("a", (7, 0, seq), offset=seq) for seq in (0, 1)]
+    found = ledger(requests, *(logged(seq, "a", (7, 0, seq)) for seq in (0, 1)))
+    assert records(found) == [("ok", [0]), ("ok", [1])] and not undecided(found)
+
+
+def test_a_record_that_is_sent_after_the_acknowledgement_of_an_equal_one_may_be_another():
+    """The first one was sent twice, and acknowledged before the second one began, in a new epoch."""
+    old, new = (7, 0, 40), (7, 1, 0)
+    requests = [sent("a", old, "unknown", at=10), sent("a", old, at=20), sent("a", new, at=60, offset=1)]
+    found = ledger(requests, logged(0, "a", old), logged(1, "a", new))
+    assert records(found) == [("ok", [0]), ("ok", [1])]
+    assert undecided(found)["duplicate_write", TWINS] == 2
+
+
+def test_the_first_producer_of_a_cluster_has_the_id_0():
+    requests = [sent("a", (0, 0, 0)), sent("a", (0, 0, 1), offset=1)]
+    found = ledger(requests, *(logged(seq, "a", (0, 0, seq)) for seq in (0, 1)))
+    assert records(found) == [("ok", [0]), ("ok", [1])] and not undecided(found)
+
+
+def test_a_process_ends_with_the_microsecond_of_its_end():
+    found = ledger([sent("a", (7, 0, 0), at=10), sent("b", (7, 0, 1), at=11, offset=1)], ends={"app/1": [10]})
+    assert found.sends()["incarnation"].tolist() == [1, 2] == [life_of({"app/1": [10]}, "app/1", at) for at in (10, 11)]
+
+
 def test_equal_records_with_two_numbers_of_one_epoch_are_two_records():
     """The near miss: the application has sent the same twice."""
     requests = [sent("a", (7, 0, seq), "unknown") for seq in (0, 1)]
@@ -154,6 +186,8 @@ def test_equal_twins_are_undecided():
     found = ledger([sent("a"), sent("a", offset=1)], logged(0, "a"), logged(1, "a"))
     assert records(found) == [("", [0]), ("", [1])]
     assert undecided(found)["lost_write", TWINS] == undecided(found)["duplicate_write", TWINS] == 2
+    absent = undecided(ledger([sent("a", kept=False), sent("a", kept=False)]))
+    assert absent["lost_write", TWINS] == 2 and ("lost_write", ABSENT) not in absent, "each is counted once"
 
 
 def test_an_acknowledgement_that_came_after_the_application_gave_up_is_one():
@@ -180,6 +214,16 @@ def test_a_refused_batch_of_which_the_records_are_sent_in_another_one_has_not_fa
 def test_equal_records_in_one_batch_that_is_sent_again_in_parts_are_undecided():
     found = ledger([sent("aa", outcome="unknown"), sent("ab", offset=0)], logged(0, "ab"))
     assert undecided(found)["lost_write", TWINS] == 3
+
+
+def test_a_record_is_another_one_if_it_has_another_time_or_if_its_own_batch_is_in_the_log():
+    """The near misses: what a stranger wrote has the same content."""
+    late = logged(0, "ax") | {"timestamps_us": np.array([1, 2], NUMBER).tobytes()}
+    assert records(ledger([sent("a", outcome="unknown")], late)) == [("unknown", []), ("", [0]), ("", [1])]
+    appended = late | {"log_append_time": True}
+    assert records(ledger([sent("a", outcome="unknown")], appended)) == [("unknown", [0]), ("", [1])]
+    found = ledger([sent("a", outcome="unknown")], logged(0, "a"), logged(1, "ab"))
+    assert records(found) == [("unknown", [0]), ("", [1]), ("", [2])]
 
 
 def test_a_batch_that_the_broker_split_is_found_by_its_records():
@@ -212,6 +256,9 @@ def test_another_batch_at_the_acknowledged_offset_is_not_the_one_that_was_sent()
     taken = logged(8, "b", log_append_time=True, max_timestamp_us=9001)
     found = ledger([sent("a", offset=8, append_us=9000)], taken)
     assert records(found) == [("ok", []), ("", [8])]
+    for values in ("cb", "ac"):  # with the last, and the first timestamp of the batch that was sent
+        found = ledger([sent("ab", offset=8, kept=False)], logged(8, values, kept=False))
+        assert records(found) == [("unknown", []), ("unknown", []), ("", [8]), ("", [9])]
 
 
 def test_without_an_answer_an_acknowledgement_is_assumed_for_acks_0_only():
@@ -324,6 +371,11 @@ def test_an_instance_without_a_group_holds_what_it_reads():
     assert delivered(found) == [("copy/1", 1, 0)] and found.deliveries()["mode"].tolist() == ["assign"]
 
 
+def test_an_instance_without_a_group_has_the_one_that_it_commits_to():
+    alone = {"fetched": [got(0, instance="copy/1")], "commits": [asked(110, 1, instance="copy/1", generation=-1)]}
+    assert partition(log=[logged(0)], **alone).deliveries()["group"].tolist() == ["g"]
+
+
 def taken(first, last, at=100, count=1):
     row = {"instance": "worker/1", "connection": 3, "number": at, "answered_us": at, "delivery_count": count}
     return row | {"first_offset": first, "last_offset": last}
@@ -345,6 +397,7 @@ def test_acquired_ranges_are_records_and_each_acknowledgement_is_of_the_last_acq
         settled(1, 1, at=400, error=121),
         settled(2, 2),
         settled(0, 0, types=(0,)),
+        settled(1, 1, at=500) | {"answered_us": -1},
     ]
     found = partition(requests, log, acquired=acquired, acknowledged=acknowledged, held=held)
     rows = found.acquisitions()
@@ -355,6 +408,7 @@ def test_acquired_ranges_are_records_and_each_acknowledgement_is_of_the_last_acq
     assert list(zip(*(rows[name] for name in kept), strict=True)) == [
         *[(0, 0, "accept", "ok", None), (1, 1, "release", "ok", None)],
         (2, 1, "accept", "fail", "INVALID_RECORD_STATE"),
+        (2, 1, "accept", "unknown", "0"),
     ]
 
 
@@ -381,6 +435,14 @@ def test_a_transaction_ends_with_the_first_answer_without_an_error():
     of = [row | _times(row, 0) for row in requests]
     log = [logged(n, v, (7, 0, n), transactional=True) for n, v in enumerate("abcd")]
     assert partition(of, log, sessions=sessions).sends()["txn"].tolist() == [1, 2, 3, 4], "the last one is open"
+
+
+def test_each_producer_of_an_instance_has_its_own_transactions():
+    calls = [ended(20), ended(40, False) | {"producer_id": 8}]
+    _, sessions = transactions(calls, lambda name, at: 1, {})
+    requests = [sent("a", (7, 0, 0), at=10, transactional=True), sent("b", (8, 0, 0), at=11, transactional=True)]
+    of = [row | _times(row, 0) for row in requests]
+    assert partition(of, sessions=sessions).sends()["txn"].tolist() == [1, 3]
 
 
 def ends_of(calls, sent=(), lived=lambda name, at: 1):
@@ -487,6 +549,19 @@ def test_an_answer_with_an_error_does_not_say_where_a_hold_begins(answers, begun
     assert (found["position"][0], found["source"][0]) == begun
 
 
+def test_what_a_member_was_told_in_another_hold_does_not_say_where_one_begins():
+    fetched = [got(4, asked=4, at=100), got(9, asked=9, at=320)]
+    found = partition(fetched=fetched, positions=[asked(60, 4)], held=held((50, 200), (300, 900))).assignments()
+    begun = [*zip(found["event"], found["position"], found["source"], strict=True)]
+    assert [row for row in begun if row[0] == "assigned"] == [("assigned", 4, "committed"), ("assigned", 9, None)]
+
+
+def test_a_hold_that_is_to_end_and_has_not_ended_has_no_end():
+    """The coordinator has taken the partition (KIP-848), and the member has not said yet that it gave it up."""
+    given = held((50, OPEN_US))
+    assert partition(held=given).assignments()["event"].tolist() == ["assigned"]
+
+
 def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answer():
     commits = [asked(100, 1), asked(150, 2, error=22), asked(170, 3, answered_us=-1), asked(250, 2)]
     found = partition(commits=commits, held=held((50, 200))).commits()
@@ -519,6 +594,8 @@ def test_a_commit_in_a_transaction_is_one_if_the_transaction_was_committed():
     _, sessions = transactions([ended(30), ended(50, False), ended(70, error=90)], lambda name, at: 1, {})
     found = partition(commits=commits, sessions=sessions).commits()
     assert found["outcome"].tolist() == ["ok", "fail", "unknown", "unknown"]
+    refused = partition(commits=[asked(12, 12, **own | {"error": 47})], sessions=sessions).commits()
+    assert refused["outcome"].tolist() == ["fail"], "though the transaction was committed"
 
 
 def call(kind, at, partitions=None, **more):
