@@ -330,7 +330,10 @@ def overlaps(first: Raw, second: Raw) -> bool:
     spec, (role, _) = SPECS[first["kind"]], next(iter(second["target"].items()))
     if role in CLIENTS or role == "app" or first["kind"] == second["kind"] or "recreates" in spec.effects:
         return False
-    return "outage" not in spec.effects or role in RESOLVED or role not in BROKER_TARGETS | CONTROLLER_TARGETS
+    if "outage" not in spec.effects:
+        return True
+    needs_all = {"one_by_one", "reassigns"} & SPECS[second["kind"]].effects  # they wait for all replicas in sync
+    return not needs_all and (role in RESOLVED or role not in BROKER_TARGETS | CONTROLLER_TARGETS)
 
 
 def _has_load(scenario: Scenario) -> bool:

@@ -324,7 +324,9 @@ class AppIsolateSpec(AppWireSpec):
 
     kind: Literal["app.isolate"]
     brokers: Literal["all", "majority", "one"] | Annotated[int, Field(ge=0)] = Field(
-        "all", description="all; a majority or one of them, chosen by the seed; or this broker"
+        "all",
+        examples=["all", "majority"],  # an instance may have nothing to say to one broker
+        description="all; a majority or one of them, chosen by the seed; or this broker",
     )
     manner: Literal["silent", "refused"] = "silent"
 

@@ -175,7 +175,10 @@ def test_faults_meet_if_they_may_hit_the_same_broker_instance_or_client(one, oth
         (("broker.kill", "leader_of", "orders/0"), ("broker.pause", "leader_of", "orders/0"), True),
         (("broker.kill", "leader_of", "orders/0"), ("broker.pause", "broker", 2), False),  # it may be the one down
         (("broker.kill", "leader_of", "orders/0"), ("disk.slow", "all_brokers", True), False),
-        (("broker.kill", "broker", 2), ("partition.reassign", "partition", "orders/0"), True),
+        (("broker.kill", "broker", 2), ("topic.config", "topic", "orders"), True),
+        (("broker.kill", "broker", 2), ("partition.reassign", "partition", "orders/0"), False),  # all are to be in sync
+        (("topic.config", "topic", "orders"), ("partition.reassign", "partition", "orders/0"), True),
+        (("broker.kill", "broker", 2), ("clock.skew", "controller", True), False),
         (("wire.drop", "broker", 2), ("broker.kill", "broker", 2), True),  # its broker is up
         (("clock.jump", "broker", 2), ("clock.jump", "controller", True), False),
         (("topic.delete", "topic", "orders"), ("broker.kill", "leader_of", "orders/0"), False),
@@ -407,3 +410,8 @@ def test_the_group_of_an_application_is_a_target_of_faults_of_groups(subject):
     (app,) = subject.scenario.apps
     named = subject.scenario.model_copy(update={"apps": [app.model_copy(update={"group": "billing"})]})
     assert values_of(named)["group"] == ["billing"]
+
+
+def test_an_application_is_isolated_from_brokers_that_it_speaks_to(many):
+    isolated = {f.get("brokers", "all") for m in many[1] for f in m.faults if f["kind"] == "app.isolate"}
+    assert set(options(SPECS["app.isolate"].model_fields["brokers"])) == {"all", "majority"} >= isolated
