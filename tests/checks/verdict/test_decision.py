@@ -7,10 +7,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.anomalies import STOPPED_US
 from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
 from chaos.run.events import UNSEEN, EventLog
-from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Metric
+from chaos.run.result import (
+    EFFECTS,
+    Count,
+    Counts,
+    EffectCount,
+    EffectStory,
+    Expectation,
+    FaultOutcome,
+    Finding,
+    Metric,
+)
 from chaos.setup.apps import App
 from checks.expectations.conditions import REPORTED
 from checks.verdict.decision import NOTHING_APPLIES, _idle, collect, decide
@@ -310,6 +321,73 @@ def test_a_zero_that_nothing_promises_is_said_to_be_due_to_this_run(verdict, tot
 def test_a_loss_that_the_contract_allows_and_that_did_not_happen_is_named_too():
     text = decide([expectation("pass", "poll_skip")], [], [total("lost_write", 0)], unpromised=ZERO).sentence
     assert text == f"No acknowledged record is lost: that {ZERO['lost_write', '']}."
+
+
+def test_a_zero_of_nothing_is_not_said_to_be_due_to_this_run():
+    unseen = [total("lost_write", 0).model_copy(update={"examined": 0})]
+    assert "promise" not in decide([expectation("pass")], [], unseen, unpromised=ZERO).sentence
+
+
+def test_the_longest_times_after_two_faults_are_two_sentences():
+    faults = [fault(name).model_copy(update={"resolved": name}) for name in ("a", "b")]
+    reads = outage(STOPPED_US, "b", "consume_unavailability", "billing")
+    assert longest_outages(faults, outage(2_000_000, "a") + reads, {}) == [
+        "Writes to the partitions of orders stood still for 2 s after the kill of a.",
+        "Reads of billing from the partitions stood still for 1 s after the kill of b.",
+    ]
+
+
+@pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " 1 more expectations are not met.")])
+def test_three_failed_expectations_are_named(number, more):
+    late = [expectation("fail", EFFECTS, f"late p{n}", "p50 ≤ 1 s", "2 s") for n in range(number)]
+    assert decide(late, []).sentence == " ".join(["effects: 2 s, expected p50 ≤ 1 s."] * 3) + more
+
+
+STORY = EffectStory(kind="duplicate", cause="its owner was killed", number=2, sentence="s")
+
+
+@pytest.mark.parametrize(
+    ("unmet", "found", "said"),
+    [
+        ([], {}, " Each of 3 inputs has its effect invoices, once and right."),
+        (["wrong"], {}, ""),
+        ([], {"undecided": {"missing": 1}}, ""),
+        ([], {"error": "no such table"}, ""),
+        (
+            [],
+            {"counts": {"duplicate": 2}, "stories": [STORY], "findings": {"duplicate": ["a", "b"]}},
+            " 2 effects in invoices are more than the inputs must have (its owner was killed), as the scenario allows.",
+        ),
+        (
+            [],
+            {"counts": {"duplicate": 3}, "stories": [STORY], "findings": {"duplicate": ["a", "b", "c"]}},
+            " 3 effects in invoices are more than the inputs must have, as the scenario allows.",
+        ),
+    ],
+)
+def test_the_sentence_says_of_an_effect_what_the_scenario_allows_or_that_all_is_right(unmet, found, said):
+    bounds = [("missing", "0"), ("duplicate", "at most 9"), ("wrong", "0")]
+    own = [expectation("inconclusive" if k in unmet else "pass", EFFECTS, k, bound) for k, bound in bounds]
+    own = [e.model_copy(update={"scope": "invoices"}) for e in own]
+    other = expectation("inconclusive", EFFECTS, "missing").model_copy(update={"scope": "mails"})
+    effect = EffectCount(name="invoices", source="topic invoices", inputs=3, **found)
+    decision = decide([*own, other], [], effects=[effect])
+    assert decision.sentence.removeprefix("No verdict: nothing was seen; look again.") == said
+
+
+def test_a_mechanism_is_of_its_own_split_and_nothing_if_it_is_not_determined():
+    both = [
+        Finding(check="duplicate_delivery", split="legal", scope="r", mechanism="a"),
+        Finding(check="duplicate_delivery", split="illegal", scope="r", mechanism="b"),
+        Finding(check="poll_skip", scope="r"),
+    ]
+    seen = [total("poll_skip", 1), total("duplicate_delivery", 5, "legal")]
+    text = decide([expectation("pass")], [], seen, both).sentence
+    assert "5 records were delivered again, from the committed offset (a)." in text and "determined" not in text
+
+
+def test_what_retention_deleted_in_time_is_not_said_to_be_early():
+    assert "Retention" not in decide([expectation("pass")], [], counts=Counts(sent=9, acked=9, evicted=5)).sentence
 
 
 def test_two_mechanisms_are_not_reported_as_one():
