@@ -147,7 +147,7 @@ class Drive:
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             if self._scenario.captured and self._proxy:
-                stack.callback(self._end_capture, self._proxy)
+                stack.push(partial(self._end_capture, self._proxy))
             watch = stack.enter_context(Watch(self._run, self._resolved, self._events)) if self._has_effects else None
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap, state.client_security, self._front))
@@ -205,13 +205,13 @@ class Drive:
         reach = next(app.reach for app in self._scenario.apps if app.name == instance.partition("/")[0])
         return self._proxy.front(instance, reach.listen, reach.host)
 
-    def _end_capture(self, proxy: Proxy) -> None:
-        """Seal the capture, when no client is left."""
+    def _end_capture(self, proxy: Proxy, error: type[BaseException] | None = None, *_: object) -> None:
+        """Seal the capture, when no client is left. error: what broke the drive off, which is reason enough then."""
         try:
             failure = proxy.seal()["failure"]
         except ClusterError as e:
             failure = str(e)
-        if failure:  # only the capture shows whether applications got records, and by which way
+        if failure and error is None:  # only the capture shows whether applications got records, and by which way
             say = self._events.problem if self._scenario.apps else self._events.note
             say(f"the capture of the wire is not complete: {failure}")
 

@@ -70,6 +70,7 @@ def test_a_capture_that_is_not_complete_is_a_problem_if_it_has_to_show_applicati
     resolved = SimpleNamespace(scenario=parse(f"{head}capture: {{}}\n{more}", "x"))
     drive = Drive(run, resolved, SimpleNamespace(), EventLog(run), lambda: None)
     drive._end_capture(SimpleNamespace(seal=lambda: {"failure": ""}))
+    drive._end_capture(SimpleNamespace(seal=sealed), ClusterError)  # an interruption ends the proxy, too
     assert read_events(run) == []
     drive._end_capture(SimpleNamespace(seal=sealed))
     (event,) = read_events(run)
