@@ -546,6 +546,77 @@ def test_the_end_of_the_run_ends_no_incarnation():
     ]
 
 
+def test_the_first_end_of_an_incarnation_counts_if_the_run_had_not_begun_to_stop_it():
+    own = {"app": "billing", "instance": 2}
+    rows = [
+        own | {"event": "started", "detail": "{}", "at_us": 1},
+        own | {"event": "ready", "detail": "{}", "at_us": 2},
+    ]
+    ends = [
+        own | {"event": event, "detail": '{"asked": "kill"}', "at_us": n}
+        for event, n in (("crashed", 5), ("stopped", 7))
+    ]
+    assert [life.end_us for life in lives_of([*rows, *ends], 8)["billing/2"]] == [5]
+    assert [life.end_us for life in lives_of([*rows, *ends], 5)["billing/2"]] == [None]
+
+
+def test_nothing_runs_any_more_only_if_each_instance_ended_by_itself():
+    alone, killed = Life("billing/1", 0, at(5), "ended by itself (exit code 1)"), KILLED["billing/2"][0]
+    assert facts({"billing/1": [alone]}).left_off
+    assert not facts({"billing/1": [alone], "billing/2": [killed]}).left_off
+    assert not facts({"billing/1": [alone], "billing/2": [alone, Life("billing/2", at(6))]}).left_off
+    assert not facts().left_off
+
+
+def test_an_incarnation_that_had_ended_before_a_moment_did_not_end_after_it():
+    known = facts(KILLED)
+    assert known.end("billing/2", at(12.5)) == KILLED["billing/2"][0] and known.end("billing/2", at(13)) is None
+
+
+@pytest.mark.parametrize(
+    ("synced", "handed"),
+    [((12.5,), True), ((13,), True), ((13.1,), False), ((12.5, 14.5), True), ((14.5,), False), ((), False)],
+)
+def test_a_commit_that_was_answered_when_the_next_reader_had_its_assignment_was_in_force_too_late(synced, handed):
+    kept = commit("billing/2", 12.9) | {"answered_us": at(13)}
+    known = facts(synced={"billing/1": [at(second) for second in synced]})
+    assert known.handed_over(fetch("billing/2", 12.3), kept, fetch("billing/1", 14)) is handed
+
+
+def test_a_fetch_that_was_not_captured_may_have_come_after_a_change_of_the_offset():
+    known = replace(facts(certain=False), changes=[change(13, 1080)])
+    assert story("missing", known, commits=LATE_COMMIT)[0]["cause"] == ""
+
+
+@pytest.mark.parametrize(
+    ("fetches", "commits", "cause"),
+    [
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [], "moved"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 15)], "moved"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 12.1)], "moved"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 13)], "went_back"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14) | {"made": True}], [], "moved"),
+        ([fetch("billing/2", 12.3), fetch("billing/2", 12.3)], [], "repeated"),
+        ([fetch("billing/2", 12.3), fetch("billing/2", 12.3) | {"made": True}], [], "given_twice"),
+        ([fetch("billing/2", 12.3), fetch("billing/2", 12.6), fetch("billing/1", 14)], [], "moved"),
+    ],
+)
+def test_what_came_between_two_fetches_is_the_cause_of_a_second_effect(fetches, commits, cause):
+    assert story("duplicate", facts(), fetches=fetches, commits=commits)[0]["cause"] == cause
+
+
+def test_two_readers_that_may_have_the_effect_are_named_and_none_is_blamed():
+    seen = {"fetches": [fetch("billing/2", 12.3), fetch("audit/1", 13)], "commits": [commit("billing/2", 12.4)]}
+    row, words = story("missing", facts(writers=()), **seen)
+    assert row["cause"] == "" and "audit and billing read it, and which has the effect is not seen" in words
+
+
+def test_an_effect_of_no_topic_without_an_input_is_written_by_nobody_that_is_seen():
+    assert tell(finding("unexpected"), Seen(), facts(), "") | {"frames": 0} == {
+        "frames": 0, "ending": "its write is not seen on the wire", "cause": "", "library": "",
+    }  # fmt: skip
+
+
 def test_what_keeps_a_group_from_beginning_too_late_does_not_keep_it_from_going_back():
     for said in (
         "kafkajs 2.2.4",
