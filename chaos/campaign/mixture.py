@@ -49,7 +49,7 @@ SMALL = 10
 """Numbers of an example below this are drawn as well one lower or higher."""
 DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("4s", "9s")
 """Times after the fault before, of quiet after its heal, from proof to heal, and to a heal before the proof."""
-LEAST_SEEN, LEAST_OF_CHANGE = 8, 2
+LEAST_SEEN, LEAST_OF_CHANGE = 4, 2
 """How often a moment came in the first run at least, and one of a rebalance, of which there was one: rarer ones are due
 to the order in which single frames crossed, and may not come again."""
 EARLY = 4
@@ -264,9 +264,10 @@ class Mixer:
         return faults, {"wire": wire}
 
     def _moments(self, *, of_change: bool) -> list[Moment]:
-        """Return the moments, of a rebalance or not, that come again."""
+        """Return the moments, of a rebalance or not, that come again. Requests of members come in every rebalance."""
         least = LEAST_OF_CHANGE if of_change else LEAST_SEEN
-        return [m for m in self.moments if m.of_change == of_change and m.count >= least]
+        own = [moment for moment in self.moments if moment.of_change == of_change]
+        return [moment for moment in own if moment.count >= least or moment.api in MEMBERSHIP]
 
     def _parameters(self, spec: type[FaultSpec], role: str, rng: Random) -> Raw:
         """Return the parameters of a kind: its example, and by chance one other that is a word of a list.

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from chaos.report.pages import render_page, render_summary, replay
 from chaos.report.terminal import Page, table
-from chaos.report.text import minutes
+from chaos.report.text import count, minutes
 from chaos.run.exploration import BLOWS, PHASES, Covered, ExploreResult
 from chaos.run.result import Verdict
 
@@ -100,7 +100,7 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
     for filed in result.filed[:MOST_FILED]:
         mechanism = filed.mechanism
         lines.append(
-            f"broken: {mechanism.name}: {mechanism.cause or 'the cause is not determined'} ({filed.count} runs)"
+            f"broken: {mechanism.name}: {mechanism.cause or 'the cause is not determined'} ({count(filed.count, 'run')})"
         )
         lines += [f"  faults:   {'; '.join(filed.faults)}{f' ({filed.size})' if filed.size else ''}"] * bool(
             filed.faults

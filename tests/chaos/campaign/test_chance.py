@@ -25,7 +25,7 @@ from chaos.scenario.load import of_mapping
 from chaos.setup.triggers import Target
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
-JOIN = Moment("billing", "JoinGroup request", "LeaveGroup response", 4)
+JOIN = Moment("billing", "JoinGroup request", "LeaveGroup response", 1)
 FETCH = Moment("billing", "Fetch request", "OffsetCommit response", 80)
 RARE = Moment("billing", "Fetch request", "OffsetCommit request", 3)
 LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
