@@ -99,9 +99,8 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
     lines = []
     for filed in result.filed[:MOST_FILED]:
         mechanism = filed.mechanism
-        lines.append(
-            f"broken: {mechanism.name}: {mechanism.cause or 'the cause is not determined'} ({count(filed.count, 'run')})"
-        )
+        cause = mechanism.cause or "the cause is not determined"
+        lines.append(f"broken: {mechanism.name}: {cause} ({count(filed.count, 'run')})")
         lines += [f"  faults:   {'; '.join(filed.faults)}{f' ({filed.size})' if filed.size else ''}"] * bool(
             filed.faults
         )
