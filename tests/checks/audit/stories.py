@@ -171,6 +171,13 @@ def kept_beyond_its_time(s: Story) -> None:
     s.wrote(0, 1, 2).read_from_us = s.now + 2_500_000 + CHECKED_US
 
 
+@story(overdue_record=2, lost_write=1)
+def kept_beyond_its_time_beside_an_acknowledgement_without_an_offset(s: Story) -> None:
+    """Nobody knows whether that one was due."""
+    s.topic_config = {"retention.ms": 2_000}
+    s.wrote(0, 1).send(2).read_from_us = s.now + 2_500_000 + CHECKED_US
+
+
 @story()
 def kept_until_the_next_check(s: Story) -> None:
     s.topic_config = {"retention.ms": 2_000}

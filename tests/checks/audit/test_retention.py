@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from chaos.scenario.load import parse
+from checks.audit.engine.blocks import KINDS
+from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.retention import Overdue, backdated_topics, overdue_records
-from checks.audit.rules.cleanup import ahead_by, behind_by
+from checks.audit.findings import UNDECIDED
+from checks.audit.rules.cleanup import DUE, ahead_by, behind_by, overdue_record
+from checks.audit.rules.producer_block import ProducerBlock
 
 PLACE = ("orders", 0)
 S = 1_000_000
@@ -170,3 +175,17 @@ def test_the_cause_of_a_record_kept_too_long_names_timestamps_or_clocks(
 ) -> None:
     text = ahead_by(scenario(producers, faults=faults), "orders")
     assert cause in text and bool(cause) == bool(text)
+
+
+@pytest.mark.parametrize(("unsure", "found"), [(False, {"": 2}), (True, {UNDECIDED: 2})])
+def test_records_that_a_wrong_clock_may_have_kept_are_undecided(unsure, found):
+    three = np.arange(3)
+    rows: Any = {side: dict.fromkeys(KINDS[side], np.zeros(3, np.int64)) for side in ("sends", "log")}
+    rows = {side: columns | {"seq": three, "offset": three} for side, columns in rows.items()}
+    place = ("t", 0)
+    facts: Any = SimpleNamespace(overdue={place: Overdue(2, unsure)}, topics=["t"])
+    facts.read_us, facts.log_ranges = {place: (8, 9)}, {place: (0, 3)}
+    tally = Tally()
+    overdue_record(ProducerBlock("p/1", 0, facts, rows), tally)
+    assert {split: count for (_, split, _), (count, _) in tally.each(FINDINGS)} == found
+    assert tally.count(DUE, "t") == 2
