@@ -81,7 +81,7 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     held = holds(_small(run, "membership"), lived)
     ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
     task = _Task(
-        str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions, _ranges(run) if tap else None
+        str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions, _ranges(run), tap is not None
     )
     topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
@@ -308,8 +308,8 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
 
 @dataclass(frozen=True)
 class _Task:
-    """What a task writes of one partition. ends: see `_ends`. token: the token of the run. tapped: the offsets that a
-    tap judges, to which others, who did not pass it, may have written; None if the run is no tap."""
+    """What a task writes of one partition. ends: see `_ends`. token: the token of the run. ranges: start and end of the
+    log at read-back, by topic and partition. tapped: whether others, who did not pass, may have written to it."""
 
     folder: str
     ends: Mapping[str, list[int]]
@@ -317,7 +317,8 @@ class _Task:
     compacted: frozenset[str]
     held: Holds = field(default_factory=Holds)
     sessions: Sessions = field(default_factory=dict)
-    tapped: Mapping[tuple[str, int], tuple[int, int]] | None = None
+    ranges: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    tapped: bool = False
 
     def write(self, rows: pa.Table) -> pa.Table:
         """Write the parts of one partition, and return its rows of table `undecided`."""
@@ -329,16 +330,22 @@ class _Task:
             for check in OF_IDENTITY:
                 undecided[check, COMPACTED] += int(of["log"].records.clip(lower=0).sum()) or 1
             return _undecided(topic, undecided)
+        judged = self.ranges.get((topic, number), (0, 0))
         ledger = Partition(
-            topic, number, of, self.ends, self.token, self.held, self.sessions, self._within(topic, number)
+            topic,
+            number,
+            of,
+            self.ends,
+            self.token,
+            self.held,
+            self.sessions,
+            judged[0],
+            judged if self.tapped else None,
         )
         name = f"{topic.encode().hex()}-{number:05}"
         for table in WRITTEN:
             _write_parts(getattr(ledger, table)(), table, Path(self.folder), name)
         return _undecided(topic, ledger.undecided)
-
-    def _within(self, topic: str, number: int) -> tuple[int, int] | None:
-        return None if self.tapped is None else self.tapped.get((topic, number), (0, 0))
 
 
 def _ranges(run: Run) -> dict[tuple[str, int], tuple[int, int]]:

@@ -59,11 +59,12 @@ class Partition:
         token: str,
         held: Holds,
         sessions: Sessions,
+        start: int = 0,
         tapped: tuple[int, int] | None = None,
     ) -> None:
-        """of: the rows of the partition by table of the wire. tapped: the offsets (start, end) that are judged, if
-        others write to the partition, who were not seen."""
-        self._tapped = tapped
+        """of: the rows of the partition by table of the wire. start: of its log at read-back. tapped: the offsets
+        (start, end) that are judged, if others write to the partition, who were not seen."""
+        self._start, self._tapped = start, tapped
         self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
         self.sessions = sessions
         self.place = {"topic": topic, "partition": partition}
@@ -175,9 +176,10 @@ class Partition:
         batches = batches[batches.in_log].sort_values("base_offset")
         row, index = _records(np.arange(len(batches)), batches.records.to_numpy())
         found = self._identified(batches, row, index) | self._logged(batches, row)
-        if self._tapped is not None:  # an answer has whole batches, and more of them
-            kept = (found["offset"] >= self._tapped[0]) & (found["offset"] < self._tapped[1])
-            found = {name: column[kept] for name, column in found.items()}
+        kept = found["offset"] >= self._start  # an answer has whole batches, also what is before the start of the log
+        if self._tapped is not None:
+            kept &= found["offset"] < self._tapped[1]
+        found = {name: column[kept] for name, column in found.items()}
         return self.place | found | {"run": np.array([None, self.token], object)[(found["seq"] >= 0).astype(np.int64)]}
 
     def _identified(self, batches: pd.DataFrame, row: Ints, index: Ints) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def ledger(requests, *log, ends=None):
     return partition(produced=asked, log=log, ends=ends)
 
 
-def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, **rows):
+def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, start=0, **rows):
     """Return the ledger of a partition from rows of tables of the wire. judged: the offsets that a tap judges."""
     of = {
         "produced": frame(produced, sent(at=0) | {"number": 0}),
@@ -67,7 +67,8 @@ def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=No
         "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
         "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
     }
-    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, judged)
+    start = judged[0] if judged else start
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, judged)
 
 
 def frame(rows, sample):
@@ -364,6 +365,13 @@ def test_a_reader_of_committed_records_leaves_out_what_the_answer_calls_aborted(
     uncommitted = [row | {"isolation": 0} for row in fetched]
     found = partition(log=log, fetched=uncommitted, held=held((0, 500)))
     assert [offset for *_, offset in delivered(found)] == [0, 2]
+
+
+@pytest.mark.parametrize(("start", "kept"), [(0, [0, 1, 2]), (1, [1, 2]), (2, [2]), (3, [])])
+def test_records_of_a_batch_before_the_start_of_the_log_are_not_in_it(start, kept):
+    """An answer has whole batches: DeleteRecords and retention may have moved the start into one."""
+    found = partition([sent("abc", at=10) | {"number": 10, "answered_us": 15}], [logged(0, "abc")], start=start)
+    assert found.log()["offset"].tolist() == kept
 
 
 def test_an_instance_without_a_group_holds_what_it_reads():
