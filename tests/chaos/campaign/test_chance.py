@@ -374,13 +374,16 @@ def test_what_is_not_decided_is_not_covered_and_says_why(plan, tmp_path):
     assert page.count("fault f1 was injected, but no effect was seen") > 1
 
 
-def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan):
+def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan, tmp_path):
     runs = [first_run()]
     assert plan.result(runs, "c", 60).verdict == "inconclusive"
     runs.append(ran(plan, plan.trials(runs)[1]))
     assert plan.result(runs, "c", 60).verdict == "pass"
     broken = plan.result([first_run("fail", **{DOUBLED: "work twice"})], "c", 60)
     assert broken.verdict == "fail" and [f.where for f in broken.filed] == [["an instance leaves and comes back"]]
+    write(broken.model_copy(update={"command": "python -m chaos explore x --random"}), tmp_path)
+    assert "<b>Mixtures.</b>" in (tmp_path / "report.html").read_text()
+    assert "(1 run, first" in (tmp_path / "summary.md").read_text()
 
 
 def test_what_breaks_already_when_an_instance_leaves_is_filed_once_and_not_shrunk(plan):
