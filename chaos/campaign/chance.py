@@ -9,6 +9,7 @@ and the mechanism is filed once. Of all other runs a line is kept, and the scena
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
 from chaos.errors import RunDirError
 from chaos.faults import SPECS
+from chaos.faults.base import FaultSpec
 from chaos.guarantees.effects import promised_effects
 from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import Part, TrialRun
@@ -247,7 +249,7 @@ class RandomSearch(FromMoments):
                     run=one.run.run_id,
                     report=one.run.report,
                     bundle=one.run.bundle,
-                    faults=[f"{f.kind} of {f.target.describe()} {f.when.describe()}" for f in one.scenario.faults],
+                    faults=[described(fault) for fault in one.scenario.faults],
                     size=f"{left} of {one.faults} faults are needed{', as far as known' if one.wanted else ''}",
                     scenario=f"{one.run.run_id}.yaml",
                 )
@@ -269,6 +271,13 @@ def concerned(mixture: Mixture, stored: TrialRun, run: Run) -> list[Cell]:
 def number_of(run: TrialRun) -> int:
     """Return the number of a mixture; 0 of another run."""
     return run.n if run.part.startswith("mixture ") else 0
+
+
+def described(fault: FaultSpec) -> str:
+    """Return a fault as text, with its parameters."""
+    own = fault.model_dump(mode="json", exclude_defaults=True, exclude=set(FaultSpec.model_fields))
+    words = ", ".join(f"{name}={json.dumps(value)}" for name, value in own.items())
+    return f"{fault.kind}{words and f' ({words})'} of {fault.target.describe()} {fault.when.describe()}"
 
 
 def first_failures(runs: Sequence[TrialRun]) -> list[TrialRun]:

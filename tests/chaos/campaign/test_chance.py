@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.campaign.chance import RandomSearch, concerned, number_of
+from chaos.campaign.chance import RandomSearch, concerned, described, number_of
 from chaos.campaign.engine import Plan
 from chaos.campaign.folder import Folder
 from chaos.campaign.mixture import CLIENTS, Cell, Mixer, Mixture, meet, options, overlaps, values_of
@@ -384,6 +384,16 @@ def test_the_verdict_is_green_if_mixtures_held_and_open_without_one(plan, tmp_pa
     write(broken.model_copy(update={"command": "python -m chaos explore x --random"}), tmp_path)
     assert "<b>Mixtures.</b>" in (tmp_path / "report.html").read_text()
     assert "(1 run, first" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_fault_that_is_needed_is_told_with_its_parameters(plan):
+    change = {"settings": {"max.message.bytes": 1000}, "target": {"topic": "invoices"}, "when": {"acked": 9}}
+    kill = {"name": "f2", "kind": "broker.kill", "target": {"broker": 1}, "when": {"at": "1s"}}
+    loaded = of_mapping(plan.with_faults([{"name": "f1", "kind": "topic.config", **change}, kill]), "x")
+    assert [described(fault) for fault in loaded.faults] == [
+        'topic.config (settings={"max.message.bytes": 1000}) of topic invoices at 9 acknowledged records',
+        "broker.kill of broker 1 1 s after the start",
+    ]
 
 
 def test_what_breaks_already_when_an_instance_leaves_is_filed_once_and_not_shrunk(plan):
