@@ -33,7 +33,8 @@ Row = Mapping[str, Any]
 class Hold:
     """A partition that an instance held. how: revoked, lost, or empty if it ended with the process, or not at all.
 
-    number: of the hold among the holds of the instance and incarnation.
+    number: of the hold among the holds of the process, or of the process and partition. sought: the offset of the seek
+    with which this part of a hold begins.
     """
 
     instance: str
@@ -47,6 +48,7 @@ class Hold:
     number: int
     end_us: int = OPEN_US
     how: str = ""
+    sought: int | None = None
 
 
 @dataclass

@@ -60,7 +60,7 @@ READ_BACK = ("log_range", "commit_log", "commit_log_range")
 UNDECIDED = pa.schema([("check", pa.string()), ("scope", pa.string()), ("why", pa.string()), ("count", pa.int64())])
 WRITTEN = ("sends", "log", "deliveries", "commits", "assignments", "acquisitions", "acknowledgements")
 """The tables of the ledger with rows of a partition."""
-PARTS = ("produced", "log", "fetched", "positions", "commits", "acquired", "acknowledged")
+PARTS = ("produced", "log", "fetched", "asked", "positions", "commits", "acquired", "acknowledged")
 """The tables of the wire with rows of a partition."""
 _SCHEMAS = {**TABLES, "log": LOG_SCHEMA}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,12 @@ class Partition:
         self.written = identify(self._counted(of["produced"]), data.drop_duplicates(_BATCH))
         self._incarnations = self._lived(self.written.sent.instance, self.written.sent.first_us)
         self._count_undecided()
+        self._asked = of["asked"].sort_values(["asked_us", "connection", "number"])
         self._positions, self._commits = of["positions"].sort_values(_IN_TIME), of["commits"]
         self._acquired, self._acknowledged = of["acquired"].sort_values(_IN_TIME), of["acknowledged"]
         self._shares = held.shares
-        self.holds = [*held.of.get((topic, partition), ()), *self._assigned(held.members)]
+        whole = [*held.of.get((topic, partition), ()), *self._assigned(held.members)]
+        self.holds = _numbered([part for hold in whole for part in self._divided(hold)])
 
     def _counted(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the batches with a known number of records."""
@@ -223,13 +226,45 @@ class Partition:
     def _assigned(self, members: set[str]) -> list[Hold]:
         """Return the holds of the instances that read without a group."""
         found = []
-        fetched = self._fetched[~self._fetched.instance.isin(members)]
-        for (name, life), rows in fetched.groupby(["instance", self._lived(fetched.instance, fetched.asked_us)]):
+        asked = self._asked[~self._asked.instance.isin(members)]
+        for (name, life), rows in asked.groupby(["instance", self._lived(asked.instance, asked.asked_us)]):
             groups = [of[of.instance == name].group for of in (self._commits, self._positions)]
             group = next((str(of.iloc[0]) for of in groups if len(of)), None)
             begin_us = self._asked_before((name, group), life, int(rows.asked_us.min()))
-            found.append(Hold(name, life, group, "assign", None, None, None, begin_us, 1 + self.partition))
+            found.append(Hold(name, life, group, "assign", None, None, None, begin_us, 1))
         return found
+
+    def _divided(self, hold: Hold) -> list[Hold]:
+        """Return a hold, divided where its reader went back by a seek.
+
+        A Fetch below an earlier one is such a seek if it is also below the reader's own last commit: a client that only
+        throws an answer away asks again from its position, which is not below what it committed.
+        """
+        found, reached, committed = [hold], NONE, NONE
+        for at_us, is_commit, offset in self._steps(hold):
+            if is_commit:
+                committed = max(committed, offset)
+            elif offset < min(reached, committed):
+                found[-1] = replace(found[-1], how="")  # what ends it is no answer of the coordinator
+                found.append(replace(hold, begin_us=at_us, sought=offset))
+                reached, committed = offset, NONE
+            else:
+                reached = max(reached, offset)
+        return found
+
+    def _steps(self, hold: Hold) -> list[tuple[int, bool, int]]:
+        """Return time, kind (Fetch, commit) and offset of what the reader of a hold asked for and committed, in order.
+
+        Only commits that were in force.
+        """
+        asked, commits = self._asked, self._commits
+        made = commits[(commits.group == hold.group) & (commits.error == 0) & (commits.answered_us >= 0)]
+        found = []
+        for is_commit, rows, offsets in ((False, asked, asked.asked_offset), (True, made, made.offset)):
+            own = (rows.instance == hold.instance) & (rows.asked_us >= hold.begin_us) & (rows.asked_us <= hold.end_us)
+            own &= self._lived(rows.instance, rows.asked_us) == hold.incarnation
+            found += [(int(at), is_commit, int(o)) for at, o in zip(rows.asked_us[own], offsets[own], strict=True)]
+        return sorted(found)
 
     def _asked_before(self, reader: tuple[str, str | None], life: int, fetched_us: int) -> int:
         """Return when a process had its last answer to OffsetFetch before its first Fetch, or the time of that Fetch.
@@ -356,7 +391,8 @@ class Partition:
                 **{"generation": hold.generation},
             }
             position, source, at_us = self._began(hold)
-            rows.append(reader | {"event": "assigned", "position": position, "source": source, "at_us": at_us})
+            event = "assigned" if hold.sought is None else "seek"
+            rows.append(reader | {"event": event, "position": position, "source": source, "at_us": at_us})
             if hold.how and hold.end_us < OPEN_US:
                 rows.append(reader | {"event": hold.how, "at_us": max(hold.end_us, at_us)})
         names = [*TABLES["assignments"].names]
@@ -365,7 +401,9 @@ class Partition:
 
     def _began(self, hold: Hold) -> tuple[int | None, str | None, int]:
         """Return the position at which a hold began, its source, and when both were known."""
-        own = self._fetched[(self._fetched.instance == hold.instance) & (self._fetched.asked_offset >= 0)]
+        if hold.sought is not None:
+            return hold.sought, "seek", hold.begin_us
+        own = self._asked[(self._asked.instance == hold.instance) & (self._asked.asked_offset >= 0)]
         own = own[(own.asked_us >= hold.begin_us) & (own.asked_us <= hold.end_us)]
         first = int(own.asked_offset.iloc[0]) if len(own) else None
         asked = self._positions[(self._positions.instance == hold.instance) & (self._positions.group == hold.group)]
@@ -433,6 +471,15 @@ class Partition:
         names = ("consumer", "incarnation", "group", "ordinal", "offset", "type", "outcome", "error")
         frame = pd.DataFrame(found, columns=[*names, "requested_us", "completed_us"], dtype=object)
         return self.place | {name: frame[name].to_numpy(object) for name in frame}
+
+
+def _numbered(holds: list[Hold]) -> list[Hold]:
+    """Return the holds of a partition with the number of each among those of its process."""
+    numbers, found = Counter[tuple[str, int]](), []
+    for hold in sorted(holds, key=lambda hold: (hold.begin_us, hold.number)):
+        numbers[hold.instance, hold.incarnation] += 1
+        found.append(replace(hold, number=numbers[hold.instance, hold.incarnation]))
+    return found
 
 
 def _once(seq: Ints, ok: Mask) -> Ints:

@@ -27,6 +27,8 @@ segments, which Spark keeps (`Wire`); up to `SMALL_BYTES`, the queries run witho
 |              | id, first offset), `base_offset`, `last_offset`, `records`, `leader_epoch`, the identity as in        |
 |              | produced, `log_append_time` (whether the timestamps are the broker's), `control` (commit or abort of  |
 |              | a marker), `complete` (false: cut off at the end of the answer, so the client skips it)               |
+| asked        | position of a partition in Fetch requests that differs from the one before in its connection:         |
+|              | `asked_offset`, `isolation`                                                                           |
 | commits      | partition of OffsetCommit or TxnOffsetCommit: `group`, `member_id`, `instance_id`, `generation` (or   |
 |              | member epoch), `transactional_id`, `producer_id`, `producer_epoch`, `offset`, `metadata`              |
 | positions    | partition of an answer to OffsetFetch: `group`, committed `offset` (null: none)                       |
@@ -184,6 +186,14 @@ class Wire:
         joined = answers.join(until, [*on, within], "left").drop(*(until[name] for name in key), "since", "next", "key")
         return self._placed(self._resolved(joined))
 
+    def asked(self) -> DataFrame:
+        """Return the positions at which records were asked for, each once until it changes."""
+        rows = self._asked("fetch_requests").withColumn("key", _key()).withColumnRenamed("offset", "asked_offset")
+        before = F.lag("asked_offset").over(Window.partitionBy("connection", "key", "partition").orderBy("number"))
+        changed = rows.withColumn("before", before).where("before is null or before != asked_offset")
+        own = ("topic", "topic_id", "partition", "asked_offset", "isolation", "asked_us", "sent_us")
+        return self._resolved(changed.select(*_WHERE, *own))
+
     def log(self) -> DataFrame:
         """Return the batches of a log that was captured, without where it was asked for."""
         own = ("connection", "number", "answered_us", "made", "topic_id", "error", "aborted")
@@ -286,6 +296,7 @@ TABLES: dict[str, Callable[[Wire], DataFrame]] = {
     "calls": Wire.calls,
     "produced": Wire.produced,
     "fetched": Wire.fetched,
+    "asked": Wire.asked,
     "commits": Wire.commits,
     "positions": Wire.positions,
     "membership": Wire.membership,

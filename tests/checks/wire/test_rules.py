@@ -64,7 +64,7 @@ class OnWire(Story):
         asked = offset if asked is None else asked
         row = made.got(offset, values, (7, 0, number), asked, at, transactional=True)
         self.mode = self.mode or "assign"
-        return self.add("fetched", row | more)
+        return self.add("asked", made.fetch_of(row | more)).add("fetched", row | more)
 
     def claims(self, offset: int, at: int, committed: bool = True) -> OnWire:
         """A transaction of a member with an offset of its group."""
@@ -249,6 +249,7 @@ SAMPLES = {
     "produced": made.sent(at=0) | {"number": 0},
     "log": made.logged(0),
     "fetched": made.got(0),
+    "asked": made.fetch_of(made.got(0)),
     "positions": made.asked(0, 0),
     "commits": made.asked(0, 0),
     "acquired": made.taken(0, 0),

@@ -206,6 +206,7 @@ def test_the_asked_offset_of_a_session_is_the_last_one_that_was_asked(tmp_path, 
     other = story.connect()
     story.call(other, fetch(None, session=(5, 3)), fetched(batch(base=14)))
     assert pick(rows(story, "fetched"), "asked_offset", "base_offset") == [(10, 10), (12, 12), (None, 14)]
+    assert pick(rows(story, "asked"), "connection", "asked_offset") == [(at, 10), (at, 12)]
 
 
 def test_a_marker_says_how_its_transaction_ended_and_takes_an_offset(tmp_path, rows):

@@ -62,6 +62,7 @@ def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=No
         "produced": frame(produced, sent(at=0) | {"number": 0}),
         "log": frame(log, logged(0)),
         "fetched": frame(fetched, got(0)),
+        "asked": frame(rows.get("fetches", [fetch_of(row) for row in fetched]), fetch_of(got(0))),
         "positions": frame(rows.get("positions", ()), asked(0, 0)),
         "commits": frame(rows.get("commits", ()), asked(0, 0)),
         "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
@@ -81,6 +82,11 @@ def got(offset, values="a", producer=(-1, -1, -1), asked=0, at=100, instance="bi
     row = logged(offset, values, producer, kept=False) | {"instance": instance, "asked_us": at - 5, "answered_us": at}
     row |= {"connection": 1, "number": at, "error": 0, "leader_epoch": 0, "aborted": []}
     return row | {"asked_offset": asked, "isolation": isolation} | more
+
+
+def fetch_of(row):
+    """Return the request for a fetched batch."""
+    return {n: row[n] for n in ("instance", "connection", "number", "asked_us", "asked_offset", "isolation")}
 
 
 def _times(row, at):
@@ -537,6 +543,51 @@ def test_a_reader_without_a_group_begins_where_it_asked_before_its_first_fetch(a
     found = partition(fetched=fetched, positions=answers, commits=commits, ends={"billing/1": [18]}).assignments()
     assert found["incarnation"].tolist() == [1, 2]
     assert (found["position"][1], found["source"][1]) == begun
+
+
+def fetches(*steps):
+    """Return requests: time and offset of each."""
+    return [fetch_of(got(0, asked=offset, at=at + 5)) for at, offset in steps]
+
+
+@pytest.mark.parametrize(
+    ("asking", "commits", "parts"),
+    [
+        (((60, 0), (80, 9), (120, 4)), ((90, 9),), [("assigned", None), ("seek", 4)]),
+        (
+            ((60, 0), (80, 9), (120, 4), (130, 9), (150, 2)),
+            ((90, 9), (140, 9)),
+            [("assigned", None), ("seek", 4), ("seek", 2)],
+        ),
+        (((60, 0), (80, 9), (120, 4), (150, 2)), ((90, 9),), [("assigned", None), ("seek", 4)]),  # nothing new
+        (((60, 0), (80, 9), (120, 4)), ((90, 4),), [("assigned", None)]),  # it threw an answer away
+        (((60, 0), (80, 4), (120, 6)), ((90, 9),), [("assigned", None)]),  # it committed ahead
+        (((60, 0), (80, 9), (120, 4)), ((130, 9),), [("assigned", None)]),
+        (((60, 0), (80, 9), (120, 4)), (), [("assigned", None)]),
+    ],
+)
+def test_a_fetch_below_the_own_last_commit_is_a_seek_back(asking, commits, parts):
+    made = [asked(at, offset) for at, offset in commits]
+    found = partition(fetches=fetches(*asking), commits=made, held=held((50, 200))).assignments()
+    begun = [(event, at) for event, at in zip(found["event"], found["position"], strict=True) if event != "revoked"]
+    assert begun == [(event, 0 if at is None else at) for event, at in parts]
+    assert found["assignment"].tolist() == [*range(1, len(parts) + 1), len(parts)], "one end, of the last part"
+
+
+def test_commits_and_records_after_a_seek_belong_to_it():
+    steps, commits = fetches((60, 0), (80, 9), (120, 4)), [asked(90, 9), asked(130, 6), asked(100, 9, group="other")]
+    found = partition(
+        log=[logged(4)], fetched=[got(4, asked=4, at=125)], fetches=steps, commits=commits, held=held((50, 200))
+    )
+    assert sorted(zip(found.commits()["offset"].tolist(), found.commits()["assignment"].tolist(), strict=True)) == [
+        *[(6, 2), (9, 1), (9, 1)]
+    ]
+    assert delivered(found) == [("billing/1", 2, 4)]
+
+
+def test_a_hold_without_records_begins_where_it_asked_for_them():
+    found = partition(fetches=fetches((60, 7)), positions=[asked(52, -1)], held=held((50, 200))).assignments()
+    assert (found["position"][0], found["source"][0]) == (7, "reset")
 
 
 def test_where_a_reader_without_a_group_to_commit_to_began_is_not_known():
