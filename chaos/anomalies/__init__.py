@@ -49,6 +49,10 @@ SENT_AGAIN = (
     "what a client sends again after its acknowledgement, as after a restart from a checkpoint, is another record for "
     "Kafka; effects show that it is the same one"
 )
+RETRIED = (
+    "the order is that of the first requests, not of the calls of the application; and a retry to which the library "
+    "gives other timestamps, as sarama does, is other records"
+)
 KEYS = "not visible on the wire: the keys of records are in payloads"
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
@@ -103,6 +107,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} written out of order",
         wire=ON_WIRE,
+        fewer=RETRIED,
     ),
     "backdated_write": _write(
         "in a partition, at a lower offset than a record of another producer that had been acknowledged before its "

@@ -81,7 +81,15 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     held = holds(_small(run, "membership"), lived)
     ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
     task = _Task(
-        str(folder), ends, run_token(run.run_id), scenario.compacted, held, sessions, _ranges(run), tap is not None
+        str(folder),
+        ends,
+        run_token(run.run_id),
+        scenario.compacted,
+        held,
+        sessions,
+        _ranges(run),
+        tap is not None,
+        frozenset(fault.topic for fault in scenario.raw_writes),
     )
     topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
@@ -309,7 +317,8 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
 @dataclass(frozen=True)
 class _Task:
     """What a task writes of one partition. ends: see `_ends`. token: the token of the run. ranges: start and end of the
-    log at read-back, by topic and partition. tapped: whether others, who did not pass, may have written to it."""
+    log at read-back, by topic and partition. tapped: whether others, who did not pass, may have written to it.
+    by_faults: the topics to which faults of the run write."""
 
     folder: str
     ends: Mapping[str, list[int]]
@@ -319,6 +328,7 @@ class _Task:
     sessions: Sessions = field(default_factory=dict)
     ranges: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     tapped: bool = False
+    by_faults: frozenset[str] = frozenset()
 
     def write(self, rows: pa.Table) -> pa.Table:
         """Write the parts of one partition, and return its rows of table `undecided`."""
@@ -341,6 +351,7 @@ class _Task:
             self.sessions,
             judged[0],
             judged if self.tapped else None,
+            topic in self.by_faults,
         )
         name = f"{topic.encode().hex()}-{number:05}"
         for table in WRITTEN:

@@ -39,6 +39,11 @@ REBATCHED = (
     "they were not acknowledged, and their client may have sent them again in other batches, but their records were "
     "not kept (`capture: {payloads: all}`)"
 )
+BY_FAULT = "a fault of the run writes to the topic itself, past the addresses at which the wire is captured"
+SOUGHT = (
+    "a Fetch went back below what the reader had committed: a seek of the application looks the same as an offset that "
+    "its library set back"
+)
 COMPACTED = "compaction removes records from batches, and only the records show which ones"
 UNCOUNTED = "a message of an old format holds several records, and the wire does not show how many"
 
@@ -62,10 +67,12 @@ class Partition:
         sessions: Sessions,
         start: int = 0,
         tapped: tuple[int, int] | None = None,
+        by_fault: bool = False,
     ) -> None:
         """of: the rows of the partition by table of the wire. start: of its log at read-back. tapped: the offsets
-        (start, end) that are judged, if others write to the partition, who were not seen."""
-        self._start, self._tapped = start, tapped
+        (start, end) that are judged, if others write to the partition, who were not seen. by_fault: whether a fault of
+        the run writes to it, past the fronts."""
+        self._start, self._tapped, self._by_fault = start, tapped, by_fault
         self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
         self.sessions = sessions
         self.place = {"topic": topic, "partition": partition}
@@ -76,7 +83,7 @@ class Partition:
         self._fetched = fetched[(fetched.base_offset >= 0) & (fetched.error == 0)].sort_values(_IN_TIME)
         data = pd.concat([log.assign(in_log=True), self._fetched.assign(in_log=False)], ignore_index=True)
         data = self._counted(data[data.complete & data.control.isna() & (data.base_offset >= 0)])
-        self.written = identify(self._counted(of["produced"]), data.drop_duplicates(_BATCH))
+        self.written = identify(self._counted(of["produced"]), data.drop_duplicates(_BATCH), self._lived)
         self._incarnations = self._lived(self.written.sent.instance, self.written.sent.first_us)
         self._count_undecided()
         self._asked = of["asked"].sort_values(["asked_us", "connection", "number"])
@@ -111,6 +118,9 @@ class Partition:
         self.undecided["lost_write", ABSENT] += int(records[w.unfound & acked].sum())
         for check in ("phantom_write", "duplicate_write"):
             self.undecided[check, UNMATCHED] += int(w.batches.records[self._unmatched].sum())
+        if self._by_fault:
+            loose = w.batches.in_log & (w.batches.owner == NONE) & ~w.batches.base_offset.isin(w.singles.offset)
+            self.undecided["phantom_write", BY_FAULT] += int(w.batches.records[loose].sum())
         self.undecided["duplicate_write", REBATCHED] += int(records[self._rebatched()].sum())
 
     @property
@@ -197,7 +207,7 @@ class Partition:
         known = owner >= 0
         twins = known & self.written.sent.twins.to_numpy()[owner] if len(self.written.sent) else known
         unsure = twins | (self._unmatched[batches.index.to_numpy()][row] & ~known)
-        unsure |= ~known & (self._tapped is not None)
+        unsure |= ~known & (self._by_fault or self._tapped is not None)
         names = np.full(len(offset), None, object)
         incarnation, seq = np.full((2, len(offset)), NONE, np.int64)
         if known.any():
@@ -240,10 +250,11 @@ class Partition:
         A Fetch below an earlier one is such a seek if it is also below the reader's own last commit: a client that only
         throws an answer away asks again from its position, which is not below what it committed.
         """
-        found, reached, committed = [hold], NONE, NONE
+        found, reached, committed, highest = [hold], NONE, NONE, NONE
         for at_us, is_commit, offset in self._steps(hold):
             if is_commit:
-                committed = max(committed, offset)
+                self.undecided["commit_rewind", SOUGHT] += offset < highest and len(found) > 1
+                committed, highest = max(committed, offset), max(highest, offset)
             elif offset < min(reached, committed):
                 found[-1] = replace(found[-1], how="")  # what ends it is no answer of the coordinator
                 found.append(replace(hold, begin_us=at_us, sought=offset))

@@ -12,8 +12,9 @@ A record of a stranger has no mark. A batch is found in the log by the first of 
 | hashes   | hash and timestamp of each record: librdkafka without idempotence puts a retry into other batches      |
 
 A client that bumps its epoch renumbers what is in flight, and librdkafka puts records into other batches, so one record
-may have two identities. Records of one content are one record if an attempt with them was not acknowledged before the
-other one, and their batches are not two of one session of an idempotent producer. This needs hashes.
+may have two identities. Records of one content of a process, outside of transactions, are one record if an attempt with
+them was not acknowledged before the other one, and their batches are not two of one session of an idempotent producer.
+This needs hashes.
 
 Undecided are equal twins (sent again after an acknowledgement, without a sequence), and batches that have no checksum
 in the log and no records in the capture.
@@ -23,6 +24,7 @@ Sources: KIP-98 for sequences; the record batch in Kafka's documentation of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,8 @@ from checks.audit.arrays import NONE, Ints
 KEY = ["a", "b", "c", "d"]
 """The columns of a key: producer id, epoch, sequence; or checksum, records, timestamp after `NONE`."""
 _RECORD = ["hash", "sent_us"]
+Lives = Callable[["pd.Series[Any]", "pd.Series[Any]"], Ints]
+"""Return the incarnations of instances at some times."""
 NUMBER = np.dtype("<i8")
 """A number in `hashes` and `timestamps_us`."""
 
@@ -74,10 +78,11 @@ class Written:
         return found
 
 
-def identify(produced: pd.DataFrame, batches: pd.DataFrame) -> Written:
+def identify(produced: pd.DataFrame, batches: pd.DataFrame, lives: Lives) -> Written:
     """Return what was sent to one partition, compared with batches of records: of the log (`in_log`), or fetched.
 
-    Null numbers are NONE. No batch is a marker, or cut off at the end of an answer.
+    Null numbers are NONE. No batch is a marker, or cut off at the end of an answer. lives: the incarnations of
+    instances at some times.
     """
     sent = _sent(produced.assign(**_key(produced)))
     batches = batches.assign(**_key(batches)).reset_index(drop=True)
@@ -88,7 +93,7 @@ def identify(produced: pd.DataFrame, batches: pd.DataFrame) -> Written:
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
     sent.loc[singles.owner.unique(), "identity"] = "hashes"
     sent.loc[singles.owner.unique(), "copies"] = 1
-    return Written(sent, batches, singles, _same(sent))
+    return Written(sent, batches, singles, _same(sent.assign(life=lives(sent.instance, sent.first_us))))
 
 
 def _key(rows: pd.DataFrame) -> dict[str, Any]:
@@ -187,18 +192,22 @@ def _within(counts: Ints) -> Ints:
 
 
 def _same(sent: pd.DataFrame) -> pd.DataFrame:
-    """Return the records with content that was sent in several identities of an instance, one of them not
-    acknowledged at once: first and index, and `number`, the number of the first one, NONE if it is not decided."""
+    """Return the records with content that was sent in several identities of a process, one of them not acknowledged
+    at once: first and index, and `number`, the number of the first one, NONE if it is not decided.
+
+    A transactional producer renumbers nothing in flight: it aborts, and what its application sends then is new.
+    """
+    sent = sent[~sent.transactional.astype(bool)]
     doubtful = sent[((sent.acked == 0) & (sent.unanswered == 0)) | (sent.attempts > 1)]
     wanted = _records(doubtful)[_RECORD].drop_duplicates()
     found = _records(sent).merge(wanted, on=_RECORD) if len(wanted) else _records(sent[:0])
-    for name in ("instance", "first", "first_us", "acked_us", "producer_id", "producer_epoch"):
-        found[name] = sent[name].to_numpy()[found.row]
+    for name in ("instance", "life", "first", "first_us", "acked_us", "producer_id", "producer_epoch"):
+        found[name] = sent[name].loc[found.row].to_numpy()
     found["own"] = found["first"] + found["index"]
     found["acked_us"] = found.acked_us.where(found.acked_us >= 0, np.iinfo(np.int64).max)
     found = found.sort_values("own")
     found["session"] = found.producer_id * (1 << 16) + found.producer_epoch
-    groups = found.groupby(["instance", *_RECORD])
+    groups = found.groupby(["instance", "life", *_RECORD])
     times = groups.own.transform("size")
     sessions = np.where(found.producer_id < 0, times, groups.session.transform("nunique"))
     one = (groups.row.transform("nunique") == times) & (sessions == times)

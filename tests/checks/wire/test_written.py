@@ -18,7 +18,18 @@ from chaos.run.directory import Run
 from checks.audit.output.totals import visible
 from checks.wire.coordination import OPEN_US, Hold, Holds, holds, transactions
 from checks.wire.ledger import _Task, bypasses, incomplete
-from checks.wire.partition import ABSENT, COMPACTED, REBATCHED, TWINS, UNCOUNTED, UNMATCHED, Partition, life_of
+from checks.wire.partition import (
+    ABSENT,
+    BY_FAULT,
+    COMPACTED,
+    REBATCHED,
+    SOUGHT,
+    TWINS,
+    UNCOUNTED,
+    UNMATCHED,
+    Partition,
+    life_of,
+)
 from checks.wire.tables import table_path
 from checks.wire.written import NUMBER
 from tests.support.fake_runs import FakeRun
@@ -56,7 +67,9 @@ def ledger(requests, *log, ends=None):
     return partition(produced=asked, log=log, ends=ends)
 
 
-def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, start=0, **rows):
+def partition(
+    produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, start=0, by_fault=False, **rows
+):
     """Return the ledger of a partition from rows of tables of the wire. judged: the offsets that a tap judges."""
     of = {
         "produced": frame(produced, sent(at=0) | {"number": 0}),
@@ -69,7 +82,7 @@ def partition(produced=(), log=(), fetched=(), ends=None, held=None, sessions=No
         "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
     }
     start = judged[0] if judged else start
-    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, judged)
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, judged, by_fault)
 
 
 def frame(rows, sample):
@@ -211,6 +224,23 @@ def test_records_of_a_retry_in_other_batches_are_the_same_records():
     without = [row | {"hashes": None} for row in requests]
     log = [logged(0, "ab"), logged(2, "a"), logged(3, "bc")]
     assert undecided(ledger(without, *log)) == {("duplicate_write", REBATCHED): 2}
+
+
+AGAIN = [sent("a", (7, 0, 40), outcome="unknown", at=10), sent("a", (7, 1, 0), at=60)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "more", "seqs"),
+    [
+        ({}, {}, [[0], [0]]),  # an epoch that was bumped: one record of two identities
+        ({"app/1": [30]}, {}, [[0], [1]]),  # the next process sends a record of its own
+        ({}, {"transactional": True}, [[0], [1]]),  # and so does an application after an abort
+    ],
+)
+def test_equal_content_is_one_record_only_within_a_process_and_outside_of_transactions(ends, more, seqs):
+    log = [logged(0, "a", (7, 0, 40), **more), logged(1, "a", (7, 1, 0), **more)]
+    found = ledger([row | more for row in AGAIN], *log, ends=ends)
+    assert [[seq] for seq in found.log()["seq"].tolist()] == seqs
 
 
 def test_a_refused_batch_of_which_the_records_are_sent_in_another_one_has_not_failed():
@@ -378,6 +408,16 @@ def test_records_of_a_batch_before_the_start_of_the_log_are_not_in_it(start, kep
     """An answer has whole batches: DeleteRecords and retention may have moved the start into one."""
     found = partition([sent("abc", at=10) | {"number": 10, "answered_us": 15}], [logged(0, "abc")], start=start)
     assert found.log()["offset"].tolist() == kept
+
+
+def test_records_that_a_fault_of_the_run_writes_are_phantoms_of_nobody():
+    log, requests = [logged(0, "a", (7, 0, 0)), logged(1, "bc", (9, 0, 0))], [sent("a", (7, 0, 0))]
+    for by_fault in (True, False):
+        found = partition(
+            [row | {"asked_us": 10, "answered_us": 15, "number": 1} for row in requests], log, by_fault=by_fault
+        )
+        assert undecided(found) == ({("phantom_write", BY_FAULT): 2} if by_fault else {})
+        assert [name is None for name in found.log()["producer"]] == [False, not by_fault, not by_fault]
 
 
 def test_an_instance_without_a_group_holds_what_it_reads():
@@ -572,6 +612,15 @@ def test_a_fetch_below_the_own_last_commit_is_a_seek_back(asking, commits, parts
     begun = [(event, at) for event, at in zip(found["event"], found["position"], strict=True) if event != "revoked"]
     assert begun == [(event, 0 if at is None else at) for event, at in parts]
     assert found["assignment"].tolist() == [*range(1, len(parts) + 1), len(parts)], "one end, of the last part"
+
+
+@pytest.mark.parametrize(("later", "rewinds"), [((6,), 1), ((6, 8), 2), ((9,), 0), ((6, 12), 1)])
+def test_whether_commits_behind_a_seek_go_back_is_not_decided(later, rewinds):
+    """A library that sets its offset back looks the same, as kafka-python 2.2.8 did."""
+    steps = fetches((60, 0), (80, 9), (120, 4))
+    commits = [asked(90, 9), *(asked(130 + n, offset) for n, offset in enumerate(later))]
+    found = partition(fetches=steps, commits=commits, held=held((50, 200)))
+    assert undecided(found) == ({("commit_rewind", SOUGHT): rewinds} if rewinds else {})
 
 
 def test_commits_and_records_after_a_seek_belong_to_it():
