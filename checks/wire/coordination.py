@@ -23,7 +23,8 @@ from typing import Any
 
 NOT_A_MEMBER = (22, 25, 82, 110)
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH."""
-COOPERATIVE = "cooperative"
+COOPERATIVE = ("cooperative", "stream")
+"""Parts of names of assignors with which a member keeps its partitions while it joins (KIP-429)."""
 OPEN_US = 1 << 62
 Partition = tuple[str, int]
 Row = Mapping[str, Any]
@@ -101,7 +102,7 @@ class _Member:
             self._life, self._held = life, {}  # they ended with the process
         self._member = row["given_member_id"] or row["member_id"] or self._member
         call, error = row["call"], row["error"]
-        if call == "JoinGroup" and COOPERATIVE not in self._protocol:
+        if call == "JoinGroup" and not any(part in self._protocol for part in COOPERATIVE):
             self._end(self._held, asked_us, "revoked")
         left = call == "LeaveGroup" or (call == "ConsumerGroupHeartbeat" and (row["generation"] or 0) < 0)
         if left:

@@ -51,7 +51,7 @@ from chaos.scenario.resolve import Seen
 from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
-from checks.wire.partition import COMPACTED, OF_IDENTITY, UNKNOWN, Partition, life_of
+from checks.wire.partition import COMPACTED, OF_IDENTITY, SOUGHT, UNKNOWN, Partition, life_of
 from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, is_small, table_path
 
 OBSERVED = ("faults", "cluster", "lifecycle", "apps")
@@ -107,7 +107,7 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     (folder / "transactions.parquet").mkdir()
     own = pa.Table.from_pylist(ended, TABLES["transactions"])
     pq.write_table(own, folder / "transactions.parquet" / part_name(0))
-    others = topics if tap else set(found["scope"].to_pylist())
+    others = topics if tap else {*found["scope"].to_pylist()} & {*topics}
     _add_unknown(folder / "lifecycle.parquet", sorted(others))
     if tap:
         _add_tapped(run, folder, tap)
@@ -356,7 +356,8 @@ class _Task:
         name = f"{topic.encode().hex()}-{number:05}"
         for table in WRITTEN:
             _write_parts(getattr(ledger, table)(), table, Path(self.folder), name)
-        return _undecided(topic, ledger.undecided)
+        readers = [_undecided(name, {("commit_rewind", SOUGHT): n}) for name, n in ledger.set_back.items()]
+        return pa.concat_tables([_undecided(topic, ledger.undecided), *readers])
 
 
 def _ranges(run: Run) -> dict[tuple[str, int], tuple[int, int]]:

@@ -78,6 +78,8 @@ class Partition:
         self.place = {"topic": topic, "partition": partition}
         self.undecided: Counter[tuple[str, str]] = Counter()
         """Rows by check and reason."""
+        self.set_back: Counter[str] = Counter()
+        """Commits by reader of which it is not decided whether they go back (`SOUGHT`)."""
         log, fetched = of["log"], of["fetched"]
         self._markers, self._stable = log[log.control.notna()], log.last_stable.max()
         self._fetched = fetched[(fetched.base_offset >= 0) & (fetched.error == 0)].sort_values(_IN_TIME)
@@ -250,15 +252,19 @@ class Partition:
         A Fetch below an earlier one is such a seek if it is also below the reader's own last commit: a client that only
         throws an answer away asks again from its position, which is not below what it committed.
         """
-        found, reached, committed, highest = [hold], NONE, NONE, NONE
+        first, told = self._first(hold)
+        highest = int(told.offset.where(told.error == 0, NONE).max()) if len(told) else NONE
+        back = first is not None and first < highest
+        reader = hold.group if hold.mode == "subscribe" and hold.group is not None else hold.instance
+        found, reached, committed = [hold], NONE, NONE
         for at_us, is_commit, offset in self._steps(hold):
             if is_commit:
-                self.undecided["commit_rewind", SOUGHT] += offset < highest and len(found) > 1
+                self.set_back[reader] += back and offset < highest
                 committed, highest = max(committed, offset), max(highest, offset)
             elif offset < min(reached, committed):
                 found[-1] = replace(found[-1], how="")  # what ends it is no answer of the coordinator
                 found.append(replace(hold, begin_us=at_us, sought=offset))
-                reached, committed = offset, NONE
+                reached, committed, back = offset, NONE, True
             else:
                 reached = max(reached, offset)
         return found
@@ -414,12 +420,7 @@ class Partition:
         """Return the position at which a hold began, its source, and when both were known."""
         if hold.sought is not None:
             return hold.sought, "seek", hold.begin_us
-        own = self._asked[(self._asked.instance == hold.instance) & (self._asked.asked_offset >= 0)]
-        own = own[(own.asked_us >= hold.begin_us) & (own.asked_us <= hold.end_us)]
-        first = int(own.asked_offset.iloc[0]) if len(own) else None
-        asked = self._positions[(self._positions.instance == hold.instance) & (self._positions.group == hold.group)]
-        until_us = int(own.asked_us.iloc[0]) if len(own) else hold.end_us  # later answers say nothing about the begin
-        asked = asked[(asked.answered_us >= hold.begin_us) & (asked.answered_us <= until_us)]
+        first, asked = self._first(hold)
         if asked.empty and hold.mode == "assign" and hold.group is not None:
             return first, "seek", hold.begin_us  # it did not ask, so the offset is its own choice
         asked = asked[asked.error == 0]  # an error has no offset either, such as that a transaction is still open
@@ -429,6 +430,15 @@ class Partition:
         if committed < 0:
             return first, "reset", at_us
         return (committed, "committed", at_us) if first in (None, committed) else (first, "seek", at_us)
+
+    def _first(self, hold: Hold) -> tuple[int | None, pd.DataFrame]:
+        """Return the first offset that a hold asked for, and the answers to OffsetFetch before that."""
+        own = self._asked[(self._asked.instance == hold.instance) & (self._asked.asked_offset >= 0)]
+        own = own[(own.asked_us >= hold.begin_us) & (own.asked_us <= hold.end_us)]
+        asked = self._positions[(self._positions.instance == hold.instance) & (self._positions.group == hold.group)]
+        until_us = int(own.asked_us.iloc[0]) if len(own) else hold.end_us
+        asked = asked[(asked.answered_us >= hold.begin_us) & (asked.answered_us <= until_us)]
+        return int(own.asked_offset.iloc[0]) if len(own) else None, asked
 
     def acquisitions(self) -> dict[str, Any]:
         """Return the columns of table `acquisitions`: a row for each record of a range."""

@@ -93,7 +93,9 @@ def identify(produced: pd.DataFrame, batches: pd.DataFrame, lives: Lives) -> Wri
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
     sent.loc[singles.owner.unique(), "identity"] = "hashes"
     sent.loc[singles.owner.unique(), "copies"] = 1
-    return Written(sent, batches, singles, _same(sent.assign(life=lives(sent.instance, sent.first_us))))
+    lived = sent.assign(life=lives(sent.instance, sent.first_us))
+    sent["first"] = lived["first"] = _first_numbers(lived, batches, singles)
+    return Written(sent, batches, singles, _same(lived))
 
 
 def _key(rows: pd.DataFrame) -> dict[str, Any]:
@@ -114,6 +116,7 @@ def _sent(produced: pd.DataFrame) -> pd.DataFrame:
     sent = groups.agg(
         **{name: (name, "first") for name in ("instance", "producer_id", "producer_epoch", "transactional", "records")},
         **{name: (name, "first") for name in ("base_timestamp_us", "max_timestamp_us", "hashes", "timestamps_us")},
+        connection=("connection", "first"),
         attempts=("outcome", "size"),
         first_us=("asked_us", "min"),
         last_us=("asked_us", "max"),
@@ -130,8 +133,37 @@ def _sent(produced: pd.DataFrame) -> pd.DataFrame:
     again = (sent.last_us > sent.acked_us) | (sent.senders > 1)
     sent["twins"] = (sent.producer_id < 0) & again
     sent["acked_us"] = sent.acked_us.fillna(NONE).astype(np.int64)
-    sent["first"] = np.cumsum(sent.records) - sent.records
     return sent
+
+
+def _first_numbers(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFrame) -> Ints:
+    """Return the number of the first record of each identity: numbers rise in the order of the first attempts.
+
+    A process may have several producers, as Kafka Streams has one for each thread, and nothing says in which order
+    their records are to be in the log. Their numbers rise in the order of the log, unless one of the producers has
+    records there in another order than it sent them.
+    """
+    order = np.arange(len(sent))
+    in_batches = batches.loc[batches.in_log, ["owner", "base_offset"]].set_axis(["owner", "offset"], axis=1)
+    found = pd.concat([in_batches, singles[["owner", "offset"]]], ignore_index=True)
+    places = found[found.owner != NONE].groupby("owner").offset.min().reindex(sent.index)
+    known = sent.producer_id >= 0
+    producer = np.where(known, sent.producer_id, NONE - 1 - sent.connection)
+    # without an id, a retry on another connection is no producer more
+    until_us = sent.last_us.where(known, sent.first_us)
+    for _, rows in sent.assign(producer=producer, until_us=until_us).groupby(["instance", "life"]):
+        spans = rows.groupby("producer").agg(begin=("first_us", "min"), end=("until_us", "max")).sort_values("begin")
+        if not (spans.begin.to_numpy()[1:] < spans.end.cummax().to_numpy()[:-1]).any():
+            continue  # one after the other: a producer that got another id, or another connection
+        at = rows[places[rows.index].notna()]
+        in_log = at.assign(place=places[at.index]).sort_values("place")
+        slots = np.sort(at.index.to_numpy())
+        for _, of_one in in_log.assign(slot=slots).groupby("producer"):
+            order[np.sort(of_one.slot.to_numpy())] = np.sort(of_one.index.to_numpy())
+    records = sent.records.to_numpy()[order]
+    numbers = np.zeros(len(sent), np.int64)
+    numbers[order] = np.cumsum(records) - records
+    return numbers
 
 
 def _looked_up(sent: pd.DataFrame, batches: pd.DataFrame) -> Ints:

@@ -23,7 +23,6 @@ from checks.wire.partition import (
     BY_FAULT,
     COMPACTED,
     REBATCHED,
-    SOUGHT,
     TWINS,
     UNCOUNTED,
     UNMATCHED,
@@ -224,6 +223,45 @@ def test_records_of_a_retry_in_other_batches_are_the_same_records():
     without = [row | {"hashes": None} for row in requests]
     log = [logged(0, "ab"), logged(2, "a"), logged(3, "bc")]
     assert undecided(ledger(without, *log)) == {("duplicate_write", REBATCHED): 2}
+
+
+def in_turn(*batches):
+    """Return the requests of several producers, one a time unit: producer id (-1: none), connection and offset."""
+    found = []
+    for n, (producer, at, offset) in enumerate(batches):
+        identity = (producer, 0, n) if producer >= 0 else (-1, -1, -1)
+        found.append(sent(chr(97 + n), identity, "ok", offset, 10 * n + 10) | {"connection": at})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batches", "seqs"),
+    [
+        (((7, 1, 0), (8, 2, 2), (7, 1, 1), (8, 2, 3)), [0, 1, 2, 3]),  # each is in order, and the log merges them
+        (((7, 1, 1), (8, 2, 2), (7, 1, 0), (8, 2, 3)), [1, 0, 2, 3]),  # the second batch of 7 is before its first
+        (((7, 1, 1), (7, 1, 0), (8, 2, 2)), [1, 0, 2]),  # one producer after the other
+        (((7, 1, 1), (8, 1, 0)), [1, 0]),  # a producer that got another id
+        (((-1, 1, 0), (-1, 2, 2), (-1, 1, 1), (-1, 2, 3)), [0, 1, 2, 3]),  # without idempotence, by connection
+        (((-1, 1, 1), (-1, 2, 2), (-1, 1, 0), (-1, 2, 3)), [1, 0, 2, 3]),
+    ],
+)
+def test_producers_of_one_process_are_each_in_order_and_not_among_each_other(batches, seqs):
+    """Kafka Streams has a producer for each thread (trap)."""
+    requests = in_turn(*batches)
+    log = [{**logged(r["base_offset"]), **{n: r[n] for n in body("a", (-1, -1, -1))}} for r in requests]
+    found = ledger(requests, *sorted(log, key=lambda row: row["base_offset"]))
+    assert found.log()["seq"].tolist() == seqs
+
+
+def test_a_producer_that_retries_beside_another_one_is_not_behind_it():
+    """The first attempts of one come before those of the other, and its records are appended after them."""
+    late, other = (7, 0, 0), (8, 0, 0)
+    requests = [sent("a", late, "fail", at=10), sent("b", other, offset=0, at=20), sent("a", late, offset=1, at=30)]
+    assert ledger(requests, logged(0, "b", other), logged(1, "a", late)).log()["seq"].tolist() == [0, 1]
+    loose = [row | {"connection": at} for at, row in enumerate([sent("a", at=10, outcome="unknown"), sent("b", at=20)])]
+    again = sent("a", offset=1, at=30) | {"connection": 1}
+    found = ledger([*loose, again], logged(0, "b"), logged(1, "a"))
+    assert found.log()["seq"].tolist() == [1, 0], "a retry on the next connection, behind the batch after it"
 
 
 AGAIN = [sent("a", (7, 0, 40), outcome="unknown", at=10), sent("a", (7, 1, 0), at=60)]
@@ -620,7 +658,15 @@ def test_whether_commits_behind_a_seek_go_back_is_not_decided(later, rewinds):
     steps = fetches((60, 0), (80, 9), (120, 4))
     commits = [asked(90, 9), *(asked(130 + n, offset) for n, offset in enumerate(later))]
     found = partition(fetches=steps, commits=commits, held=held((50, 200)))
-    assert undecided(found) == ({("commit_rewind", SOUGHT): rewinds} if rewinds else {})
+    assert +found.set_back == ({"g": rewinds} if rewinds else {}) and not undecided(found)
+
+
+@pytest.mark.parametrize(("told", "rewinds"), [(9, 1), (4, 0), (5, 0), (-1, 0)])
+def test_a_hold_that_begins_below_the_offset_that_it_was_told_may_be_set_back_as_well(told, rewinds):
+    found = partition(
+        fetches=fetches((60, 4)), positions=[asked(52, told)], commits=[asked(90, 5)], held=held((50, 200))
+    )
+    assert +found.set_back == ({"g": rewinds} if rewinds else {}) and not undecided(found)
 
 
 def test_commits_and_records_after_a_seek_belong_to_it():
@@ -731,8 +777,9 @@ OPEN = (1 << 62, "")
 def test_an_eager_member_gives_all_up_when_it_joins_and_a_cooperative_one_what_it_loses():
     calls = [call("JoinGroup", 10), call("SyncGroup", 20, [0, 1]), call("JoinGroup", 100), call("SyncGroup", 110, [0])]
     assert spans(*calls) == {0: [(25, 100, "revoked"), (115, *OPEN)], 1: [(25, 100, "revoked")]}
-    cooperative = [row | {"protocol": "cooperative-sticky"} for row in calls]
-    assert spans(*cooperative) == {0: [(25, *OPEN)], 1: [(25, 115, "revoked")]}
+    for protocol in ("cooperative-sticky", "stream"):
+        cooperative = [row | {"protocol": protocol} for row in calls]
+        assert spans(*cooperative) == {0: [(25, *OPEN)], 1: [(25, 115, "revoked")]}
 
 
 def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has_given_them_up():
