@@ -41,19 +41,8 @@ examined nothing although the scenario gives it something to examine makes the r
 
 from functools import partial
 
-from chaos.anomalies.model import ON_WIRE, Anomaly, Metric, Path, Phrases, anomaly
-
-EFFECTS = "not visible without effects: a record that was fetched may never have been processed"
-FETCHED = "more is fetched than delivered: a client may throw an answer away"
-SENT_AGAIN = (
-    "what a client sends again after its acknowledgement, as after a restart from a checkpoint, is another record for "
-    "Kafka; effects show that it is the same one"
-)
-RETRIED = (
-    "the order is that of the first requests, not of the calls of the application; and a retry to which the library "
-    "gives other timestamps, as sarama does, is other records"
-)
-KEYS = "not visible on the wire: the keys of records are in payloads"
+from chaos.anomalies.model import Anomaly, Metric, Path, Phrases, anomaly
+from chaos.anomalies.wire import EFFECTS, FETCHED, KEYS, ON_WIRE, RETRIED, SENT_AGAIN
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
 _group, _share, _quorum = partial(anomaly, "group"), partial(anomaly, "share"), partial(anomaly, "quorum")

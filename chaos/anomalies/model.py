@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from chaos.anomalies.wire import ON_WIRE
+
 Path = Literal["write", "read", "group", "share", "quorum"]
 PreventedBy = Literal["settings", "advice", "nothing"]
 """`nothing`: neither a setting nor its lack makes the anomaly legal, so it is a bug. `advice`: not a setting."""
-ON_WIRE = "yes"
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,7 @@ def write_comparison(path: Path) -> Comparison:
         raise AftershockError(
             f"{path / missing[0]} has no result, so the variants cannot be compared; continue with --resume {path}"
         )
-    result = compare(path, runs, _command(asked.given, len(numbers)))
-    folder.write(result)
+    result = folder.write(compare(path, runs, _command(asked.given, len(numbers))))
     write_atomically(path / "junit.xml", merged(path, result))
     return result
 

@@ -308,8 +308,7 @@ def conduct(
         finally:
             if (runs := folder.runs()) or not sys.exc_info()[0]:
                 listener.doing("writing the result")
-                result = judge(runs)
-                folder.write(result)
+                result = folder.write(judge(runs))
                 if report is not None:
                     report(result, folder.path)
     return result

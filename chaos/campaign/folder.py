@@ -45,6 +45,7 @@ class Asked:
 
 
 R = TypeVar("R", bound=Asked)
+C = TypeVar("C", bound=Campaign)
 OF_THIS_CALL = ("runs_dir", "into", "resume", "jobs", "budget", "cells")
 """The options that a campaign does not keep."""
 
@@ -173,8 +174,8 @@ class Folder:
             return ""
         return bundle
 
-    def write(self, result: Campaign) -> None:
-        """Write the result with its pages. Raises `AftershockError`."""
+    def write(self, result: C) -> C:
+        """Write the result with its pages, and return it with this folder. Raises `AftershockError`."""
         result = result.model_copy(update={"folder": str(self.path)})
         write_atomically(self.path / RESULT, result.model_dump_json(indent=1) + "\n")
         from chaos.report import campaign  # imported on use: templates are needed at the end only
@@ -184,6 +185,7 @@ class Folder:
         except OSError as e:
             reason = e.strerror or str(e)
             raise AftershockError(f"{RESULT} is in {self.path}, but its pages could not be written: {reason}") from None
+        return result
 
 
 def lasting(source: str) -> str:

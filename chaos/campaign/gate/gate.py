@@ -158,9 +158,7 @@ def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:
 
 def judge_gate(judge: GateJudge, folder: Folder) -> GateResult:
     """Judge the stored runs, and write the result with its pages. Raises `AftershockError`."""
-    result = judged(judge, folder.runs())
-    folder.write(result)
-    return result
+    return folder.write(judged(judge, folder.runs()))
 
 
 def judged(judge: GateJudge, runs: Sequence[TrialRun]) -> GateResult:

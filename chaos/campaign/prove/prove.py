@@ -289,6 +289,4 @@ def with_program(proof: Proof, runs: Sequence[TrialRun], result: ProofResult) ->
 
 def judge_proof(proof: Proof) -> ProofResult:
     """Judge the stored runs, and write the result and its pages. Raises `AftershockError`."""
-    result = judged(proof, proof.folder.runs())
-    proof.folder.write(result)
-    return result
+    return proof.folder.write(judged(proof, proof.folder.runs()))
