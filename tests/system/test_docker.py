@@ -212,7 +212,7 @@ def test_a_lost_engine_ends_the_run_and_gc_removes_the_rest(tmp_path: Path, smal
     forward = subprocess.Popen([sys.executable, "-c", FORWARD, str(path)], stdout=subprocess.PIPE)
     assert forward.stdout is not None and forward.stdout.readline() == b"ready\n"
     # without its fault, the drive ends when its limit comes
-    limit = ["--set", "limits.drive=20s"]
+    limit = ["--set", "limits.drive=20s", "--set", "producers.shop.records=3000"]
     argv = [sys.executable, "-m", "chaos", "run", str(small), *limit, "--runs-dir", str(runs)]
     env = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
     with subprocess.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as platform:
