@@ -93,7 +93,7 @@ class Scenario(Experiment):
         problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
         run_s = self.limits.drive + self.limits.drain + self.limits.clients
         problems += clock_problems(self, self.faults, self.expect, run_s)
-        problems += [*self._promise_problems(), *self._drive_problems(), *self._proof_problems()]
+        problems += [*self._promise_problems(), *self._proof_problems()]
         if problems:
             raise joined(problems)
         return self
@@ -105,7 +105,7 @@ class Scenario(Experiment):
         A new coordinator begins a session again, so a fault of brokers makes it up to twice as long.
         """
         if "drive" not in self.limits.model_fields_set:
-            sending_s = max((s for _, s in self._sending_s()), default=0.0)
+            sending_s = max((p.records / rate for p in self.producers if (rate := per_second(p.rate))), default=0.0)
             self.__dict__["limits"] = _raised(self.limits, drive=sending_s + AFTER_SENDING_S)
         if "proof" not in self.limits.model_fields_set:
             self.__dict__["limits"] = self._limits_beyond_sessions()
@@ -119,22 +119,6 @@ class Scenario(Experiment):
             return self.limits
         limits = _raised(self.limits, proof=longest + AFTER_SESSION_S)
         return limits if "drive" in limits.model_fields_set else _raised(limits, drive=2 * longest + 120.0)
-
-    def _sending_s(self) -> Iterator[tuple[int, float]]:
-        """Yield the number of each producer with a rate, and the seconds that its records take at that rate."""
-        for i, producer in enumerate(self.producers):
-            if rate := per_second(producer.rate):
-                yield i, producer.records / rate
-
-    def _drive_problems(self) -> Iterator[str]:
-        """Yield the producers that send for longer than a limit that the scenario gives."""
-        for i, sending_s in self._sending_s() if "drive" in self.limits.model_fields_set else ():
-            if sending_s > self.limits.drive:
-                yield (
-                    f"limits.drive: {self.limits.drive:g} s are too short for producers[{i}]: its "
-                    f"{self.producers[i].records:,} records take {sending_s:g} s at its rate; "
-                    f"give {sending_s + AFTER_SENDING_S:g}s, leave it out, or send fewer"
-                )
 
     def with_settings(self, config: Config, topics: list[Topic]) -> Scenario:
         """Return the scenario with the settings that an existing cluster and its topics have.

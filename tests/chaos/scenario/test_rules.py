@@ -361,12 +361,9 @@ def test_the_drive_is_longer_than_the_records_take_at_their_rate(rate, records, 
     assert type(found).model_validate_json(found.model_dump_json()) == found
 
 
-def test_a_given_drive_in_which_a_producer_cannot_send_everything_is_refused_with_what_it_takes():
-    text = SENDING % ("10/s", 3000) + "limits: {drive: %s}\n"
-    says = r"mine.yaml:6: limits.drive: 299 s .* producers\[0\]: its 3,000 records take 300 s at its rate; give 420s"
-    with pytest.raises(ScenarioError, match=says):
-        parse(text % "299s", "mine.yaml")
-    assert parse(text % "300s", "mine.yaml").limits.drive == 300
+def test_a_given_drive_stays_as_it_is():
+    """A campaign bounds its runs by it."""
+    assert parse(SENDING % ("10/s", 3000) + "limits: {drive: 20s}\n", "mine.yaml").limits.drive == 20
 
 
 def test_a_pause_that_ends_before_the_session_is_refused():
