@@ -8,7 +8,7 @@ SENT_AGAIN = (
     "Kafka; effects show that it is the same one"
 )
 RETRIED = (
-    "the order is that of the first requests, not of the calls of the application; and a retry to which the library "
-    "gives other timestamps, as sarama does, is other records"
+    "the order is the order of the first requests, not of the calls of the application; and a retry to which the "
+    "library gives other timestamps, as sarama does, is other records"
 )
 KEYS = "not visible on the wire: the keys of records are in payloads"

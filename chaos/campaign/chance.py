@@ -43,7 +43,7 @@ KEPT = 20
 RENEWED = 40
 """Mixtures after which a worker begins on a new cluster."""
 EACH_S = 60
-"""Seconds for a fault: to be due, proven and healed, and for an application to work again, whose session ends first."""
+"""Seconds for a fault: to be due, proven and healed, and for an application to work again after a session ends."""
 Key = tuple[str, str]
 """A mechanism: the anomaly and its cause."""
 

@@ -50,8 +50,8 @@ SMALL = 10
 DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("4s", "9s")
 """Times after the fault before, of quiet after its heal, from proof to heal, and to a heal before the proof."""
 LEAST_SEEN, LEAST_OF_CHANGE = 4, 2
-"""How often a moment came in the first run at least, and one of a rebalance, of which there was one: rarer ones are due
-to the order in which single frames crossed, and may not come again."""
+"""How often a moment came at least in the first run, which has one rebalance: at any time, and during the rebalance.
+Rarer moments are due to the order in which single frames crossed, and may not come again."""
 EARLY = 4
 """A fault waits for a moment of the first quarter of those in the first run: another fault may slow the work down."""
 RESOLVED = frozenset({"leader_of", "controller", "coordinator_of", "coordinator_of_app", "transaction_coordinator_of"})

@@ -99,8 +99,7 @@ def lines_of(result: ExploreResult, folder: Path) -> list[str]:
     lines = []
     for filed in result.filed[:MOST_FILED]:
         mechanism = filed.mechanism
-        cause = mechanism.cause or "the cause is not determined"
-        lines.append(f"broken: {mechanism.name}: {cause} ({count(filed.count, 'run')})")
+        lines.append(f"broken: {mechanism.name}: {mechanism.cause_text} ({count(filed.count, 'run')})")
         lines += [f"  faults:   {'; '.join(filed.faults)}{f' ({filed.size})' if filed.size else ''}"] * bool(
             filed.faults
         )

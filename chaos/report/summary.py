@@ -65,7 +65,7 @@ def _remarks(result: Result | Campaign) -> Iterator[tuple[Verdict, str, str]]:
                 yield e.verdict, e.name, explained(result, e)
     elif isinstance(result, ExploreResult):
         for mechanism in (filed.mechanism for filed in result.filed):
-            title = f"{mechanism.name}: {mechanism.cause or 'the cause is not determined'}"
+            title = f"{mechanism.name}: {mechanism.cause_text}"
             prevents = f" What prevents it: {mechanism.prevents}." if mechanism.prevents else ""
             yield "fail", title, f"{mechanism.sentence}.{prevents}".lstrip(".")
     elif isinstance(result, PartsResult):

@@ -92,6 +92,11 @@ class Mechanism(Data):
         """What two runs have to share to show the same."""
         return self.name, self.cause
 
+    @property
+    def cause_text(self) -> str:
+        """The cause for people, also if it is not determined."""
+        return self.cause or "the cause is not determined"
+
 
 class TrialRun(RunOutcome):
     """One finished run of a campaign.

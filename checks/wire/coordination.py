@@ -34,8 +34,8 @@ Row = Mapping[str, Any]
 class Hold:
     """A partition that an instance held. how: revoked, lost, or empty if it ended with the process, or not at all.
 
-    number: of the hold among the holds of the process, or of the process and partition. sought: the offset of the seek
-    with which this part of a hold begins.
+    sought: the offset of the seek with which this part of a hold begins. number: of the hold among the holds of its
+    process on the partition, which `checks.wire.partition` gives.
     """
 
     instance: str
@@ -46,10 +46,10 @@ class Hold:
     static: str | None
     generation: int | None
     begin_us: int
-    number: int
     end_us: int = OPEN_US
     how: str = ""
     sought: int | None = None
+    number: int = 0
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Holds:
 
 def holds(rows: Iterable[Row], lived: Callable[[str, int], int]) -> Holds:
     """Return what members of groups held. rows: of table `membership`; lived: the incarnation at a time."""
-    found, numbers = Holds(), defaultdict[tuple[str, int], int](int)
+    found = Holds()
     by_member: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row["call"] == "ShareGroupHeartbeat":
@@ -74,7 +74,7 @@ def holds(rows: Iterable[Row], lived: Callable[[str, int], int]) -> Holds:
             by_member[row["instance"], row["group"]].append(row)
     for (instance, group), calls in sorted(by_member.items()):
         found.members.add(instance)
-        member = _Member(instance, group, found, numbers, lived)
+        member = _Member(instance, group, found, lived)
         for row in sorted(calls, key=lambda row: (row["asked_us"], row["connection"], row["number"])):
             member.add(row)
     return found
@@ -83,15 +83,8 @@ def holds(rows: Iterable[Row], lived: Callable[[str, int], int]) -> Holds:
 class _Member:
     """The holds of one instance in one group."""
 
-    def __init__(
-        self,
-        instance: str,
-        group: str,
-        found: Holds,
-        numbers: dict[tuple[str, int], int],
-        lived: Callable[[str, int], int],
-    ) -> None:
-        self._instance, self._group, self._found, self._numbers, self._lived = instance, group, found, numbers, lived
+    def __init__(self, instance: str, group: str, found: Holds, lived: Callable[[str, int], int]) -> None:
+        self._instance, self._group, self._found, self._lived = instance, group, found, lived
         self._held: dict[Partition, Hold] = {}
         self._life, self._protocol, self._member = 0, "", None
 
@@ -131,10 +124,9 @@ class _Member:
             self._held[partition].how = "revoked"
         for partition in sorted(wanted - self._held.keys()):
             generation = row["generation"] if classic else row["given_generation"]
-            number = self._numbers[self._instance, self._life] = self._numbers[self._instance, self._life] + 1
             hold = Hold(
                 *(self._instance, self._life, self._group, "subscribe", self._member, row["instance_id"]),
-                *(generation, at_us, number),
+                *(generation, at_us),
             )
             self._held[partition] = hold
             self._found.of[partition].append(hold)

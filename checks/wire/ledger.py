@@ -340,7 +340,7 @@ class _Task:
             for check in OF_IDENTITY:
                 undecided[check, COMPACTED] += int(of["log"].records.clip(lower=0).sum()) or 1
             return _undecided(topic, undecided)
-        judged = self.ranges.get((topic, number), (0, 0))
+        start, end = self.ranges.get((topic, number), (0, 0))
         ledger = Partition(
             topic,
             number,
@@ -349,8 +349,8 @@ class _Task:
             self.token,
             self.held,
             self.sessions,
-            judged[0],
-            judged if self.tapped else None,
+            start,
+            end if self.tapped else None,
             topic in self.by_faults,
         )
         name = f"{topic.encode().hex()}-{number:05}"

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -66,27 +67,27 @@ class Partition:
         held: Holds,
         sessions: Sessions,
         start: int = 0,
-        tapped: tuple[int, int] | None = None,
+        until: int | None = None,
         by_fault: bool = False,
     ) -> None:
-        """of: the rows of the partition by table of the wire. start: of its log at read-back. tapped: the offsets
-        (start, end) that are judged, if others write to the partition, who were not seen. by_fault: whether a fault of
-        the run writes to it, past the fronts."""
-        self._start, self._tapped, self._by_fault = start, tapped, by_fault
+        """of: the rows of the partition by table of the wire. start: of its log at read-back. until: where the offsets
+        end that are judged, if others write to the partition, who were not seen. by_fault: whether a fault of the run
+        writes to it, past the fronts."""
+        self._start, self._until, self._by_fault = start, until, by_fault
         self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
         self.sessions = sessions
         self.place = {"topic": topic, "partition": partition}
         self.undecided: Counter[tuple[str, str]] = Counter()
         """Rows by check and reason."""
         self.set_back: Counter[str] = Counter()
-        """Commits by reader of which it is not decided whether they go back (`SOUGHT`)."""
+        """By reader, the number of commits that may go back (`SOUGHT`)."""
         log, fetched = of["log"], of["fetched"]
         self._markers, self._stable = log[log.control.notna()], log.last_stable.max()
         self._fetched = fetched[(fetched.base_offset >= 0) & (fetched.error == 0)].sort_values(_IN_TIME)
         data = pd.concat([log.assign(in_log=True), self._fetched.assign(in_log=False)], ignore_index=True)
         data = self._counted(data[data.complete & data.control.isna() & (data.base_offset >= 0)])
         self.written = identify(self._counted(of["produced"]), data.drop_duplicates(_BATCH), self._lived)
-        self._incarnations = self._lived(self.written.sent.instance, self.written.sent.first_us)
+        self._incarnations = self.written.sent.life.to_numpy()
         self._count_undecided()
         self._asked = of["asked"].sort_values(["asked_us", "connection", "number"])
         self._positions, self._commits = of["positions"].sort_values(_IN_TIME), of["commits"]
@@ -121,17 +122,26 @@ class Partition:
         for check in ("phantom_write", "duplicate_write"):
             self.undecided[check, UNMATCHED] += int(w.batches.records[self._unmatched].sum())
         if self._by_fault:
-            loose = w.batches.in_log & (w.batches.owner == NONE) & ~w.batches.base_offset.isin(w.singles.offset)
-            self.undecided["phantom_write", BY_FAULT] += int(w.batches.records[loose].sum())
+            self.undecided["phantom_write", BY_FAULT] += int(
+                w.batches.records[w.batches.in_log & self._ownerless].sum()
+            )
         self.undecided["duplicate_write", REBATCHED] += int(records[self._rebatched()].sum())
+
+    @property
+    def _ownerless(self) -> Mask:
+        """The batches that are no identity, nor begin with a record that was found by hash."""
+        w = self.written
+        ownerless: Mask = np.asarray(w.batches.owner == NONE) & ~np.asarray(
+            w.batches.base_offset.isin(w.singles.offset)
+        )
+        return ownerless
 
     @property
     def _unmatched(self) -> Mask:
         """The batches that may be one that was sent, with another checksum."""
         w = self.written
         unsure = bool((w.unfound & (w.sent.unknown > 0)).any())
-        found = (w.batches.owner == NONE) & (w.batches.producer_id < 0) & unsure
-        unmatched: Mask = np.asarray(found) & ~np.asarray(w.batches.base_offset.isin(w.singles.offset))
+        unmatched: Mask = self._ownerless & np.asarray(w.batches.producer_id < 0) & unsure
         return unmatched
 
     def _rebatched(self) -> Mask:
@@ -192,8 +202,8 @@ class Partition:
         row, index = _records(np.arange(len(batches)), batches.records.to_numpy())
         found = self._identified(batches, row, index) | self._logged(batches, row)
         kept = found["offset"] >= self._start  # an answer has whole batches, also what is before the start of the log
-        if self._tapped is not None:
-            kept &= found["offset"] < self._tapped[1]
+        if self._until is not None:
+            kept &= found["offset"] < self._until
         found = {name: column[kept] for name, column in found.items()}
         return self.place | found | {"run": np.array([None, self.token], object)[(found["seq"] >= 0).astype(np.int64)]}
 
@@ -209,7 +219,7 @@ class Partition:
         known = owner >= 0
         twins = known & self.written.sent.twins.to_numpy()[owner] if len(self.written.sent) else known
         unsure = twins | (self._unmatched[batches.index.to_numpy()][row] & ~known)
-        unsure |= ~known & (self._by_fault or self._tapped is not None)
+        unsure |= ~known & (self._by_fault or self._until is not None)
         names = np.full(len(offset), None, object)
         incarnation, seq = np.full((2, len(offset)), NONE, np.int64)
         if known.any():
@@ -243,7 +253,7 @@ class Partition:
             groups = [of[of.instance == name].group for of in (self._commits, self._positions)]
             group = next((str(of.iloc[0]) for of in groups if len(of)), None)
             begin_us = self._asked_before((name, group), life, int(rows.asked_us.min()))
-            found.append(Hold(name, life, group, "assign", None, None, None, begin_us, 1))
+            found.append(Hold(name, life, group, "assign", None, None, None, begin_us))
         return found
 
     def _divided(self, hold: Hold) -> list[Hold]:
@@ -252,8 +262,8 @@ class Partition:
         A Fetch below an earlier one is such a seek if it is also below the reader's own last commit: a client that only
         throws an answer away asks again from its position, which is not below what it committed.
         """
-        first, told = self._first(hold)
-        highest = int(told.offset.where(told.error == 0, NONE).max()) if len(told) else NONE
+        first, answers = self._first(hold)
+        highest = int(answers.offset.where(answers.error == 0, NONE).max()) if len(answers) else NONE
         back = first is not None and first < highest
         reader = hold.group if hold.mode == "subscribe" and hold.group is not None else hold.instance
         found, reached, committed = [hold], NONE, NONE
@@ -277,10 +287,10 @@ class Partition:
         asked, commits = self._asked, self._commits
         made = commits[(commits.group == hold.group) & (commits.error == 0) & (commits.answered_us >= 0)]
         found = []
-        for is_commit, rows, offsets in ((False, asked, asked.asked_offset), (True, made, made.offset)):
-            own = (rows.instance == hold.instance) & (rows.asked_us >= hold.begin_us) & (rows.asked_us <= hold.end_us)
-            own &= self._lived(rows.instance, rows.asked_us) == hold.incarnation
-            found += [(int(at), is_commit, int(o)) for at, o in zip(rows.asked_us[own], offsets[own], strict=True)]
+        for is_commit, rows, offset in ((False, asked, "asked_offset"), (True, made, "offset")):
+            own = rows[(rows.instance == hold.instance) & rows.asked_us.between(hold.begin_us, hold.end_us)]
+            own = own[self._lived(own.instance, own.asked_us) == hold.incarnation]
+            found += [(int(at), is_commit, int(o)) for at, o in zip(own.asked_us, own[offset], strict=True)]
         return sorted(found)
 
     def _asked_before(self, reader: tuple[str, str | None], life: int, fetched_us: int) -> int:
@@ -497,7 +507,7 @@ class Partition:
 def _numbered(holds: list[Hold]) -> list[Hold]:
     """Return the holds of a partition with the number of each among those of its process."""
     numbers, found = Counter[tuple[str, int]](), []
-    for hold in sorted(holds, key=lambda hold: (hold.begin_us, hold.number)):
+    for hold in sorted(holds, key=attrgetter("begin_us")):
         numbers[hold.instance, hold.incarnation] += 1
         found.append(replace(hold, number=numbers[hold.instance, hold.incarnation]))
     return found

@@ -48,7 +48,8 @@ class Written:
 
     sent: one row for each identity, in the order of its first attempt: instance, attempts, acked, unknown, failed,
     unanswered, first_us, last_us, acked_us, answered_us, acked_offset, records, producer_id, producer_epoch,
-    transactional, hashes, timestamps_us, and `first`, the number of its first record in the partition.
+    transactional, connection, hashes, timestamps_us, `life` (the incarnation of its process), and `first`, the number
+    of its first record in the partition.
     `identity`, `twins` and `copies` (batches of the log that are it). batches: the batches with `owner`, the row of
     `sent` that they are, NONE if it is not known. singles: offset, owner and index of records that are found by hash.
     same: owner and index of records that are another record, with its number, NONE where that is not decided.
@@ -93,9 +94,9 @@ def identify(produced: pd.DataFrame, batches: pd.DataFrame, lives: Lives) -> Wri
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
     sent.loc[singles.owner.unique(), "identity"] = "hashes"
     sent.loc[singles.owner.unique(), "copies"] = 1
-    lived = sent.assign(life=lives(sent.instance, sent.first_us))
-    sent["first"] = lived["first"] = _first_numbers(lived, batches, singles)
-    return Written(sent, batches, singles, _same(lived))
+    sent["life"] = lives(sent.instance, sent.first_us)
+    sent["first"] = _first_numbers(sent, batches, singles)
+    return Written(sent, batches, singles, _same(sent))
 
 
 def _key(rows: pd.DataFrame) -> dict[str, Any]:
@@ -157,9 +158,8 @@ def _first_numbers(sent: pd.DataFrame, batches: pd.DataFrame, singles: pd.DataFr
             continue  # one after the other: a producer that got another id, or another connection
         at = rows[places[rows.index].notna()]
         in_log = at.assign(place=places[at.index]).sort_values("place")
-        slots = np.sort(at.index.to_numpy())
-        for _, of_one in in_log.assign(slot=slots).groupby("producer"):
-            order[np.sort(of_one.slot.to_numpy())] = np.sort(of_one.index.to_numpy())
+        for _, of_one in in_log.assign(slot=at.index.to_numpy()).groupby("producer"):
+            order[of_one.slot.to_numpy()] = np.sort(of_one.index.to_numpy())
     records = sent.records.to_numpy()[order]
     numbers = np.zeros(len(sent), np.int64)
     numbers[order] = np.cumsum(records) - records

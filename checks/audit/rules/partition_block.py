@@ -67,6 +67,19 @@ class PartitionBlock:
         row = self.row[at]
         return np.where(row >= 0, self.log["committed"][row], NONE)
 
+    def visible(self, committed_only: bool) -> Mask:
+        """Return the log records that a reader or group sees, or may see, by its isolation level."""
+        committed = self.log["committed"]
+        return committed != 0 if committed_only else np.ones(len(committed), np.bool_)
+
+    def readable(self, committed_only: bool) -> Mask:
+        """Return the log records that a reader or group surely sees.
+
+        With read_committed, none can be read from the last stable offset on while a transaction is open (KIP-98).
+        """
+        committed = self.log["committed"]
+        return committed == 1 if committed_only else np.ones(len(committed), np.bool_)
+
     def identity(self, sender: int, seq: int) -> dict[str, Any]:
         """Return the identity of a record as columns of a finding. sender: its index."""
         producer, incarnation = self.facts.senders[sender] if sender >= 0 else (None, NONE)
@@ -96,17 +109,12 @@ class ReaderBlock:
         self.same = block.agree(self.log_row, rows) | ~self.named
 
     def visible(self) -> Mask:
-        """Return the log records of the block that the reader sees, or may see, by its isolation level."""
-        committed = self.block.log["committed"]
-        return committed != 0 if self.range.committed_only else np.ones(len(committed), np.bool_)
+        """Return the log records of the block that the reader sees, or may see."""
+        return self.block.visible(self.range.committed_only)
 
     def readable(self) -> Mask:
-        """Return the log records of the block that the reader surely sees.
-
-        A reader of committed records cannot read from the last stable offset on while a transaction is open (KIP-98).
-        """
-        committed = self.block.log["committed"]
-        return committed == 1 if self.range.committed_only else np.ones(len(committed), np.bool_)
+        """Return the log records of the block that the reader surely sees."""
+        return self.block.readable(self.range.committed_only)
 
     def in_range(self) -> int:
         """Return the number of log records of the block that the reader has to deliver, 0 if its range is unknown."""

@@ -49,14 +49,12 @@ class ShareBlock:
         return np.flatnonzero(~got & self.visible())
 
     def visible(self) -> Mask:
-        """Return the log records of the block that the group sees, or may see, by its isolation level."""
-        committed = self.block.log["committed"]
-        return committed != 0 if self.group.committed_only else np.ones(len(committed), np.bool_)
+        """Return the log records of the block that the group sees, or may see."""
+        return self.block.visible(self.group.committed_only)
 
     def readable(self) -> Mask:
-        """Return the log records of the block that the group surely sees; see `ReaderBlock.readable`."""
-        committed = self.block.log["committed"]
-        return committed == 1 if self.group.committed_only else np.ones(len(committed), np.bool_)
+        """Return the log records of the block that the group surely sees."""
+        return self.block.readable(self.group.committed_only)
 
     def member(self, row: int) -> ShareMember:
         """Return the member of an acquisition."""

@@ -80,8 +80,8 @@ def partition(
         "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
         "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
     }
-    start = judged[0] if judged else start
-    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, judged, by_fault)
+    start, until = judged or (start, None)
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, until, by_fault)
 
 
 def frame(rows, sample):
@@ -390,7 +390,7 @@ def test_nothing_is_decided_of_a_compacted_topic(tmp_path):
 def held(*spans, instance="billing/1", group="g"):
     found = Holds(members={instance})
     for number, (begin, end) in enumerate(spans, start=1):
-        hold = Hold(instance, 1, group, "subscribe", "m", None, number, begin, number, end, "revoked")
+        hold = Hold(instance, 1, group, "subscribe", "m", None, number, begin, end, "revoked")
         found.of["orders", 0].append(hold)
     return found
 
