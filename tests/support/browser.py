@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -32,6 +33,7 @@ class Browser:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self._profile = tempfile.mkdtemp(prefix="aftershock-browser-")
+        self._output = Path(self._profile) / "stderr"
         self._read, self._write, self._process = self._start(width, height)
         self._buffer, self._number, self._loaded = b"", 0, False
         target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
@@ -44,19 +46,21 @@ class Browser:
         read, their_write = os.pipe()
 
         def set_pipes() -> None:
-            # the browser reads commands from 3 and writes answers to 4
-            spare = [os.dup2(their_read, 60), os.dup2(their_write, 61)]
-            os.dup2(spare[0], 3)
-            os.dup2(spare[1], 4)
+            # The browser reads commands from 3 and writes answers to 4. Either may be the number of a pipe above, so
+            # both pipes first move to numbers that are free: a number chosen here may be one of them too.
+            reads, writes = (fcntl.fcntl(pipe, fcntl.F_DUPFD, 5) for pipe in (their_read, their_write))
+            os.dup2(reads, 3)
+            os.dup2(writes, 4)
 
-        process = subprocess.Popen(
-            [str(find()), *FLAGS.split(), f"--user-data-dir={self._profile}", f"--window-size={width},{height}"],
-            preexec_fn=set_pipes,
-            close_fds=False,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with self._output.open("wb") as output:
+            process = subprocess.Popen(
+                [str(find()), *FLAGS.split(), f"--user-data-dir={self._profile}", f"--window-size={width},{height}"],
+                preexec_fn=set_pipes,
+                close_fds=False,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
         os.close(their_read)
         os.close(their_write)
         return read, write, process
@@ -125,7 +129,7 @@ class Browser:
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             data = os.read(self._read, 1 << 20)
-            assert data, "the browser went away"
+            assert data, f"the browser went away: {self._output.read_text(errors='replace')[-2000:]}"
             self._buffer += data
         message, _, self._buffer = self._buffer.partition(b"\0")
         found: dict[str, Any] = json.loads(message)
