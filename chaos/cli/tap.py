@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -138,7 +139,7 @@ def _tapped(run: Run, order: Order, view: TapView, goes_on: bool) -> int:
     from chaos.tap.session import Tap
 
     ending = Ending(order.for_s)
-    with recorded([run], run.path.parent, view.problem):
+    with recorded([run], run.path.parent, view.problem), _room(run):
         with _asking(ending, view), Tap(run, order, EventLog(run, view), view.traffic, goes_on) as session:
             view.recording = True
             try:
@@ -163,6 +164,17 @@ def _judged(run: Run, view: TapView) -> int:
         raise typer.Exit(INTERRUPTED) from None
     except AftershockError as e:
         raise type(e)(f"{e}; {_later(run)}") from None
+
+
+@contextmanager
+def _room(run: Run) -> Iterator[None]:
+    """Say what to do where the disk of a recording is full at its end."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+        raise AftershockError(f"no room is left at {run.path}; make some, then: {_later(run)}") from None
 
 
 def _later(run: Run) -> str:

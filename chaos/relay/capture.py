@@ -42,7 +42,6 @@ import contextlib
 import json
 import os
 import struct
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +170,6 @@ class Recorder:
                 view = view[written:]
         except OSError as e:
             self.failure = f"{self._folder}: {e.strerror or e}"
-            sys.stderr.write(f"the capture ends: {self.failure}\n")
 
     def seal(self) -> dict[str, Any]:
         """End the capture, and return what `seal.json` has. More entries are dropped."""

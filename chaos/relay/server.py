@@ -154,7 +154,7 @@ class Server:
         self._accept(self.ports[-1], reserved)
 
     def seal(self) -> dict[str, Any]:
-        """End the capture, and return its seal. Raises `ValueError` if there is none."""
+        """End the capture, and return its seal. Raises `ValueError` without a capture, `OSError` without room."""
         if self._recorder is None:
             raise ValueError("the proxy captures nothing")
         return self._recorder.seal()
@@ -166,7 +166,7 @@ class Server:
             while line := await reader.readline():
                 try:
                     answer = self.obey(json.loads(line), added)
-                except (ValueError, TypeError, KeyError) as e:
+                except (ValueError, TypeError, KeyError, OSError) as e:  # a full disk ends no traffic
                     answer = {"error": f"{type(e).__name__}: {e}"}
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
@@ -177,7 +177,7 @@ class Server:
     def obey(self, order: dict[str, Any], added: dict[int, Active[Any]]) -> dict[str, Any]:
         """Carry out an order and return the answer. `added` holds what the control connection added so far.
 
-        Raises `ValueError`, `TypeError`, `KeyError` for an invalid order.
+        Raises `ValueError`, `TypeError`, `KeyError` for an invalid order, `OSError` if there is no room for a seal.
         """
         if order["do"] == "add":
             active = self._policy.book.add(self._policy.parse(order["item"]))

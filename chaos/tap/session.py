@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -198,18 +198,24 @@ class Tap:
             self._follow(ending)
             if not self._record.stopped:
                 self._reader.read(self._tail.new())  # the topics
-                self._seal()
+            self._seal()  # once more if the disk was full then
         with self._events.stage("seal", "finding out who spoke"):
             self.finish()
 
     def _seal(self) -> None:
-        """End the capture, and note where the logs end: what comes later was not recorded."""
-        self._proxy.seal()
-        self._record.sittings[-1].ended_us = now_us()
-        topics = set(self._reader.topics)
-        metadata = self._kafka.metadata()
-        partitions = [p for p in metadata.partitions if p.topic in topics] if metadata else []
-        self._record.finals = {str(p): end for p, end in self._kafka.end_offsets(partitions).items()}
+        """End the capture, and note where the logs end: what comes later was not recorded.
+
+        Raises `ClusterError` or `OSError` if there is no room for the seal, when the capture has ended.
+        """
+        try:
+            self._proxy.seal()
+        finally:
+            if self._record.sittings[-1].ended_us is None:
+                self._record.sittings[-1].ended_us = now_us()
+                topics = set(self._reader.topics)
+                metadata = self._kafka.metadata()
+                partitions = [p for p in metadata.partitions if p.topic in topics] if metadata else []
+                self._record.finals = {str(p): end for p, end in self._kafka.end_offsets(partitions).items()}
         self._record.save(self._run)
 
     def _follow(self, ending: Ending) -> None:
@@ -245,11 +251,11 @@ class Tap:
     def _stop_if_full(self, size: int, limit: int) -> None:
         """End the capture, not the traffic, before there is no room."""
         failure = self._proxy.status()["failure"]
-        if size < limit and not failure and shutil.disk_usage(self._run.path).free > KEPT_FREE // 2:
+        if not (why := failure or full(size, limit, self._run.path)):
             return
-        why = failure or f"it has {rounded_size(size)}, its limit is {rounded_size(limit)}"
         self._record.stopped = why
-        self._seal()
+        with suppress(ClusterError, OSError):  # it is sealed when the tap ends, if there is room then
+            self._seal()
         say = self._events.problem if failure else self._say
         say(f"the recording ended at {clock(now_us())}: {why}; traffic passes as before, and Ctrl-C judges what it has")
 
@@ -261,7 +267,7 @@ class Tap:
                 groups = {group: set(topics) for group, topics in list(self._reader.groups.items()) if topics}
                 try:
                     self._ids(watch.look(time.monotonic(), set(self._reader.topics), groups))
-                except AftershockError as e:
+                except (AftershockError, OSError) as e:
                     self._say(f"the cluster was not looked at: {e}")
                 self._recreated = watch.recreated
 
@@ -300,7 +306,7 @@ class Tap:
             self._pids = _local_processes()
         if (pid := self._pids.get(peer)) is not None:
             self._known_pids[connection] = pid
-            with (self._run.path / PIDS).open("a", encoding="ascii") as known:
+            with suppress(OSError), (self._run.path / PIDS).open("a", encoding="ascii") as known:
                 known.write(f"{connection} {pid}\n")
         return pid
 
@@ -416,7 +422,7 @@ def judge_later(run: Run, events: EventLog) -> None:
     with closing(tap._kafka):
         last = record.sittings[-1]
         if not (run.path / FOLDER / SEAL).exists():
-            killed = "its process was killed, and what passed in its last moments is not recorded"
+            killed = "its process was killed, or its disk was full, so that its last moments are not recorded"
             seal = {"segments": [], "entries": 0, "payloads": order.payloads, "failure": killed}
             write_atomically(run.path / FOLDER / SEAL, json.dumps(seal))
             last.ended_us = last.ended_us or last_seen_us(run)
@@ -435,6 +441,14 @@ def last_seen_us(run: Run) -> int:
 def capture_size(run: Run) -> int:
     """Return the bytes of a capture."""
     return sum(path.stat().st_size for path in (run.path / FOLDER).glob("*.wire"))
+
+
+def full(size: int, limit: int, folder: Path) -> str:
+    """Return why a capture of so many bytes cannot grow; empty if it can."""
+    if size >= limit:
+        return f"it has {rounded_size(size)}, its limit is {rounded_size(limit)}"
+    free = shutil.disk_usage(folder).free
+    return f"only {rounded_size(free)} are left at {folder}" if free <= KEPT_FREE // 2 else ""
 
 
 def clock(at_us: int) -> str:

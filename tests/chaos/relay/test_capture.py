@@ -296,7 +296,7 @@ def test_a_tail_yields_each_entry_once_as_it_is_written_and_waits_for_a_torn_one
     assert list(torn.new()) == found[-1:]
 
 
-def test_a_full_disk_ends_the_capture_and_not_the_traffic(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_ends_the_capture_and_not_the_traffic(tmp_path, monkeypatch):
     def full(fd, data):
         raise OSError(28, "No space left on device")
 
@@ -310,4 +310,3 @@ def test_a_full_disk_ends_the_capture_and_not_the_traffic(tmp_path, monkeypatch,
             return recorder.seal()
 
     assert "No space left" in asyncio.run(play())["failure"]
-    assert "the capture ends" in capsys.readouterr().err

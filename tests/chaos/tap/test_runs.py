@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from chaos.campaign.subject import load_subject
@@ -10,6 +12,7 @@ from chaos.kafka.security import Security
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import read, save
+from chaos.tap import session
 from chaos.tap.order import Order
 from chaos.tap.session import _resolved
 
@@ -45,3 +48,19 @@ def test_a_scenario_that_is_no_tap_has_topics_and_producers(key):
     text = "title: t\n" + "".join(f"{name}: {value}\n" for name, value in given.items())
     with pytest.raises(Exception, match=rf"{key}: give at least one"):
         parse(text, "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "free", "words"),
+    [
+        (10, 2**30, 2**30, ""),
+        (2**30, 2**30, 2**30, "it has 1.0 GiB, its limit is 1.0 GiB"),
+        (10, 2**30, 100 * 2**20, "only 100.0 MiB are left at "),
+    ],
+)
+def test_a_recording_ends_at_its_limit_or_before_its_disk_is_full_and_says_which(
+    size, limit, free, words, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(session.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    why = session.full(size, limit, tmp_path)
+    assert why.startswith(words) and bool(why) == bool(words)
