@@ -279,7 +279,9 @@ def _run(
                 _Crew(plan, folder, listener, lab, queue).run(jobs)
                 listener.doing("ending the clusters and the judge")
     except BaseException:
-        listener.say(f"the finished runs are stored; continue with --resume {folder.path}")
+        stored = sum(run.ran for run in folder.runs())
+        kept = f"{stored} finished run{' is' if stored == 1 else 's are'} stored" if stored else "no run has finished"
+        listener.say(f"{kept}; continue with --resume {folder.path}")
         raise
     finally:
         folder.spend(time.monotonic() - started)

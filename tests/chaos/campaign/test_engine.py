@@ -24,6 +24,16 @@ from tests.support.labs import FakeLab
 SUBJECT = load_subject("clean-run", seed=7)
 
 
+class Heard(ProgressListener):
+    """Keeps what a campaign says."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
 def trial(part: str, n: int = 1, **values: Any) -> Trial:
     return Trial(f"{part}-{n}", SUBJECT, part, n, **values)
 
@@ -146,6 +156,21 @@ def test_an_error_of_one_worker_ends_them_all_and_what_is_finished_stays(tmp_pat
     assert not (tmp_path / "out" / "a-4").exists(), "what an interrupted run left is removed"
     assert not set(lab.asked[len(before) :]) & set(stored)
     assert len(place.runs()) == 49
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(1, "no run has finished"), (2, "1 finished run is stored"), (3, "2 finished runs are stored")]
+)
+def test_a_campaign_that_breaks_off_says_how_many_runs_are_stored(tmp_path, lab, last, said):
+    def rule(one):
+        if one.n == last:
+            raise ClusterError("gone")
+        return "pass"
+
+    lab.rule, place, heard = rule, folder(tmp_path), Heard()
+    with pytest.raises(ClusterError):
+        run_campaign(Listed([trial("a", n) for n in range(1, 9)]), place, heard)
+    assert heard.texts[-1] == f"{said}; continue with --resume {place.path}"
 
 
 def test_the_first_failed_run_of_a_part_is_packed(tmp_path, lab, monkeypatch):
