@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def dag(
         raise typer.Exit(EXIT_CODES[compared.verdict])
     print_result(run, as_json)
     if not run.result.exists():
-        raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")
+        raise ClusterError(f"the DAG ended without a result{_last_error(log)}; Airflow's log is {log}")
     raise typer.Exit(RunOutcome.read(run).exit_code)
 
 
@@ -117,6 +118,15 @@ def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Pat
             child.wait()
         for one in (run, *_sides(run)):
             end_all(one.path)
+
+
+def _last_error(log: Path) -> str:
+    """Return the last error of Airflow in its log, as a part of a sentence; empty if there is none.
+
+    Other exceptions there are their causes, or what `airflow dags test` does not survive after a task that failed.
+    """
+    found = re.findall(r"^airflow\.[\w.]+: (.+)$", log.read_text(errors="replace"), re.MULTILINE)
+    return f": {found[-1].strip()}" if found else ""
 
 
 def _start_airflow(env: dict[str, str], log: Path, *arguments: str) -> subprocess.Popen[bytes]:

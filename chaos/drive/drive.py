@@ -186,8 +186,8 @@ class Drive:
                     self._events.problem(stranger)
                 for instance in apps.stop_all():
                     self._events.note(
-                        f"{instance} did not end within its grace when it was asked to, and was killed: handle the "
-                        "signal, or write another signal or grace (stop)"
+                        f"{instance} did not end within its grace when it was asked to, and was killed: "
+                        f"{apps.instance(instance).app.deaf}"
                     )
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")

@@ -307,10 +307,11 @@ def read_whole(part: FilePart) -> Iterator[Item]:
 def _lines(part: FilePart, file: IO[bytes], start: int | None) -> Iterator[tuple[Item, int]]:
     parse = _log_line(part.effect) if part.effect.log else _json_line
     at = start or 0
-    for line in file:
+    for number, line in enumerate(file, 1):
         if start is not None and not line.endswith(b"\n") and (part.effect.log or not _is_object(line)):
             return
-        where, mark, at = f"{part.name} at byte {at:,}", f"{part.path} {at}", at + len(line)
+        place = f"line {number:,}" if start is None else f"at byte {at:,}"  # only a whole file is counted
+        where, mark, at = f"{part.name} {place}", f"{part.path} {at}", at + len(line)
         if not line.strip():
             continue
         try:

@@ -154,7 +154,7 @@ class AppStop(AppFault[AppStopSpec], spec=AppStopSpec):
         stop = instance.app.stop
         return (
             f"{self.resolved} did not end within its grace of {stop.grace:g} s after {stop.signal}, and was killed: "
-            "handle the signal, or write another signal or grace (stop)"
+            f"{instance.app.deaf}"
         )
 
     def _undo(self, world: World) -> str:

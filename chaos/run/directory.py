@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -16,11 +17,17 @@ from pydantic import BaseModel, ValidationError
 from chaos.errors import RunDirError
 
 Model = TypeVar("Model", bound=BaseModel)
+LONGEST_NAME = 150
+"""Characters of the name of a scenario in a run id."""
 
 
 def new_run_id(scenario: str) -> str:
-    """Return `<scenario>-<UTC time>-<4 hex>`: sorts by time, and is unique for runs that start at the same time."""
-    return f"{scenario}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    """Return `<scenario>-<UTC time>-<4 hex>`: sorts by time, and is unique for runs that start at the same time.
+
+    A file may have any name: only what names of containers and the form of a DAG take, too, is kept of it.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", scenario)[:LONGEST_NAME].lstrip("._-") or "run"
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 class _Entry:

@@ -347,6 +347,12 @@ class App(Strict):
             return Ready(group=self.group)
         return self.ready
 
+    @property
+    def deaf(self) -> str:
+        """What to do about an instance that does not end when it is asked to."""
+        first = "as the first process of its container, it ignores a signal that it does not handle; "
+        return f"{first if self.image else ''}handle the signal, or write another signal or grace (stop)"
+
     def ready_within(self, usual_s: float) -> float:
         """Return the seconds within which it has to be ready; `usual_s` is the limit of the scenario."""
         if self.within is not None:

@@ -211,6 +211,7 @@ def test_an_instance_that_ignores_the_signal_is_killed_after_its_grace(started):
         one.apps.up("billing/1", TIMEOUT_S)
         one.apps.wait_ready("billing")
         assert one.apps.stop_all() == ["billing/1"]
+        assert one.apps.instance("billing/1").app.deaf.startswith("handle the signal, or ")
 
 
 def test_a_paused_instance_is_suspended_goes_on_and_ends_when_asked(started):
@@ -464,6 +465,16 @@ def test_an_instance_in_a_container_is_broken_as_a_process_is(started):
         assert instance.exit_code == 0
         assert "bye" in one.log()
     assert engine.find_labelled(engine.connect(), one.run.path) == []
+
+
+@pytest.mark.docker
+@needs_engine
+def test_a_container_that_ignores_the_signal_as_a_first_process_does_is_told_why(started):
+    arguments = ["sh", "-c", "echo up; exec sleep 600"]
+    with started(command=None, image="aftershock-base:bookworm", arguments=arguments, stop={"grace": "300ms"}) as one:
+        one.apps.start()
+        assert one.apps.stop_all() == ["billing/1"]
+        assert one.apps.instance("billing/1").app.deaf.startswith("as the first process of its container, it ignores ")
 
 
 @pytest.mark.docker

@@ -212,3 +212,17 @@ def test_a_limit_is_a_duration():
     assert airflow._limit("10m") == 600 and airflow._limit(None) is None
     with pytest.raises(UsageError, match="--start-limit"):
         airflow._limit("soon")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", ""),
+        ("INFO - Task: done\nan Error: in a text\n", ""),
+        ("KeyError: 1\nairflow.sdk.exceptions.ParamValidationError: Invalid run_id: 'a b'\n\nAttributeError: 'D'\n",
+         ": Invalid run_id: 'a b'"),
+    ],
+)  # fmt: skip
+def test_the_error_in_the_log_of_a_dag_without_a_result_is_said(tmp_path, log, said):
+    (tmp_path / "log").write_text(log)
+    assert airflow._last_error(tmp_path / "log") == said

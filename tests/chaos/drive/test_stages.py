@@ -1,5 +1,6 @@
 """What a run says before it starts anything."""
 
+import re
 import shutil
 from collections import namedtuple
 
@@ -7,7 +8,7 @@ import pytest
 
 from chaos.drive.stages import _announce_capture, capture_bytes
 from chaos.errors import MachineError
-from chaos.run.directory import Run
+from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, read_events
 from chaos.scenario.load import parse
 
@@ -49,3 +50,19 @@ def test_the_room_that_a_capture_takes_is_said_before_the_run_and_a_full_disk_is
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(2**20))
     with pytest.raises(MachineError, match=r"may take 0\.7 GiB, and 0\.0 are free at .*; make room"):
         _announce_capture(run, large, EventLog(run))
+
+
+@pytest.mark.parametrize(
+    ("file", "begin"),
+    [
+        ("leader-kill", "leader-kill-2"),
+        ("my own", "my_own-2"),
+        ("bestellung-für-übermorgen", "bestellung-f_r-_bermorgen-2"),
+        ("_hidden.v2", "hidden.v2-2"),
+        ("订单", "run-2"),
+        ("long" * 60, f"{'long' * 37}lo-2"),
+    ],
+)
+def test_a_run_of_a_file_with_any_name_has_one_that_containers_and_dags_take(file, begin):
+    assert new_run_id(file).startswith(begin)
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", new_run_id(file))  # RUN_ID of dags/aftershock_forms.py

@@ -56,7 +56,7 @@ def test_without_payloads_no_file_of_the_run_has_a_part_of_one(tmp_path):
     rows = pq.read_table(run.ledger / "effect_reads.parquet").to_pylist()
     found = {row["effect"]: (row["unreadable"], row["example"]) for row in rows}
     assert found == {
-        "lines": (3, "a.jsonl at byte 0: the line is no JSON"),
+        "lines": (3, "a.jsonl line 1: the line is no JSON"),
         "named": (2, "b.csv line 2: there is no name"),
         "rows": (1, "c.parquet row 1: there is no id"),
         "calls": (4, "call 1: it is no JSON"),
@@ -81,7 +81,7 @@ def test_a_last_line_that_is_only_begun_is_no_effect_and_is_noted(tmp_path):
     ids = pq.read_table(fake.run.ledger / "effects.parquet", partitioning=None).to_pylist()
     assert sorted(row["id"] for row in ids if row["id"] and row["effect"] == "lines") == ["a7", "a8"]
     assert [event["words"].rpartition(": ")[2] for event in read_events(fake.run)] == [
-        "a.jsonl at byte 13",
+        "a.jsonl line 2",
         "b.csv line 3",
     ]
 
