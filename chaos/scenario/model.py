@@ -88,17 +88,6 @@ class Scenario(Experiment):
     bug: Bug | None = Field(None, description="the published bug that the variant `affected` shows")
 
     @model_validator(mode="after")
-    def _check_rules(self) -> Self:
-        changes = {name: variant.set for name, variant in self.variants.items()}
-        problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
-        run_s = self.limits.drive + self.limits.drain + self.limits.clients
-        problems += clock_problems(self, self.faults, self.expect, run_s)
-        problems += [*self._promise_problems(), *self._proof_problems()]
-        if problems:
-            raise joined(problems)
-        return self
-
-    @model_validator(mode="after")
     def _extend_limits(self) -> Self:
         """Drive for longer than the slowest producer sends, and wait longer for proofs than silenced members stay.
 
@@ -109,6 +98,17 @@ class Scenario(Experiment):
             self.__dict__["limits"] = _raised(self.limits, drive=sending_s + AFTER_SENDING_S)
         if "proof" not in self.limits.model_fields_set:
             self.__dict__["limits"] = self._limits_beyond_sessions()
+        return self
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        changes = {name: variant.set for name, variant in self.variants.items()}
+        problems = [*rules.problems(self, self.faults, self.expect, changes), *self._bug_problems()]
+        run_s = self.limits.drive + self.limits.drain + self.limits.clients
+        problems += clock_problems(self, self.faults, self.expect, run_s)
+        problems += [*self._promise_problems(), *self._proof_problems()]
+        if problems:
+            raise joined(problems)
         return self
 
     def _limits_beyond_sessions(self) -> Limits:
