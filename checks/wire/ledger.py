@@ -385,7 +385,7 @@ def _undecided(topic: str, rows: Mapping[tuple[str, str], int]) -> pa.Table:
 
 def _write_parts(columns: dict[str, Any], table: str, folder: Path, name: str) -> None:
     """Write the rows of a partition as parts of a table; missing columns, and NONE, are null."""
-    schema, rows = _SCHEMAS[table], max(len(c) for c in columns.values() if isinstance(c, np.ndarray))
+    schema, rows = _SCHEMAS[table], max(len(c) for c in columns.values() if not isinstance(c, str | int))
     arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
     whole = pa.Table.from_arrays(arrays, schema=schema)
     target = folder / (table if table == "log" else f"{table}.parquet")
@@ -400,6 +400,8 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
         return pa.nulls(rows, kind)
     if isinstance(values, str | int):
         return pa.repeat(pa.scalar(values, kind), rows)
+    if isinstance(values, pd.Categorical):
+        return pa.array(values).cast(kind)
     integer = pa.types.is_integer(kind)
     return pa.array(values, kind, mask=np.asarray(values) == NONE if integer else None, from_pandas=True)
 

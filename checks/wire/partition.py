@@ -1,4 +1,7 @@
-"""The rows of a ledger of one partition, from what passed on the wire: columns by table of the ledger."""
+"""The rows of a ledger of one partition, from what passed on the wire: columns by table of the ledger.
+
+Names that repeat by the million are categories, so that only their codes are selected and copied.
+"""
 
 from __future__ import annotations
 
@@ -169,11 +172,11 @@ class Partition:
         acked = sent.acked_offset.to_numpy()[place]
         ended = sent.acked_us.where(sent.acked_us >= 0, np.maximum(sent.answered_us, sent.last_us))
         found = {
-            "producer": sent.instance.to_numpy()[place],
+            "producer": pd.Categorical(sent.instance)[place],
             "incarnation": self._incarnations[owner],
             "seq": self._number(owner, index),
             "offset": np.where((acked >= 0) & (outcome == "ok")[place], acked + index, NONE),
-            "outcome": outcome[place],
+            "outcome": pd.Categorical(outcome)[place],
             "invoked_us": sent.first_us.to_numpy()[place],
             "completed_us": np.maximum(ended, sent.first_us).to_numpy()[place],
             "txn": self._transactions(sent)[place],
@@ -205,7 +208,8 @@ class Partition:
         if self._until is not None:
             kept &= found["offset"] < self._until
         found = {name: column[kept] for name, column in found.items()}
-        return self.place | found | {"run": np.array([None, self.token], object)[(found["seq"] >= 0).astype(np.int64)]}
+        of_run = np.where(found["seq"] >= 0, 0, NONE)
+        return self.place | found | {"run": pd.Categorical.from_codes(of_run, [self.token])}
 
     def _identified(self, batches: pd.DataFrame, row: Ints, index: Ints) -> dict[str, Any]:
         """Return offset, producer, incarnation, seq and first request of the records of batches, by row and index."""
@@ -220,15 +224,16 @@ class Partition:
         twins = known & self.written.sent.twins.to_numpy()[owner] if len(self.written.sent) else known
         unsure = twins | (self._unmatched[batches.index.to_numpy()][row] & ~known)
         unsure |= ~known & (self._by_fault or self._until is not None)
-        names = np.full(len(offset), None, object)
-        incarnation, seq = np.full((2, len(offset)), NONE, np.int64)
+        sender, incarnation, seq = np.full((3, len(offset)), NONE, np.int64)
+        instances = pd.Categorical(self.written.sent.instance)
         if known.any():
-            names[known] = self.written.sent.instance.to_numpy()[owner[known]]
+            sender[known] = instances.codes[owner[known]]
             incarnation[known], seq[known] = self._incarnations[owner[known]], self._number(owner[known], index[known])
-        names[unsure], incarnation[unsure] = f"{UNKNOWN} {self.topic}", 1
+        sender[unsure], incarnation[unsure] = len(instances.categories), 1
         seq[unsure] = (self.partition << 40) + offset[unsure]
+        producer = pd.Categorical.from_codes(sender, [*instances.categories, f"{UNKNOWN} {self.topic}"])
         first_us = np.where(known, self.written.sent.first_us.to_numpy()[owner], NONE) if known.any() else seq
-        return {"offset": offset, "producer": names, "incarnation": incarnation, "seq": seq, "first_us": first_us}
+        return {"offset": offset, "producer": producer, "incarnation": incarnation, "seq": seq, "first_us": first_us}
 
     def _logged(self, batches: pd.DataFrame, row: Ints) -> dict[str, Any]:
         """Return timestamp and committed of the records of batches: by the next marker of their producer.
@@ -319,7 +324,7 @@ class Partition:
         at_us, of = fetched.answered_us.to_numpy()[row], self._of_holds(hold)
         return (
             self.place
-            | {name: column[row] for name, column in of.items()}
+            | {name: (pd.Categorical(column) if column.dtype == object else column)[row] for name, column in of.items()}
             | {
                 "ordinal": (self.partition << 40) + np.arange(len(row)),
                 "offset": found["offset"],

@@ -161,30 +161,32 @@ class Wire:
 
     def fetched(self) -> DataFrame:
         """Return the batches that were fetched."""
-        key = ["connection", "key", "partition"]
+        times = self._raw("requests").select(
+            *_JOIN, F.col("seen_us").alias("asked_us"), F.col("passed_us").alias("sent_us")
+        )
+        answers = self._answers("fetch_answers").withColumn("key", _key())
+        joined = answers.join(self._positions_asked(answers), [*_JOIN, "key", "partition"], "left").drop("key")
+        return self._placed(self._resolved(joined.join(times, list(_JOIN), "left")))
+
+    def _positions_asked(self, answers: DataFrame) -> DataFrame:
+        """Return `asked_offset` and `isolation` for each partition of answers to Fetch, as last asked before.
+
+        A request of a session names only partitions with another position than before.
+        """
         asked = self._raw("fetch_requests").select(
             *_JOIN,
             _key().alias("key"),
             "partition",
-            F.col("offset").alias("asked_offset"),
-            "isolation",
-            F.col("seen_us").alias("asked_us"),
+            F.struct(F.col("offset").alias("asked_offset"), "isolation").alias("asked"),
         )
-        # a request of a session names only partitions with another position than before
-        before = Window.partitionBy(*key).orderBy("number")
-        until = (
-            asked.withColumn("next", F.lead("number").over(before))
-            .withColumnRenamed("number", "since")
-            .drop("asked_us")
-        )
-        times = self._raw("requests").select(
-            *_JOIN, F.col("seen_us").alias("asked_us"), F.col("passed_us").alias("sent_us")
-        )
-        answers = self._answers("fetch_answers").withColumn("key", _key()).join(times, list(_JOIN), "left")
-        within = (F.col("since") <= F.col("number")) & (F.col("next").isNull() | (F.col("number") < F.col("next")))
-        on = [answers[name] == until[name] for name in key]
-        joined = answers.join(until, [*on, within], "left").drop(*(until[name] for name in key), "since", "next", "key")
-        return self._placed(self._resolved(joined))
+        answered = answers.select(
+            *_JOIN, "key", "partition", F.lit(None).cast(asked.schema["asked"].dataType).alias("asked")
+        ).distinct()
+        # at one number, the request comes first
+        until = Window.partitionBy("connection", "key", "partition").orderBy("number", F.col("asked").isNull())
+        last = F.last("asked", ignorenulls=True).over(until.rowsBetween(Window.unboundedPreceding, 0))
+        rows = asked.unionByName(answered).withColumn("last", last).where("asked is null")
+        return rows.select(*_JOIN, "key", "partition", "last.*")
 
     def asked(self) -> DataFrame:
         """Return the positions at which records were asked for, each once until it changes."""

@@ -20,6 +20,7 @@ from tests.bench import (
     bench_runs,
     bench_runtimes,
     bench_verdicts,
+    bench_wire,
 )
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -34,6 +35,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "runtimes": bench_runtimes.measure,
     "verdicts": bench_verdicts.measure,
     "verdicts-alone": bench_verdicts.measure_alone,
+    "wire": bench_wire.measure,
 }
 LONG = {"verdicts-alone"}
 """Benches of more than half an hour, which run only when they are named."""

@@ -158,7 +158,7 @@ def _one(folder: Path, plan: Plan) -> None:
 
     spark = spark_session()
     warm(spark)  # as `run` does while it still drives: the workers belong to the session
-    _report("session", began)
+    report("session", began)
     run = Run(folder)
     for phase in ("cold", "warm"):
         began = time.monotonic()
@@ -168,11 +168,11 @@ def _one(folder: Path, plan: Plan) -> None:
         found = others.found_by_audit(pq.read_table(run.audit / "summary").to_pylist())
         of_topics = {name: sum(n for (c, _), n in counts.items() if c == name) for name in ("sent", "superseded")}
         found |= {"superseded": of_topics["superseded"]} if of_topics["superseded"] else {}
-        _report(phase, began, found=found, sent=of_topics["sent"], rows=rows)
+        report(phase, began, found=found, sent=of_topics["sent"], rows=rows)
     spark.stop()
 
 
-def _report(phase: str, began: float, **more: Any) -> None:
+def report(phase: str, began: float, **more: Any) -> None:
     print(json.dumps({"phase": phase, "seconds": time.monotonic() - began} | more), flush=True)
 
 
