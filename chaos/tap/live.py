@@ -241,7 +241,7 @@ class Reader:
         connection.pid = connection.pid or self._pid_of(connection.number, one.peer)
         self._here[connection.key] += 1
         if self._here[connection.key] == 1:
-            self._said.say(f"here {connection.key}", f"{_named(connection)} connects from {connection.host}", at_us)
+            self._said.say(f"here {connection.key}", f"{_named(connection)} connects", at_us)
 
     def _request(self, one: _Open, entry: Read) -> None:
         connection = one.connection
@@ -402,8 +402,8 @@ def _subscribed(asked: Any) -> Iterable[str]:
 
 
 def _named(connection: Connection) -> str:
-    """Return a client for people: its client id, with the library that it announced."""
+    """Return a client for people: its client id, its process here or its host, and the library that it announced."""
     name = connection.client or "a client without an id"
     library = f" ({connection.library})" if connection.library else ""
-    process = f" [{connection.pid}]" if connection.pid else ""
+    process = f" [{connection.pid}]" if connection.pid else f" at {connection.host}"
     return f"{name}{process}{library}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ ANSWER_S = 10.0
 TICK_S, TRAFFIC_S, WATCH_S = 0.2, 2.0, 5.0
 GROWTH_S = 60.0
 """Time after which the tap says how fast its capture grows."""
+MOST_READ = 20_000
+"""Entries that are read at once: the recording that a tap goes on with is read again, under its limits."""
 KEPT_FREE = 512 * 2**20
 """Bytes that a capture leaves free on its disk."""
 AUTHORITY_VALID, CERTIFICATE_VALID = timedelta(days=3650), timedelta(days=365)
@@ -130,13 +133,15 @@ class Tap:
             self._record.topic_ids = dict(metadata.topic_ids)
         addresses = {broker: cluster.address(broker) for broker in cluster.broker_ids}
         self._record.ports = _ports(self._record.ports, sorted(addresses), order.port)
-        self._note_gap()
-        self._record.sittings.append(Sitting(began_us=now_us()))
-        self._record.save(run)
-        number = len(self._record.sittings) - 1
+        number = len(self._record.sittings)
+        for last in self._record.sittings[-1:]:
+            last.ended_us = last.ended_us or last_seen_us(run)  # before the next relay writes there
         encryption = self._encryption() if order.tls else None
         start_proxy(run, addresses, ProcessId.current(), False, order.payloads, encryption, number)
         self._proxy = self._stack.enter_context(Proxy(run))
+        self._note_gap()
+        self._record.sittings.append(Sitting(began_us=now_us()))
+        self._record.save(run)
         try:
             self._proxy.front(FRONT, order.listen, order.advertise, self._record.ports)
         except ClusterError as e:
@@ -150,10 +155,8 @@ class Tap:
         """Say for which time nothing was recorded, if another sitting came before."""
         if not self._record.sittings:
             return
-        last = self._record.sittings[-1]
-        if last.ended_us is None:
-            last.ended_us = last_seen_us(self._run)
-        gap = f"from {clock(last.ended_us)} to {clock(now_us())} ({(now_us() - last.ended_us) / 1e6:.0f} s)"
+        ended_us = self._record.sittings[-1].ended_us or now_us()
+        gap = f"from {clock(ended_us)} to {clock(now_us())} ({(now_us() - ended_us) / 1e6:.0f} s)"
         self._events.emit(UNSEEN, words=f"the tap did not run {gap}, so what passed then, or just before, is not known")
         self._say(f"the tap goes on after a gap {gap}; what depends on it is not decided")
 
@@ -196,8 +199,6 @@ class Tap:
         """Record, and say what is seen, until the tap is to end; then end the capture."""
         with self._events.stage("load", "recording what passes; Ctrl-C ends that, and judges it"):
             self._follow(ending)
-            if not self._record.stopped:
-                self._reader.read(self._tail.new())  # the topics
             self._seal()  # once more if the disk was full then
         with self._events.stage("seal", "finding out who spoke"):
             self.finish()
@@ -212,6 +213,7 @@ class Tap:
         finally:
             if self._record.sittings[-1].ended_us is None:
                 self._record.sittings[-1].ended_us = now_us()
+                self._reader.read(self._tail.new())  # the topics
                 topics = set(self._reader.topics)
                 metadata = self._kafka.metadata()
                 partitions = [p for p in metadata.partitions if p.topic in topics] if metadata else []
@@ -223,29 +225,31 @@ class Tap:
         watching = threading.Thread(target=self._watch, args=(ending,), name="watch", daemon=True)
         watching.start()
         began, shown, requests, limit = time.monotonic(), time.monotonic(), 0, self._limit()
-        said_growth = False
+        said_growth, before = False, capture_size(self._run)
         while not ending.wait(TICK_S):
             self._proxy.check()
-            self._reader.read(self._tail.new())
+            new = [*islice(self._tail.new(), MOST_READ)]
+            self._reader.read(new)
             self._reader.repeat(now_us())
             now = time.monotonic()
             if now - shown >= TRAFFIC_S:
                 rate = (self._reader.requests - requests) / (now - shown)
                 shown, requests = now, self._reader.requests
                 size = capture_size(self._run)
-                self._on_traffic(
-                    f"{self._reader.clients} clients · {rate:,.0f} requests/s · capture {rounded_size(size)}"
-                )
+                traffic = f"{self._reader.clients} clients · {rate:,.0f} requests/s"
+                if len(new) == MOST_READ:
+                    traffic = f"reading the recording so far, until {clock(new[-1].seen_us)}"
+                self._on_traffic(f"{traffic} · capture {rounded_size(size)}")
                 if not (said_growth or self._record.stopped) and now - began >= GROWTH_S:
                     said_growth = True
-                    self._say_growth(size, now - began, limit)
+                    self._say_growth(size - before, now - began, limit - size)
                 if not self._record.stopped:
                     self._stop_if_full(size, limit)
         watching.join(ANSWER_S)
 
-    def _say_growth(self, size: int, seconds: float, limit: int) -> None:
-        hourly = size / seconds * 3600
-        lasts = f", enough for {(limit - size) / hourly:,.0f} hours" if hourly else ""
+    def _say_growth(self, grown: int, seconds: float, left: int) -> None:
+        hourly = grown / seconds * 3600
+        lasts = f", enough for {left / hourly:,.0f} hours" if hourly else ""
         self._say(f"the capture takes {rounded_size(int(hourly))} an hour at this rate{lasts}")
 
     def _stop_if_full(self, size: int, limit: int) -> None:

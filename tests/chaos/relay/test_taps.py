@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from itertools import islice
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_a_capture_goes_on_after_a_torn_entry_with_other_numbers_of_connections(
     assert [entry["file"] for entry in recorder.seal()["segments"]] == ["000001.wire", "000002.wire"]
     assert [(e.kind, e.connection) for e in Tail(folder).new()] == [(ACCEPTED, first), (ACCEPTED, second)]
     assert len([*read_segment(segment)]) == 1
+
+
+def test_a_recording_is_read_in_pieces_and_each_entry_comes_once(tmp_path):
+    numbers = [note(tmp_path / "wire", session, "a:1")[1] for session in range(3)]
+    tail, found = Tail(tmp_path / "wire"), []
+    while piece := [entry.connection for entry in islice(tail.new(), 1)]:
+        found += piece
+    assert found == numbers
 
 
 def test_a_seal_of_the_session_before_is_gone_when_a_capture_goes_on(tmp_path):

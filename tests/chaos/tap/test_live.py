@@ -97,13 +97,13 @@ def test_who_connects_is_said_once_with_its_library_and_so_is_that_it_is_gone():
     wire = Wire().accept(1).ask(versions()).join().accept(2, "10.0.0.5:4001")
     wire.ask(versions(), connection=2).join(connection=2)
     assert [line for line in wire.lines if "connects" in line] == [
-        "billing-app (apache-kafka-java 4.3.1) connects from 10.0.0.5"
+        "billing-app at 10.0.0.5 (apache-kafka-java 4.3.1) connects"
     ]
     assert wire.reader.clients == 1
     wire.close(1)
     assert not said(wire, "is gone")
     wire.close(2)
-    assert said(wire, "billing-app (apache-kafka-java 4.3.1) is gone: its last connection closed")
+    assert said(wire, "billing-app at 10.0.0.5 (apache-kafka-java 4.3.1) is gone: its last connection closed")
 
 
 def test_a_first_connection_for_brokers_only_is_no_client():
@@ -182,7 +182,7 @@ def test_an_error_in_an_answer_is_said_with_its_partition_and_its_client():
         throttle_time_ms=0,
     )
     wire = Wire().accept().ask(naming(ApiKey.Produce, 9), answer, client="shop")
-    assert said(wire, "shop got NOT_ENOUGH_REPLICAS from Produce for orders/3")
+    assert said(wire, "shop at 10.0.0.5 got NOT_ENOUGH_REPLICAS from Produce for orders/3")
     assert wire.reader.topics == {"orders"}
 
 
@@ -202,7 +202,9 @@ def test_a_commit_that_goes_back_is_said_and_one_that_was_refused_does_not_count
 
 def test_a_commit_of_a_member_that_is_out_of_the_generation():
     wire = Wire().accept().join().commit(1500, error=22)
-    assert said(wire, "billing-app committed for orders/3 and is no longer in the generation of group billing")
+    assert said(
+        wire, "billing-app at 10.0.0.5 committed for orders/3 and is no longer in the generation of group billing"
+    )
 
 
 @pytest.mark.parametrize(("error", "name"), [(90, "PRODUCER_FENCED"), (47, "INVALID_PRODUCER_EPOCH")])
@@ -212,7 +214,7 @@ def test_a_fenced_producer(error, name):
     )
     answer = request(InitProducerIdResponse[3], throttle_time_ms=0, error_code=error, producer_id=-1, producer_epoch=-1)
     wire = Wire().accept().ask(asked, answer, client="shop")
-    assert said(wire, f"a producer of shop is fenced: {name} from InitProducerId")
+    assert said(wire, f"a producer of shop at 10.0.0.5 is fenced: {name} from InitProducerId")
 
 
 def test_the_same_line_again_is_counted_and_said_after_a_time():
