@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from chaos.cli import _load
+from chaos.errors import ClusterError, UsageError
 from tests.support.platform import ROOT
 
 UNIT, COMPOSE = ROOT / "docker" / "tap" / "aftershock-tap.service", ROOT / "docker" / "tap" / "compose.yaml"
@@ -27,19 +28,31 @@ def options(command: list[str]) -> dict[str, object]:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    text = UNIT.read_text().replace("/opt/aftershock/bin/aftershock", sys.executable)
-    (tmp_path / UNIT.name).write_text(text.replace("/opt/aftershock/README.md", "/"))
+    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/aftershock/bin/aftershock", sys.executable))
     done = subprocess.run(
         ["systemd-analyze", "verify", tmp_path / UNIT.name], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_unit_ends_the_recording_by_a_signal_to_the_command_alone_and_goes_on_after_a_crash() -> None:
-    lines = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] not in "#")
+@pytest.fixture
+def lines() -> dict[str, str]:
+    return dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] not in "#")
+
+
+def test_the_unit_ends_the_recording_by_a_signal_to_the_command_alone_and_goes_on_after_a_crash(
+    lines: dict[str, str],
+) -> None:
     assert (lines["KillSignal"], lines["KillMode"], lines["Restart"]) == ("SIGINT", "mixed", "on-failure")
     given = options(shlex.split(lines["ExecStart"]))
     assert str(given["into"]) == "/var/lib/aftershock/tap" and given["listen"] == "0.0.0.0:9092"
+
+
+def test_the_unit_begins_again_where_the_cluster_does_not_answer_and_not_where_its_options_are_wrong(
+    lines: dict[str, str],
+) -> None:
+    assert lines["RestartForceExitStatus"].split() == [str(ClusterError.exit_code)]
+    assert lines["RestartPreventExitStatus"].split() == [str(UsageError.exit_code)]
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="no docker-compose here")
