@@ -377,12 +377,10 @@ class Partition:
 
     def commits(self) -> dict[str, Any]:
         """Return the columns of table `commits`. A commit belongs to the last hold of its instance before it."""
-        rows = self._commits.sort_values(["asked_us", "connection", "number"])
+        rows = self._once_committed(self._commits.sort_values(["asked_us", "connection", "number"]))
         hold = self._held_at(rows.instance, rows.asked_us, strictly=False)
         outcome = np.where(rows.error == 0, "ok", "fail").astype(object)
-        by_fault = rows.made & (rows.sent_us >= 0)  # an error in place of the answer of the coordinator
-        unsure = (rows.error != 0) & rows.transactional_id.isna() & (rows.error.isin(_UNSURE_COMMITS) | by_fault)
-        outcome[((rows.answered_us < 0) | unsure).to_numpy()] = "unknown"
+        outcome[((rows.answered_us < 0) | _unsure(rows)).to_numpy()] = "unknown"
         lives = self._lived(rows.instance, rows.asked_us)
         for at in np.flatnonzero(rows.transactional_id.notna() & (outcome != "fail")):
             times, _, ends = self.sessions.get((rows.instance.iloc[at], lives[at], rows.producer_id.iloc[at]), _NO_END)
@@ -412,6 +410,38 @@ class Partition:
                 "completed_us": np.maximum(rows.answered_us, rows.asked_us).to_numpy(),
             }
         )
+
+    def _once_committed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return commits, in the order of their first requests, with one row for those that a client sent again.
+
+        A client sends a commit again, and each one behind it, if a connection brought no answer, or one that another
+        try may heal. That is one commit, in flight from its first request on. A later commit that was answered in
+        between shows that the application itself asks for the offset again.
+        """
+        unsure = _unsure(rows)
+        if not unsure.any():
+            return rows
+        rows = rows.assign(life=self._lived(rows.instance, rows.asked_us), unsure=unsure).reset_index(drop=True)
+        first = np.arange(len(rows))
+        for _, own in rows.groupby(["instance", "life", "group", "generation"]):
+            place, asked, answered = (c.to_numpy() for c in (own.index, own.asked_us, own.answered_us))
+            ok = (own.error == 0).to_numpy() & (answered >= 0)
+            open_: dict[int, int] = {}
+            for at, (offset, unsure, connection) in enumerate(zip(own.offset, own.unsure, own.connection, strict=True)):
+                before = open_.pop(offset, None)
+                if before is not None and (
+                    answered[before] <= asked[at]
+                    if answered[before] >= 0
+                    else own.connection.iloc[before] != connection
+                ):
+                    later = ok[:at] & (first[place[:at]] > first[place[before]]) & (answered[:at] <= asked[at])
+                    if not later.any():
+                        first[place[at]] = first[place[before]]
+                if unsure:
+                    open_[offset] = at
+        last = pd.Series(first).drop_duplicates(keep="last").index
+        found = rows.loc[last].assign(asked_us=rows.asked_us.to_numpy()[first[last]], first=first[last])
+        return found.sort_values("first").drop(columns=["life", "unsure", "first"])
 
     def assignments(self) -> dict[str, Any]:
         """Return the columns of table `assignments`: begin and end of each hold."""
@@ -516,6 +546,13 @@ def _numbered(holds: list[Hold]) -> list[Hold]:
         numbers[hold.instance, hold.incarnation] += 1
         found.append(replace(hold, number=numbers[hold.instance, hold.incarnation]))
     return found
+
+
+def _unsure(commits: pd.DataFrame) -> pd.Series[Any]:
+    """Return which commits outside of transactions may be in force or not, whatever was answered."""
+    by_fault = commits.made & (commits.sent_us >= 0)  # an error in place of the answer of the coordinator
+    failed = (commits.error != 0) & (commits.error.isin(_UNSURE_COMMITS) | by_fault)
+    return commits.transactional_id.isna() & ((commits.answered_us < 0) | failed)
 
 
 def _once(seq: Ints, ok: Mask) -> Ints:

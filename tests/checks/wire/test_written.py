@@ -746,6 +746,41 @@ def test_a_refused_commit_may_be_in_force_if_it_was_refused_after_its_append(ans
     assert partition(commits=[asked(100, 1, **answer)], held=held((50, 200))).commits()["outcome"].tolist() == [outcome]
 
 
+LOST = {"answered_us": -1, "error": -1}
+NEW = {"connection": 3}
+
+
+@pytest.mark.parametrize(
+    ("commits", "once"),
+    [
+        # the connection ended, and the client sends both again on a new one
+        ([asked(60, 5, **LOST), asked(70, 6, **LOST), asked(90, 5, **NEW), asked(91, 6, **NEW)], [(60, 5), (70, 6)]),
+        ([asked(60, 5, **LOST), asked(70, 6, **LOST), asked(90, 5, **NEW), asked(99, 6, **NEW)], [(60, 5), (70, 6)]),
+        ([asked(60, 5, **LOST), asked(90, 5, **LOST | NEW), asked(120, 5, connection=4)], [(60, 5)]),
+        ([asked(60, 5, error=16), asked(61, 6, error=16), asked(90, 5), asked(91, 6)], [(60, 5), (61, 6)]),
+        # 6 was answered before, so the application commits 5 again
+        ([asked(60, 5, **LOST), asked(70, 6, **NEW), asked(90, 5, **NEW)], [(60, 5), (70, 6), (90, 5)]),
+        ([asked(60, 5), asked(70, 6), asked(90, 5, **NEW)], [(60, 5), (70, 6), (90, 5)]),
+        ([asked(60, 5, error=22), asked(90, 5)], [(60, 5), (90, 5)]),  # certainly not in force
+        ([asked(60, 5, **LOST), asked(90, 5)], [(60, 5), (90, 5)]),  # the same connection sends nothing again
+        ([asked(60, 5, error=16), asked(62, 5)], [(60, 5), (62, 5)]),  # before the answer
+        ([asked(60, 5, **LOST), asked(90, 5, **NEW, generation=2)], [(60, 5), (90, 5)]),
+        ([asked(60, 5, **LOST), asked(90, 5, **NEW, instance="billing/2")], [(60, 5), (90, 5)]),
+    ],
+)
+def test_a_commit_that_the_client_sends_again_is_one_and_in_flight_from_its_first_request_on(commits, once):
+    found = partition(commits=commits, held=held((50, 200))).commits()
+    assert list(zip(found["requested_us"].tolist(), found["offset"].tolist(), strict=True)) == once
+    last = [max(row["answered_us"] for row in commits if row["offset"] == offset) for _, offset in once]
+    assert len(once) == len(commits) or found["completed_us"].tolist() == last
+
+
+def test_a_commit_of_the_next_process_is_another_one():
+    commits = [asked(60, 5, **LOST), asked(90, 5, **NEW)]
+    found = partition(commits=commits, held=held((50, 200)), ends={"billing/1": [80]}).commits()
+    assert found["requested_us"].tolist() == [60, 90] and found["outcome"].tolist() == ["unknown", "ok"]
+
+
 def test_a_commit_in_a_transaction_is_one_if_the_transaction_was_committed():
     own = {"instance": "app/1", "transactional_id": "t", "producer_id": 7, "generation": -1}
     commits = [asked(at, at, **own) for at in (12, 40, 60, 90)]
