@@ -54,11 +54,11 @@ def read_segment(path: Path) -> Iterator[Read]:
 
 
 class Tail:
-    """The entries of a capture as they are written."""
+    """The entries of a capture as they are written, from a segment on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int = 1) -> None:
         self._folder = folder
-        self._number, self._at = 1, len(MAGIC)
+        self._number, self._at = number, len(MAGIC)
 
     def new(self) -> Iterator[Read]:
         """Yield the entries that are complete now, and were not yielded before."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from chaos.drive.stages import ask_settings
 from chaos.errors import AftershockError, ClusterError, MachineError, RunDirError, UsageError
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata import Metadata
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access
 from chaos.ledger.seal import seal as seal_ledger
 from chaos.processes.process import ProcessId
@@ -54,8 +54,6 @@ ANSWER_S = 10.0
 TICK_S, TRAFFIC_S, WATCH_S = 0.2, 2.0, 5.0
 GROWTH_S = 60.0
 """Time after which the tap says how fast its capture grows."""
-MOST_READ = 20_000
-"""Entries that are read at once: the recording that a tap goes on with is read again, under its limits."""
 KEPT_FREE = 512 * 2**20
 """Bytes that a capture leaves free on its disk."""
 AUTHORITY_VALID, CERTIFICATE_VALID = timedelta(days=3650), timedelta(days=365)
@@ -74,9 +72,9 @@ class Tap:
         )
         self._resumed = resumed
         self._reader = Reader(self._say_live, self._pid_of)
-        self._tail = Tail(run.path / FOLDER)
+        self._tail = Tail(run.path / FOLDER, len(segments(run)) + 1)
         self._live = False
-        """Whether what is read has just passed, so that its processes are there."""
+        """Whether what is read has just passed, so that its processes are there. What was before is read at the end."""
         self._pids: dict[str, int] = {}
         self._known_pids = _kept_pids(run)
         self._own_addresses = {a.address for own in psutil.net_if_addrs().values() for a in own}
@@ -102,7 +100,7 @@ class Tap:
 
     def _say_live(self, words: str) -> None:
         """Say what has just passed; what an earlier sitting recorded was said then."""
-        if self._live and self._reader.session == len(self._record.sittings) - 1:
+        if self._live:
             self._say(words)
 
     @property
@@ -213,11 +211,9 @@ class Tap:
         finally:
             if self._record.sittings[-1].ended_us is None:
                 self._record.sittings[-1].ended_us = now_us()
-                self._reader.read(self._tail.new())  # the topics
-                topics = set(self._reader.topics)
                 metadata = self._kafka.metadata()
-                partitions = [p for p in metadata.partitions if p.topic in topics] if metadata else []
-                self._record.finals = {str(p): end for p, end in self._kafka.end_offsets(partitions).items()}
+                ends = self._kafka.end_offsets(_judged(metadata)) if metadata else {}
+                self._record.finals = {str(p): end for p, end in ends.items()}
         self._record.save(self._run)
 
     def _follow(self, ending: Ending) -> None:
@@ -228,18 +224,16 @@ class Tap:
         said_growth, before = False, capture_size(self._run)
         while not ending.wait(TICK_S):
             self._proxy.check()
-            new = [*islice(self._tail.new(), MOST_READ)]
-            self._reader.read(new)
+            self._reader.read(self._tail.new())
             self._reader.repeat(now_us())
             now = time.monotonic()
             if now - shown >= TRAFFIC_S:
                 rate = (self._reader.requests - requests) / (now - shown)
                 shown, requests = now, self._reader.requests
                 size = capture_size(self._run)
-                traffic = f"{self._reader.clients} clients · {rate:,.0f} requests/s"
-                if len(new) == MOST_READ:
-                    traffic = f"reading the recording so far, until {clock(new[-1].seen_us)}"
-                self._on_traffic(f"{traffic} · capture {rounded_size(size)}")
+                self._on_traffic(
+                    f"{self._reader.clients} clients · {rate:,.0f} requests/s · capture {rounded_size(size)}"
+                )
                 if not (said_growth or self._record.stopped) and now - began >= GROWTH_S:
                     said_growth = True
                     self._say_growth(size - before, now - began, limit - size)
@@ -319,6 +313,12 @@ class Tap:
         self._reader.read(self._tail.new())
         self._reader.repeat(now_us(), all_of_them=True)
         record = self._record
+        metadata = self._kafka.metadata()
+        if self._resumed:  # only what is new was read until now
+            self._live, self._reader = False, Reader(self._say_live, self._pid_of)
+            self._reader.learn(by_id(record.topic_ids))
+            self._ids(metadata)
+            self._reader.read(Tail(self._run.path / FOLDER).new())
         if not self._reader.topics:
             raise AftershockError(
                 f"nothing to judge: no client of {self.address} wrote to a topic or read from one; do applications "
@@ -326,7 +326,6 @@ class Tap:
             )
         if record.sittings[-1].ended_us is None:
             record.sittings[-1].ended_us = now_us()
-        metadata = self._kafka.metadata()
         if metadata is None:
             raise ClusterError(f"{self._order.bootstrap} does not answer, so it is not known what its topics are")
         found = processes(self._reader.connections.values())
@@ -409,7 +408,7 @@ def judge_later(run: Run, events: EventLog) -> None:
     record, resolved = tapped(run), read(run)
     if record is None:
         raise UsageError(f"{run.path} is no folder of a tap: it has no {path_of(run).name}")
-    if not any((run.path / FOLDER).glob("*.wire")):
+    if not segments(run):
         raise RunDirError(f"{run.path} has no capture: nothing passed the tap")
     cluster = resolved.scenario.cluster
     assert cluster.bootstrap is not None  # of the attached driver
@@ -431,20 +430,23 @@ def judge_later(run: Run, events: EventLog) -> None:
             write_atomically(run.path / FOLDER / SEAL, json.dumps(seal))
             last.ended_us = last.ended_us or last_seen_us(run)
         tap._record = record
-        metadata = tap._kafka.metadata()
-        tap._ids(metadata)
         with events.stage("drive", "reading the capture"):
             tap.finish()
 
 
+def segments(run: Run) -> list[Path]:
+    """Return the files of a capture."""
+    return [*(run.path / FOLDER).glob("*.wire")]
+
+
 def last_seen_us(run: Run) -> int:
     """Return when something was last written to a capture."""
-    return max((p.stat().st_mtime_ns // 1000 for p in (run.path / FOLDER).glob("*.wire")), default=now_us())
+    return max((p.stat().st_mtime_ns // 1000 for p in segments(run)), default=now_us())
 
 
 def capture_size(run: Run) -> int:
     """Return the bytes of a capture."""
-    return sum(path.stat().st_size for path in (run.path / FOLDER).glob("*.wire"))
+    return sum(path.stat().st_size for path in segments(run))
 
 
 def full(size: int, limit: int, folder: Path) -> str:
@@ -474,7 +476,7 @@ def _reached(order: Order) -> Metadata:
 
 def _ends(kafka: Kafka, metadata: Metadata) -> dict[str, int]:
     """Return the end of each log, but of Kafka's own topics. Raises `ClusterError` if a leader does not answer."""
-    partitions = [p for p in metadata.partitions if not p.topic.startswith("__")]
+    partitions = _judged(metadata)
     ends = kafka.end_offsets(partitions)
     if missing := [p for p in partitions if p not in ends]:
         raise ClusterError(
@@ -482,6 +484,11 @@ def _ends(kafka: Kafka, metadata: Metadata) -> dict[str, int]:
             "log ends, so the tap does not know what was there before; try again when each partition has a leader"
         )
     return {str(partition): end for partition, end in ends.items()}
+
+
+def _judged(metadata: Metadata) -> list[TopicPartition]:
+    """Return the partitions that a tap may judge: all but Kafka's own."""
+    return [p for p in metadata.partitions if not p.topic.startswith("__")]
 
 
 def _ports(known: Mapping[int, int], brokers: Sequence[int], first: int) -> dict[int, int]:
