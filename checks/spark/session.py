@@ -213,11 +213,14 @@ def process_folder() -> Path:
     """Return the scratch folder of this process, after removing the scratch folders of processes that have ended.
 
     A JVM removes its scratch files when it exits. A killed JVM leaves `blockmgr-*`, `spark-*` and `artifacts-*` behind,
-    about 100 kB each time, which would pile up under a schedule of runs.
+    about 100 kB each time, which would pile up under a schedule of runs. Raises `MachineError` where Spark could not
+    load the native code that it unpacks there (of Snappy, for Parquet).
     """
     root = Path(tempfile.gettempdir()) / f"aftershock-spark-{os.getuid()}"
     folder = root / _folder_name(psutil.Process())
     folder.mkdir(parents=True, exist_ok=True)
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise MachineError(f"{root.parent} is mounted noexec, and Spark loads native code from there; set TMPDIR")
     for other in root.iterdir():
         if other != folder and not _is_in_use(other.name):
             shutil.rmtree(other, ignore_errors=True)

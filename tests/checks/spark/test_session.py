@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from chaos.errors import UsageError
+from chaos.errors import MachineError, UsageError
 from checks.spark import executors, session
 from checks.spark.master import CONF
 
@@ -30,6 +32,19 @@ def test_only_the_folders_of_ended_processes_are_removed(tmp_path: Path, monkeyp
         living.communicate()
     session.process_folder()
     assert list(mine.parent.iterdir()) == [mine]
+
+
+@pytest.mark.parametrize("flags", [0, os.ST_NOSUID, os.ST_NOSUID | os.ST_NOEXEC])
+def test_a_folder_from_which_no_native_code_can_be_loaded_is_refused_with_what_to_do(
+    flags: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(session.os, "statvfs", lambda folder: SimpleNamespace(f_flag=flags))
+    if flags & os.ST_NOEXEC:
+        with pytest.raises(MachineError, match=f"{tmp_path} is mounted noexec, .*; set TMPDIR"):
+            session.process_folder()
+    else:
+        assert session.process_folder().is_dir()
 
 
 def test_settings_of_the_user_reach_spark_unless_the_session_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
