@@ -115,7 +115,7 @@ class Watch:
         limit_s: float,
         during: Callable[[], None],
     ) -> None:
-        """Wait until no effect has changed for its time to settle. An event names those that do after the limit.
+        """Wait until no effect has changed for its time to settle. An event names those that have after the limit.
 
         A topic with an open transaction changes until that ends: nobody who reads committed records sees what is behind
         its first record, and a killed application leaves it to its transaction.timeout.ms.
@@ -134,19 +134,21 @@ class Watch:
                 open_in += [name] if is_open else []
                 if is_open or end != latest[name][0]:
                     latest[name] = end, time.monotonic()
-            changing = []
+            changing, unchanged = [], {}
             for effect in self._effects:
                 number, quiet_s = self._quiet(effect, latest.get(effect.name), began)
                 topic = input_topic(self._scenario, effect)
                 short = not effect.aggregate and number < inputs(topic) * effect.per.input
-                usual_s = PATIENCE_S if short else SETTLED_S
-                if effect.name in open_in or quiet_s < (usual_s if effect.settle is None else effect.settle):
+                needed_s = effect.settle if effect.settle is not None else PATIENCE_S if short else SETTLED_S
+                if effect.name in open_in or quiet_s < needed_s:
                     changing.append(effect.name)
+                    unchanged[effect.name] = [round(max(0.0, quiet_s), 1), needed_s]
             if not changing:
                 return
             if time.monotonic() > deadline:
-                self._events.emit(UNSETTLED, effects=changing, open=open_in, limit=f"{limit_s:g} s (limits.drain)")
-                self._events.note(f"effects still change after {limit_s:g} s: {', '.join(changing)}")
+                limit = f"{limit_s:g} s (limits.drain)"
+                self._events.emit(UNSETTLED, effects=changing, open=open_in, unchanged=unchanged, limit=limit)
+                self._events.note(f"effects may still change after {limit}: {', '.join(changing)}")
                 return
             self._stopping.wait(TICK_S)
 

@@ -3,9 +3,9 @@
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail, words: other words than usual), `progress` (sent,
 acked, delivered by entry, rates per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem`
 (words: why a drive without an anomaly proves nothing), `undrained` (readers that made progress when the
-drain ended, limit), `unsettled` (effects that changed at the end of their wait, limit), `unseen` (words: an instance of
-an application that the relay does not see), `work` (stage, done, total: Spark tasks; passed to the listener only),
-`verdict` (verdict, sentence, report).
+drain ended, limit), `unsettled` (effects that may change after the end of their wait; for each, how long it had not
+changed, and for how long it must not; limit), `unseen` (words: an instance of an application that the relay does not
+see), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations

@@ -180,9 +180,11 @@ class Conditions:
                         f"the topic of effect {name} has a transaction that is still open after {event.get('limit')}, "
                         "which hides what is behind it; raise the limit above its transaction.timeout.ms"
                     )
+                unchanged_s, needed_s = event["unchanged"][name]
                 return (
-                    f"effect {name} still changed, or could not be looked at, when the drive ended its wait after "
-                    f"{event.get('limit')}; raise the limit"
+                    f"effect {name} is complete when it has not changed for {needed_s:g} s, and when the drive ended "
+                    f"its wait after {event.get('limit')}, it was known not to have changed for {unchanged_s:g} s; "
+                    "raise the limit"
                 )
         settled = any(e.get("stage") == "settle" and e.get("state") == "end" for e in self._events)
         return "" if settled else "the drive broke off before effects were complete"

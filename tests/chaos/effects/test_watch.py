@@ -161,8 +161,11 @@ def test_fewer_effects_than_inputs_or_an_open_transaction_are_awaited_for_longer
     made, run = watch("  - {name: invoices, topic: invoices, id: $.id}")
     with made:
         made.settle(lambda topics: ends, lambda topic: inputs, 0.0, lambda: None)
-    unsettled = [(e["effects"], e["open"]) for e in read_events(run) if e["kind"] == "unsettled"]
+    events = [e for e in read_events(run) if e["kind"] == "unsettled"]
+    unsettled = [(e["effects"], e["open"]) for e in events]
     assert unsettled == ([] if settled else [(["invoices"], ["invoices"] if ends[1] else [])])
+    needed = [e["unchanged"]["invoices"][1] for e in events]
+    assert needed == ([] if settled else [watching.PATIENCE_S if ends[0] < inputs else watching.SETTLED_S])
 
 
 def test_a_transaction_that_is_open_for_a_while_is_awaited(watch, monkeypatch):

@@ -36,7 +36,9 @@ def judged(tmp_path, validated):
         story.effects = [{"effect": "invoices", "id": "a"}] * reads.pop("rows", 3)
         story.write()
         if unsettled:
-            EventLog(story.run).emit("unsettled", effects=["invoices"], limit="60 s")
+            EventLog(story.run).emit(
+                "unsettled", effects=["invoices"], unchanged={"invoices": [14.2, 50.0]}, limit="20 s (limits.drain)"
+            )
         base = {"effect": "invoices", "undecided": 0, "examined": 3, "why": ""}
         rows = [base | {"kind": k} | (v if isinstance(v, dict) else {"count": v}) for k, v in totals.items()]
         finding = {"effect": "invoices", "kind": "missing", "id": "a7", "topic": "orders", "partition": 1, "offset": 2}
@@ -144,7 +146,12 @@ def test_no_input_at_all_is_never_a_pass(judged):
 
 
 def test_missing_effects_prove_nothing_while_others_still_come(judged):
-    assert judged(CLEAN | {"missing": 1}, unsettled=True)[0]["missing"] == "inconclusive"
+    verdicts, found, _ = judged(CLEAN | {"missing": 1}, unsettled=True)
+    assert verdicts["missing"] == "inconclusive"
+    assert found["missing"].why == (
+        "effect invoices is complete when it has not changed for 50 s, and when the drive ended its wait after 20 s "
+        "(limits.drain), it was known not to have changed for 14.2 s; raise the limit"
+    )
     assert judged(CLEAN | {"duplicate": 1}, unsettled=True)[0]["duplicate"] == "fail"
 
 
