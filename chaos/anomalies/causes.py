@@ -40,7 +40,8 @@ ELSEWHERE = "elsewhere"
 class Cause:
     """One cause. text: the reason, which ends a sentence. prevents: what prevents it, by library.
 
-    With the key `ELSEWHERE`, `prevents` has what prevents it for effects that are no records of a topic.
+    With the key `ELSEWHERE`, `prevents` has what prevents it for effects that are no records of a topic, unless a
+    framework has its own way: its handler does all of the work.
     """
 
     text: str
@@ -51,9 +52,9 @@ class Cause:
 
         of_topic: whether the effect is a record of a topic, so that a transaction of Kafka may contain it.
         """
-        if not of_topic and ELSEWHERE in self.prevents:
-            return self.prevents[ELSEWHERE]
         library = library_of(announced)
+        if not of_topic and ELSEWHERE in self.prevents and not (library in FRAMEWORKS and library in self.prevents):
+            return self.prevents[ELSEWHERE]
         if library not in self.prevents or not library:
             return self.prevents[""]
         framework = BENEATH.get(library)
@@ -99,6 +100,8 @@ _ONCE = {
     "kafkajs": "make the work idempotent by the id of the input, or transaction.sendOffsets in a transaction",
 }
 _FAILURES = {
+    ELSEWHERE: "let a failure of the work, such as an error of the database or of a call, end the loop or repeat the "
+    "message; commit no offset past a message that failed",
     "": "let a failure of the work end the loop or repeat the message; commit no offset past a message that failed",
     "librdkafka": "check the error in the delivery callback, and what flush returns, before the commit",
     "java": "wait for the Future of send (or its callback) before the commit; in Spring, a DefaultErrorHandler with a "

@@ -496,8 +496,9 @@ class RunOutcome(BaseModel):
 
     @property
     def shown(self) -> str:
-        """The anomalies as text; of an inconclusive run, why it is."""
-        return self.describe() if self.conclusive else self.sentence
+        """The anomalies as text; of an inconclusive run, or one that failed without any, why it did."""
+        told = self.verdict == "pass" or (self.conclusive and any(self.anomalies.values()))
+        return self.describe() if told else self.sentence
 
 
 class _Outcome(ResultFile):

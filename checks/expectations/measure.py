@@ -20,7 +20,7 @@ from checks.audit.facts.starts import NOT_RESTORED
 from checks.audit.facts.topic_lives import topic_of
 from checks.audit.findings import COMMITS, STALLED, WIRE
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, RULES, nothing_to_examine
-from checks.effects.findings import describe, undecided
+from checks.effects.findings import describe, sentence, undecided
 from checks.evidence import Row, audit_rows, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
@@ -147,7 +147,11 @@ class Measure:
         least, most = row["count"], row["count"] + row["undecided"]
         text = duration(most) if duration(least) == duration(most) else f"{duration(least)} to {duration(most)}"
         unsettled = f"the run saw effects at intervals, so that the time is {text}; look more often (every), or give at"
-        return Observation(None, text, f"{text} from acknowledgement to effect {term.scope}", unsettled)
+        began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
+        of_effect = (f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope)
+        latest = next((sentence(f, began_us) for f in of_effect if f["kind"] == "late"), "")
+        reason = f"{text} from acknowledgement to effect {term.scope}"
+        return Observation(None, text, latest or reason, unsettled)
 
     def _ignores_checkpoint(self, check: str) -> bool:
         """Return whether a reader had a checkpoint, and left records out because it began beyond it all the same."""

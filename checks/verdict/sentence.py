@@ -193,7 +193,9 @@ def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
 
 def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[Finding]) -> str:
     """Return a failed expectation as a sentence."""
-    if e.check == EFFECTS and not e.split.startswith("late"):
+    if e.check == EFFECTS and e.split.startswith("late"):
+        return f"{e.name}: {e.seen}, expected {e.expected}; {e.why}."
+    if e.check == EFFECTS:
         return f"{e.why[0].upper()}{e.why[1:]}." if e.expected == "0" else f"{e.why}; expected {e.expected}."
     if (e.check, e.split) not in PHRASES:
         return f"{e.name}: {e.seen}, expected {e.expected}."

@@ -190,6 +190,15 @@ def test_two_processes_do_not_run_one_campaign_and_shares_of_it_may(tmp_path, la
             run([trial("b")], place)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "number", "shown"),
+    [("pass", 0, "none"), ("pass", 2, "lost 2"), ("fail", 2, "lost 2"), ("fail", 0, "s"), ("inconclusive", 2, "s")],
+)
+def test_a_run_shows_its_anomalies_or_why_it_has_its_verdict_without_any(verdict, number, shown):
+    one = line(1).model_copy(update={"verdict": verdict, "anomalies": {"lost": number}})
+    assert one.shown == shown
+
+
 def line(n: int) -> TrialRun:
     return TrialRun(run_id=f"a-{n}", part="a", n=n, seed=1, verdict="pass", sentence="s", anomalies={})
 

@@ -42,12 +42,17 @@ def judged(tmp_path, validated):
         base = {"effect": "invoices", "undecided": 0, "examined": 3, "why": ""}
         rows = [base | {"kind": k} | (v if isinstance(v, dict) else {"count": v}) for k, v in totals.items()]
         finding = {"effect": "invoices", "kind": "missing", "id": "a7", "topic": "orders", "partition": 1, "offset": 2}
+        late = [finding | {"kind": "late", "id": "a8"}] if any(kind.startswith("late") for kind in totals) else []
         write = story.fake.write
         story.fake.write = lambda: (
             write(),
             write_table(story.run.audit / "effect_totals", rows, TOTALS),
             write_table(story.run.audit / INPUTS / "invoices", joined(rows, story.reads["unreadable"]), JOINED),
-            write_table(story.run.audit / "effect_findings", [finding | {"places": [], "times_us": []}], FINDINGS),
+            write_table(
+                story.run.audit / "effect_findings",
+                [one | {"places": [], "times_us": []} for one in (finding, *late)],
+                FINDINGS,
+            ),
         )
         found = validated(story.fake)
         result = collect(story.run, story.resolved, list(found.values()))
@@ -191,6 +196,7 @@ def test_a_wrong_value_of_an_aggregate_may_still_become_right(judged, effect, un
 def test_times_are_compared_as_ranges(judged, least_s, most_s, verdict):
     least = None if least_s is None else round(least_s * 1e6)
     late = {"count": least, "undecided": round(most_s * 1e6) - (least or 0), "why": "no input has an effect"}
-    verdicts, found, _ = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}")
+    verdicts, found, result = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}")
     assert verdicts["late p99"] == verdict, found["late p99"].why
+    assert ("p99 ≤ 5 s; a8 (orders/1 offset 2) has its invoices late" in result.sentence) == (verdict == "fail")
     assert least is not None or found["late p99"].why == "no input has an effect"

@@ -657,6 +657,9 @@ def test_what_prevents_a_second_effect_that_is_no_record_is_no_transaction_of_ka
     for key in ("not_idempotent", "repeated", "set_back"):
         told = CAUSES[key].prevention("sarama 1.43.3", of_topic=False)
         assert "upsert" in told and "AddMessageToTxn" in CAUSES[key].prevention("sarama 1.43.3")
+    told = CAUSES["passed_over"].prevention("rdkafka", of_topic=False)
+    assert "an error of the database" in told and "delivery callback" in CAUSES["passed_over"].prevention("rdkafka")
+    assert "ack_policy" in CAUSES["passed_over"].prevention("client id faststream-0.7.8", of_topic=False)
     assert CAUSES["commit_first"].prevention("sarama 1", of_topic=False) == CAUSES["commit_first"].prevention(
         "sarama 1"
     )
