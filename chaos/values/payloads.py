@@ -199,7 +199,8 @@ class Payloads:
             kind = "number"
         else:
             raise ValueProblem(
-                "id", f"{self._value.id} in {where} is {json.dumps(found, default=repr)[:60]}, and no text or number"
+                "id",
+                f"{self._value.id} in {where} is {json.dumps(found, default=repr)[:60]}, and no text or whole number",
             )
         if self.id_type not in (None, kind):
             one, other = (kind, "text") if kind == "number" else ("text", "number")
