@@ -90,10 +90,8 @@ def identify(produced: pd.DataFrame, batches: pd.DataFrame, lives: Lives) -> Wri
     batches["owner"] = _looked_up(sent, batches)
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
     _by_position(sent, batches)
-    singles = _by_hashes(sent, batches)
     sent["copies"] = _counted(batches[batches.in_log], len(sent))
-    sent.loc[singles.owner.unique(), "identity"] = "hashes"
-    sent.loc[singles.owner.unique(), "copies"] = 1
+    singles = _by_hashes(sent, batches)
     sent["life"] = lives(sent.instance, sent.first_us)
     sent["first"] = _first_numbers(sent, batches, singles)
     return Written(sent, batches, singles, _same(sent))
@@ -197,8 +195,7 @@ def _by_hashes(sent: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
 
     Only records of batches without a producer id that no batch in the log matches as a whole.
     """
-    counted = _counted(batches[batches.in_log], len(sent))
-    left = _records(sent[(counted == 0) & (sent.identity == "checksum")])
+    left = _records(sent[(sent.copies == 0) & (sent.identity == "checksum")])
     right = _records(batches[(batches.owner == NONE) & batches.in_log & (batches.producer_id < 0)])
     pairs = left.merge(right, on="hash", suffixes=("", "_there"))
     appended = batches.log_append_time.to_numpy()[pairs.row_there] if len(pairs) else np.zeros(0, np.bool_)

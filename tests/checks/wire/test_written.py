@@ -340,6 +340,19 @@ def test_another_batch_at_the_acknowledged_offset_is_not_the_one_that_was_sent()
         assert records(found) == [("unknown", []), ("unknown", []), ("", [8]), ("", [9])]
 
 
+def test_a_batch_has_failed_if_each_attempt_was_refused_and_is_complete_with_the_last_answer():
+    one = (7, 0, 0)
+    refused = [sent("a", one, "fail", at=10), sent("a", one, "fail", at=20)]
+    for requests, outcome, complete_us in (
+        (refused, "fail", 25),
+        ([*refused, sent("a", one, "unknown", at=30)], "unknown", 30),
+        ([*refused, sent("a", one, at=30), sent("a", one, at=40)], "ok", 35),
+    ):
+        found = ledger(requests).sends()
+        assert (found["outcome"].tolist(), found["completed_us"].tolist()) == ([outcome], [complete_us])
+        assert found["invoked_us"].tolist() == [10]
+
+
 def test_without_an_answer_an_acknowledgement_is_assumed_for_acks_0_only():
     """An answer is late, lost with its connection, or for acks=0 never due (trap)."""
     found = ledger([sent("a", outcome="none"), sent("b", outcome="unknown")], logged(0, "a"))
@@ -440,6 +453,10 @@ def test_a_reader_of_committed_records_leaves_out_what_the_answer_calls_aborted(
         got(2, "b", again, transactional=True, **answer),
     ]
     assert delivered(partition(log=log, fetched=fetched, held=held((0, 500)))) == [("billing/1", 1, 2)]
+    second = [got(1, "b", again, transactional=True, **answer)]
+    assert not delivered(partition(log=log, fetched=[fetched[0], *second], held=held((0, 500))))
+    before = [got(0, "x", (7, 0, -1), control="commit", **answer)]
+    assert not delivered(partition(log=log, fetched=[*before, *second], held=held((0, 500)))), "it ended another one"
     uncommitted = [row | {"isolation": 0} for row in fetched]
     found = partition(log=log, fetched=uncommitted, held=held((0, 500)))
     assert [offset for *_, offset in delivered(found)] == [0, 2]
@@ -724,6 +741,9 @@ def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answ
     commits = [asked(100, 1), asked(150, 2, error=22), asked(170, 3, answered_us=-1), asked(250, 2)]
     found = partition(commits=commits, held=held((50, 200))).commits()
     assert found["outcome"].tolist() == ["ok", "fail", "unknown", "ok"]
+    assert found["error"].tolist()[:2] == [None, "22"]
+    in_turn = partition(commits=commits[::-1], held=held((50, 200))).commits()
+    assert in_turn["requested_us"].tolist() == found["requested_us"].tolist() == [100, 150, 170, 250]
     assert found["assignment"].tolist() == [1, 1, 1, 1], "the last one came after the member had given up"
 
 
