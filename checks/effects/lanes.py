@@ -73,7 +73,7 @@ def _buckets(series: str, rows: DataFrame) -> list[Row]:
     scope, at = rows.columns
     bucket = (F.floor(F.col(at) / BUCKET_US) * BUCKET_US).cast("long")
     counted = rows.groupBy(F.col(scope).alias("scope"), bucket.alias("at_us")).agg(F.count("*").alias("value"))
-    return [{"series": series} | row.asDict() | {"value": float(row.value)} for row in counted.collect()]
+    return [{"series": series} | row.asDict() for row in counted.collect()]
 
 
 def ownership(said: Iterable[Row], lives: Mapping[str, Sequence[Life]]) -> Iterator[Row]:

@@ -301,7 +301,7 @@ class Wire:
             acked = F.coalesce(acked, "in_log")
         found = produced.withColumn("begin", acked).join(F.broadcast(asked), ["topic", "partition"])
         found = found.where("written >= begin and written < begin + records")
-        names = ("asked_us", "answered_us", "instance", "broker", "outcome", "topic", "partition", "written")
+        names = ("asked_us", "answered_us", "instance", "broker", "outcome", "topic", "partition", "written", "error")
         return found.groupBy("nth", "place").agg(F.max(F.struct(*names)).alias("last"))
 
 

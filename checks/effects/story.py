@@ -525,5 +525,4 @@ def error(code: int | None) -> str:
     """Return the name of Kafka's error; that there was no answer, if there is none."""
     if code is None:
         return "no answer"
-    known = for_code(code)
-    return str(getattr(known, "message", "") or known.__name__)
+    return str(for_code(code).message)

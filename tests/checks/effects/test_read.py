@@ -2,14 +2,20 @@
 
 import json
 import urllib.request
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.effects.watch import Watch
+from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG_RANGE
 from chaos.run.events import EventLog, read_events
-from checks.effects.read import read_effects
+from checks.effects import read as reading
+from checks.effects.read import Plan, SourcePart, TopicPart, read_effects
+from checks.readback.source import ROWS_PER_FILE
+from checks.readback.stage import SMALL
 from tests.support.fake_runs import FakeRun
 
 SCENARIO = """
@@ -69,13 +75,14 @@ def test_a_last_line_that_is_only_begun_is_no_effect_and_is_noted(tmp_path):
     (sources / "a.jsonl").write_text('{"id": "a7"}\n{"id": "a')
     (sources / "b.csv").write_text("amount,name\n1,a7\n2")
     (sources / "c.jsonl").write_text('{"id": "a\n{"id": "a8"}')
+    (sources / "d.jsonl").write_text("[]\n")
     fake = FakeRun(tmp_path, SCENARIO % ((sources,) * 3))
     pq.write_table(LOG_RANGE.empty_table(), fake.run.ledger / "log_range.parquet")
     pq.write_table(pa.table({"id": [1]}), sources / "c.parquet")
     read_effects(None, fake.run, fake.resolved, "")
     rows = pq.read_table(fake.run.ledger / "effect_reads.parquet").to_pylist()
     assert [(row["effect"], row["rows"], row["unreadable"]) for row in rows if row["effect"] in ("lines", "named")] == [
-        ("lines", 3, 1),
+        ("lines", 4, 2),
         ("named", 1, 0),
     ]
     ids = pq.read_table(fake.run.ledger / "effects.parquet", partitioning=None).to_pylist()
@@ -90,3 +97,64 @@ def test_with_payloads_the_reasons_show_what_is_wrong(tmp_path):
     run = read(tmp_path, SCENARIO.replace("payloads: none", "payloads: needed"))
     rows = pq.read_table(run.ledger / "effect_reads.parquet").to_pylist()
     assert all(SECRET in row["example"] for row in rows)
+
+
+TOPIC_SCENARIO = """
+title: Billing
+capture: {payloads: none}
+topics: [{name: orders}, {name: invoices}, {name: mails}]
+producers: [{name: shop, topic: orders, value: {template: 'order {id}'}}]
+effects:
+  - {name: invoices, topic: invoices, id: $.id, equals: $.amount}
+  - {name: mails, topic: mails, id: $.id}
+"""
+
+
+def test_a_topic_is_read_up_to_what_readers_of_committed_records_see(tmp_path, monkeypatch):
+    """The inputs to compare with are read to their end, and a topic that does not exist keeps nothing else back."""
+    fake = FakeRun(tmp_path, TOPIC_SCENARIO)
+    log = {"topic": "orders", "partition": 0, "start": 4, "end": 9}
+    pq.write_table(pa.Table.from_pylist([log, log | {"records": 5}], LOG_RANGE), fake.run.ledger / "log_range.parquet")
+
+    def found(bootstrap, topics, security):
+        if topics != ["invoices"]:
+            raise ClusterError("no such topic")
+        return {("invoices", 0): (3, ROWS_PER_FILE + 5), ("invoices", 1): (0, 6)}
+
+    monkeypatch.setattr(reading, "log_ranges", found)
+    stable = {("invoices", 0): ROWS_PER_FILE + 7, ("invoices", 1): 2}
+    monkeypatch.setattr(reading, "stable_offsets", lambda bootstrap, topics, security: stable)
+    plan = reading._plan(None, fake.run, fake.resolved, "", None)
+    parts = [(p.range.topic, p.range.partition, p.range.start, p.range.end, p.range.stable) for p in plan.parts]
+    assert parts == [
+        ("invoices", 0, 3, ROWS_PER_FILE + 3, ROWS_PER_FILE + 5),
+        ("invoices", 0, ROWS_PER_FILE + 3, ROWS_PER_FILE + 5, ROWS_PER_FILE + 5),
+        ("invoices", 1, 0, 2, 2),
+        ("orders", 0, 4, 9, None),
+    ]
+    assert [(bool(part.inputs), part.hidden) for part in plan.parts] == [(False, True)] * 3 + [(True, False)]
+    assert plan.weight == ROWS_PER_FILE + 2 + 2 + 5
+    assert [(one.effect, one.error) for one in plan.errors] == [
+        ("mails", "topic mails cannot be read: it does not exist at the end")
+    ]
+
+
+def test_a_query_is_read_by_this_process_however_much_there_is(tmp_path, monkeypatch):
+    """No secret passes through Spark."""
+    passed = []
+
+    def collect(rows, read):
+        passed.extend(rows)
+        return [read(row) for row in rows]
+
+    def parallelize(rows, number):
+        return SimpleNamespace(map=lambda read: SimpleNamespace(collect=lambda: collect(rows, read)))
+
+    monkeypatch.setattr(reading, "_read", lambda folder, numbered: numbered[0])
+    query = SourcePart(SimpleNamespace(sql="select"), list, False)
+    file, topic = replace(query, effect=SimpleNamespace(sql=None)), TopicPart(query.effect, None)
+    for master, weight, sent in (("local[2]", SMALL + 1, [2, 3]), ("local[2]", SMALL, []), ("yarn", SMALL + 1, [])):
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master, parallelize=parallelize))
+        assert sorted(reading._read_parts(spark, Plan([query, file, topic], weight), tmp_path)) == [1, 2, 3]
+        assert [number for number, _ in passed] == sent
+        passed.clear()

@@ -218,6 +218,28 @@ def test_a_wrong_sum_names_the_inputs_whose_amounts_make_exactly_the_difference(
     assert bool(row["frames"]) == ("inputs are" in why)
 
 
+@pytest.mark.parametrize(
+    ("known", "seen"),
+    [
+        (facts({"billing/1": [Life("billing/1", 0, at(12), "ended by itself (exit code 0)")]}), Seen()),  # never read
+        (facts(certain=False), ONCE),  # a second fetch may not be seen
+    ],
+)
+def test_the_work_is_not_blamed_for_a_sum_with_an_input_that_was_perhaps_not_fetched_once(known, seen):
+    of_key = [(SUMMED | {"topic": "orders", "partition": 3, "offset": AT, "amount": Decimal(100)}, seen)]
+    row = finding("wrong", found="99", expected="100", offset=None, partition=None)
+    assert "which of its inputs make that is not visible" in tell_sum(row, of_key, known, "invoices")["why"]
+
+
+@pytest.mark.parametrize(("number", "decided"), [(2, True), (15, False)])
+def test_a_sum_with_too_many_choices_of_inputs_is_not_decided(number, decided):
+    place = SUMMED | {"topic": "orders", "partition": 3, "offset": AT}
+    of_key = [(place | {"amount": Decimal(2**i)}, FETCHED_AGAIN) for i in range(number)]
+    row = finding("wrong", found=str(2**number), expected=str(2**number - 2), offset=None, partition=None)
+    told = tell_sum(row, of_key, facts(KILLED), "invoices")["why"]
+    assert ("1 of its 2 inputs are in it twice" in told) == decided, told
+
+
 def test_a_sum_that_has_inputs_twice_shows_the_first_of_them():
     of_key = [(SUMMED | {"topic": "orders", "partition": 3, "offset": AT, "amount": Decimal(10)}, FETCHED_AGAIN)]
     row = finding("wrong", id="anna", found="20", expected="10", offset=None, partition=None)
@@ -234,6 +256,8 @@ FETCHED = [fetch("billing/2", 12.3)]
 PAST = [commit("billing/2", 12.4)]
 FURTHER = [*PAST, commit("billing/2", 12.45, 1099)]
 FAILED = [write("billing/2", 12.35, "fail") | {"error": 19}]
+BEFORE_IT, BEHIND_IT = ([write("billing/2", second, "fail") | {"error": 19}] for second in (12.2, 12.5))
+"""Of another input: before the fetch of this one, and after the next commit."""
 
 
 DONE = Life("billing/2", 0, at(12.5), "ended by itself (exit code 0)")
@@ -248,6 +272,17 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
         ("passed_over", facts(), {"fetches": FETCHED, "commits": FURTHER}),
         ("passed_over", facts({"billing/2": [Life("billing/2", 0)]}), {"fetches": FETCHED, "commits": PAST}),
         ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": FURTHER}),
+        ("passed_over", facts(failed=BEFORE_IT), {"fetches": FETCHED, "commits": FURTHER}),
+        ("passed_over", facts(failed=BEHIND_IT), {"fetches": FETCHED, "commits": FURTHER}),
+        ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": PAST}),
+        ("send_failed", facts(KILLED, FAILED), {"fetches": FETCHED, "commits": FURTHER}),
+        ("passed_over", facts(KILLED), {"fetches": [*FETCHED, fetch("billing/1", 13)], "commits": PAST}),
+        ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 12.3)]}),
+        (
+            "commit_first",  # what it committed further, it had asked for before
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.35, 1099) | {"answered_us": at(12.45)}]},
+        ),
         ("commit_first", facts(KILLED, FAILED), {"fetches": FETCHED, "commits": PAST}),  # of another input, perhaps
         (
             "commit_first",  # the answer was lost, but billing/1 began behind it
@@ -293,6 +328,50 @@ def test_the_cause_of_a_missing_effect(cause, known, seen):
         assert words.endswith(CAUSES[cause].text)
     else:
         assert "not seen" in words
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "words"),
+    [
+        (facts(), {"fetches": FETCHED}, "and no commit passed it"),
+        (facts(KILLED), {"fetches": FETCHED}, "and no member fetched it again"),
+        (facts(KILLED), {"fetches": [*FETCHED, fetch("billing/1", 13)]}, "fetched again by billing/1 at 13.0 s"),
+        (
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/1", 13), fetch("billing/1", 14)]},
+            "fetched again by billing/1 (the last of 3 fetches) at 14.0 s",
+        ),
+        (facts(), {"commits": PAST}, "committed past by billing/2 at 12.4 s"),
+        (
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open")]},
+            "past (no answer) at",
+        ),
+        (facts(KILLED), {"fetches": FETCHED, "commits": FURTHER}, "it committed on to 1,099 at 12.4 s"),
+        (
+            facts(KILLED),
+            {"fetches": [fetch("billing/1", 12.2), *FETCHED], "commits": PAST},
+            "fetched by billing/2 at 12.3 s, committed past at 12.4 s",
+        ),
+        (
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/1", 13)], "commits": PAST},
+            "fetched again by billing/1 at 13.0 s, and its effect is missing after that too",
+        ),
+        (  # neither is seen to have fetched it
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/1", 12.4, state="open"), commit("billing/1", 20, 1090)]},
+            "committed past by billing/1 at 20.0 s",
+        ),
+        (  # the second commit was answered, so it is the one that counts, if the first was not in force
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [commit("billing/2", 12.35, state="open"), commit("billing/2", 12.4)]},
+            "committed past at 12.4 s",
+        ),
+    ],
+)
+def test_what_became_of_a_missing_effect_is_told_as_it_was_seen(known, seen, words):
+    assert words in story("missing", known, **seen)[1]
 
 
 def test_a_reader_that_writes_no_effect_is_not_in_the_story():
@@ -404,6 +483,22 @@ def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
     assert row["cause"] == cause and words in told, told
 
 
+@pytest.mark.parametrize(("left_us", "told"), [(20, True), (20.1, False)])
+def test_a_member_that_left_the_group_did_so_before_the_second_fetch(left_us, told):
+    left = {"billing/2": [fetch("billing/2", left_us) | {"asked_us": at(left_us)}]}
+    assert ("billing/2 left the group" in story("duplicate", facts(left=left), fetches=TWICE)[1]) == told
+
+
+def test_of_commits_past_an_input_that_were_not_in_force_the_first_is_told_with_its_answer():
+    refused = [commit("billing/2", second, state="refused", error=22) for second in (13, 14)]
+    row, told = story(
+        "duplicate", facts(), fetches=TWICE, commits=refused, writes=[write("billing/2", 12.4, "unknown")]
+    )
+    assert told.count("the commit past it was refused (ILLEGAL_GENERATION)") == 1 and "at 13.0 s" in told
+    assert [frame["label"] for frame in row["frames"]].count("ILLEGAL_GENERATION") == 1
+    assert "its effect was sent, and not acknowledged at 12.4 s" in told
+
+
 def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offset():
     said = [("a/1", "JoinGroup", 1, -1), ("a/1", "SyncGroup", 2, 0), ("b/1", "SyncGroup", 3, 0)]
     said += [("a/1", "JoinGroup", 4, 1), ("a/1", "SyncGroup", 5, 0)]
@@ -419,7 +514,7 @@ def test_two_effects_after_one_fetch_in_what_is_no_topic_may_be_of_a_query_too()
     assert row["cause"] == "done_twice" and "or the query has rows twice" in sentence(row, 0)
     assert "unique key" in CAUSES["done_twice"].prevention("librdkafka 2.5.0")
     calls = ["call 1 (its caller left after 1.0 s, without an answer)", "call 2"]
-    for places, cause in ((calls, "called_again"), (calls[::-1], "done_twice")):
+    for places, cause in ((calls, "called_again"), (calls[::-1], "done_twice"), ([*calls, "call 3"], "called_again")):
         row = finding("duplicate", places=places)
         row |= tell(row, Seen(FETCHED, [], [], None, None), facts(), "")
         assert row["cause"] == cause
@@ -442,10 +537,29 @@ ENDED = {"billing/2": [Life("billing/2", 0, at(12.05), "was killed")]}
             "its effect was acknowledged at 41.0 s, and 27.9 s passed before its fetch",
         ),
         ("late_moved", facts(), {"fetches": [fetch("billing/1", 40)], "holder": BEFORE}, "27.9 s passed"),
-        ("late_down", facts(KILLED), {"fetches": [*FETCHED, fetch("billing/1", 40)]}, "passed before its last fetch"),
+        (
+            "late_down",
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/1", 40)]},
+            "billing/2 was killed at 12.5 s, fetched again by billing/1 at 40.0 s, its effect was acknowledged at "
+            "41.0 s, and 27.7 s passed before its last fetch",
+        ),
         ("late_moved", facts(), {"fetches": [*FETCHED, fetch("billing/1", 40)]}, "fetched again by billing/1"),
         ("repeated", facts(), {"fetches": [*FETCHED, fetch("billing/2", 40)]}, "fetched again by billing/2"),
         ("late_work", facts(KILLED), {"fetches": FETCHED}, "28.7 s passed between its fetch and its effect"),
+        ("late_behind", facts(), {"fetches": [fetch("billing/1", 41)]}, "28.9 s passed before its fetch"),
+        (
+            "late_moved",  # its owner ended after the fetch
+            facts({"billing/2": [Life("billing/2", 0, at(40.5), "was killed")]}),
+            {"fetches": [fetch("billing/1", 40)], "holder": BEFORE},
+            "27.9 s passed before its fetch",
+        ),
+        (
+            "late_down",
+            facts(ENDED),
+            {"fetches": [fetch("billing/1", 40), fetch("billing/1", 40.5)], "holder": BEFORE},
+            "killed, the owner of its partition, at 12.1 s, fetched by billing/1 at 40.0 s, fetched again by billing/1",
+        ),
         ("", facts(), {"fetches": [fetch("billing/1", 45)]}, "its fetch is not seen"),
     ],
 )
@@ -453,6 +567,7 @@ def test_the_cause_of_a_late_effect(cause, known, seen, words):
     row, told = story("late", known, writes=[write("billing/1", 41)], at_us=at(41), **seen)
     assert row["cause"] == cause and words in told, told
     assert not cause or told.endswith(CAUSES[cause].text)
+    assert told.count("was killed") == (cause == "late_down")
 
 
 @pytest.mark.parametrize(
@@ -464,6 +579,7 @@ def test_the_cause_of_a_late_effect(cause, known, seen, words):
             "the fetched record is the one in the log: the work makes another value",
         ),
         ("altered", {"fetches": [FETCHED[0] | MADE]}, "a fault of the run had changed the answer with it"),
+        ("altered", {"fetches": [fetch("billing/2", 12) | MADE, *FETCHED]}, "had changed the answer"),
         ("miscalculated", {"fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}, "in the log"),  # after the write
         ("miscalculated", {"fetches": [fetch("billing/1", 12) | MADE, *FETCHED]}, "in the log"),  # by another one
         ("", {}, "its fetch is not seen"),
@@ -479,6 +595,11 @@ def test_the_cause_of_a_wrong_value(cause, seen, words):
 def test_the_time_of_a_wrong_effect_that_is_no_record_says_what_was_fetched_before():
     own = {"times_us": [at(12.4)], "fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}
     assert story("wrong", facts(), **own)[0]["cause"] == "miscalculated"
+    for outcome, how in (("ok", "acknowledged"), ("unknown", "sent")):
+        assert (
+            f"its effect was {how} at 12.4 s"
+            in story("wrong", facts(), writes=[write("billing/2", 12.4, outcome)], **own)[1]
+        )
 
 
 ABORTED = "its producer got an error, or its transaction was aborted"
@@ -491,6 +612,27 @@ ABORTED = "its producer got an error, or its transaction was aborted"
         ("", {"fetches": [FETCHED[0] | {"isolation": 1}]}, ABORTED, ABORTED),
         ("", {"fetches": [FETCHED[0] | {"isolation": 0}]}, f"{ABORTED}, and yet it is in the log", "in the log"),
         ("no_input", {"writes": [write("billing/2", 12.4)]}, "", "its effect was written by billing/2 at 12.4 s"),
+        (  # what it fetched after the write is not behind it, nor what another instance fetched
+            "read_uncommitted",
+            {
+                "fetches": [
+                    FETCHED[0] | {"isolation": 0},
+                    *(
+                        fetch(who, second) | {"isolation": 1}
+                        for who, second in (("billing/1", 12.35), ("billing/2", 13))
+                    ),
+                ],
+                "writes": [write("billing/2", 12.4)],
+            },
+            ABORTED,
+            "fetched by billing/2 at 12.3 s",
+        ),
+        (  # another instance fetched it, and passed it on
+            "read_uncommitted",
+            {"fetches": [fetch("billing/1", 12.3) | {"isolation": 0}], "writes": [write("billing/2", 12.4)]},
+            ABORTED,
+            "fetched by billing/1",
+        ),
         ("stranger", {}, "", "no application of the run wrote it to invoices"),
     ],
 )
@@ -503,6 +645,7 @@ def test_an_application_is_not_blamed_for_what_a_fault_changed():
     known = Facts({}, {}, {"invoices": frozenset({"billing/2"})}, {}, {}, True, {"billing/2": at(12.3)})
     writes = {"writes": [write("billing/2", 12.4)]}
     assert story("unexpected", known, **writes)[0]["cause"] == "altered"
+    assert story("unexpected", known, writes=[write("billing/2", 12.3)])[0]["cause"] == "altered"
     assert story("unexpected", known, writes=[write("billing/2", 12.2)])[0]["cause"] == "no_input"
     assert story("unexpected", facts(certain=False))[0]["cause"] == ""
     twins = [FETCHED[0] | MADE, FETCHED[0] | MADE]
@@ -595,6 +738,8 @@ def test_a_fetch_that_was_not_captured_may_have_come_after_a_change_of_the_offse
         ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 15)], "moved"),
         ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 12.1)], "moved"),
         ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 13)], "went_back"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 12.3)], "went_back"),
+        ([fetch("billing/2", 12.3), fetch("billing/1", 14)], [commit("billing/2", 14)], "moved"),
         ([fetch("billing/2", 12.3), fetch("billing/1", 14) | {"made": True}], [], "moved"),
         ([fetch("billing/2", 12.3), fetch("billing/2", 12.3)], [], "repeated"),
         ([fetch("billing/2", 12.3), fetch("billing/2", 12.3) | {"made": True}], [], "given_twice"),
@@ -603,6 +748,15 @@ def test_a_fetch_that_was_not_captured_may_have_come_after_a_change_of_the_offse
 )
 def test_what_came_between_two_fetches_is_the_cause_of_a_second_effect(fetches, commits, cause):
     assert story("duplicate", facts(), fetches=fetches, commits=commits)[0]["cause"] == cause
+
+
+def test_the_fetch_behind_an_effect_is_the_last_one_of_its_writer_before_it():
+    fetches = [fetch("billing/2", 12.3), fetch("billing/1", 12.5), fetch("billing/1", 13), fetch("billing/2", 13.5)]
+    row, told = story(
+        "duplicate", facts(), fetches=fetches, writes=[write("billing/2", 12.6), write("billing/1", 13.4)]
+    )
+    assert row["cause"] == "moved"
+    assert "fetched by billing/2 at 12.3 s" in told and "fetched again by billing/1 from 1,040 at 13.0 s" in told
 
 
 def test_two_readers_that_may_have_the_effect_are_named_and_none_is_blamed():
@@ -755,7 +909,7 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
         ],
         produced=[
             sent | {"base_sequence": 0, "outcome": "ok", "base_offset": 18, "asked_us": 5, "answered_us": 6},
-            sent | {"base_sequence": 5, "outcome": "unknown", "asked_us": 7},
+            sent | {"base_sequence": 5, "outcome": "unknown", "asked_us": 7, "answered_us": 9, "error": 7},
             sent | {"base_sequence": 9, "outcome": "fail", "asked_us": 8, "answered_us": 9, "error": 10},
         ],
         log=[sent | {"base_sequence": 5, "base_offset": 30}],
@@ -786,6 +940,7 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
     assert [frame["label"] for frame in missing["frames"]][2:4] == ["TxnOffsetCommit 1,060", "ok"]
     assert sentence(missing, 0).count("fetched by billing/2 at 12.3 s, committed past at 12.4 s") == 1
     assert [f["label"] for f in twice["frames"] if f["label"].startswith(("ok, ", "no answer"))] == ["ok, offset 20"]
+    assert "REQUEST_TIMED_OUT" in [frame["label"] for frame in twice["frames"]], "answered, though not as acknowledged"
     assert twice["cause"] == "sent_twice"
     assert late["cause"] == "late_work" and not explained["frames"]
     assert stray["cause"] == "no_input" and stray["frames"][0]["source"] == "billing/2"
@@ -811,7 +966,7 @@ def said(call, second, who="billing/1", assigned=None, owned=None, error=0, gene
         (  # a cooperative one keeps them
             [
                 said("SyncGroup", 1, assigned=[0, 1]),
-                said("JoinGroup", 2, owned=[0]),
+                said("JoinGroup", 2, owned=[0, 7]),  # it never got 7
                 said("SyncGroup", 3, assigned=[0]),
             ],
             [(0, 1, None, "open"), (1, 1, 2, "revoked")],
@@ -836,6 +991,11 @@ def test_partitions_of_an_instance_as_it_knew_them(events, held):
         for row in ownership(events, KILLED)
     ]
     assert sorted(found, key=lambda row: row[:2]) == held
+
+
+def test_a_member_holds_partitions_from_the_answer_until_it_asks_to_join_again():
+    events = [said("SyncGroup", 1, assigned=[0]), said("JoinGroup", 2)]
+    assert [(row["begin_us"], row["end_us"]) for row in ownership(events, {})] == [(at(1) + 1, at(2))]
 
 
 @pytest.mark.parametrize(("number", "shown"), [(2, " (the work is not idempotent)"), (1, "")])
