@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from chaos.anomalies import STOPPED_US
 from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
-from chaos.run.events import UNSEEN, EventLog
+from chaos.run.events import UNSEEN, EventLog, read_events
 from chaos.run.result import (
     EFFECTS,
     Count,
@@ -22,9 +23,10 @@ from chaos.run.result import (
     Finding,
     Metric,
 )
+from chaos.run.tap import Sitting, TapRecord
 from chaos.setup.apps import App
 from checks.expectations.conditions import REPORTED
-from checks.verdict.decision import NOTHING_APPLIES, _idle, collect, decide
+from checks.verdict.decision import NOTHING_APPLIES, _endings, _idle, _of_tap, collect, decide
 from checks.verdict.sentence import longest_outages
 from checks.wire.tables import table_path
 from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, finding
@@ -552,10 +554,66 @@ TWO_FAULTS = SCENARIO.replace(
 def test_a_fault_is_left_out_by_its_own_proof_if_that_follows_from_something(fake, why, left_out):
     run: FakeRun = fake(TWO_FAULTS)
     run.write()
-    own = expectation("inconclusive", "fault_proof").model_copy(update={"scope": "again", "why": why})
+    alike = unmet("superseded", f"{why}, a topic").model_copy(update={"scope": "again"})
+    own = unmet("fault_proof", why).model_copy(update={"scope": "again"})
     other = expectation("pass", "fault_proof").model_copy(update={"scope": "kill"})
-    faults = collect(run.run, run.resolved, [expectation("pass"), other, own]).faults
+    faults = collect(run.run, run.resolved, [alike, other, own]).faults
     assert [(f.name, f.left_out) for f in faults] == [("kill", ""), ("again", left_out)]
+
+
+@pytest.mark.parametrize(("rows", "said"), [([], True), ([0], True), ([3], False)])
+def test_outages_are_not_said_if_a_clock_ran_backwards(fake, rows, said):
+    run: FakeRun = fake()
+    run.counts += [{"name": "clock_backwards", "scope": "sends", "value": n} for n in rows]
+    run.write()
+    assert ("stood still for 9.8 s" in collect(run.run, run.resolved, [expectation("pass")]).sentence) == said
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([(1, "crashed", {"how": "exit code 3", "hint": "free its port"})],
+         "billing/1 ended without being asked, with exit code 3: free its port."),
+        ([(2, "stopped", {"how": "exit code 0"}), (1, "crashed", {"how": "exit code 0"})],
+         "billing/1, billing/2 ended 2 times without being asked, with exit code 0."),
+        ([(1, "crashed", {"how": "SIGSEGV"})] * 2, "billing/1 ended 2 times without being asked, with SIGSEGV."),
+        ([(1, "stopped", {"asked": "stop"}), (2, "crashed", {"asked": "kill"}), (1, "ready", {})], ""),
+    ],
+)  # fmt: skip
+def test_an_instance_that_ended_under_load_without_being_asked_is_said(fake, ends, said):
+    run: FakeRun = fake()
+    of_app = {"app": "billing", "incarnation": 1, "at_us": T0}
+    run.ledger["apps"] = [of_app | {"instance": n, "event": e, "detail": json.dumps(detail)} for n, e, detail in ends]
+    run.write()
+    events = read_events(run.run)
+    assert " ".join(_endings(run.run, events)) == said
+    assert not [*_endings(run.run, [e for e in events if e.get("stage") != "load"])], "the drive never loaded"
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"), [("wire", " which does not decide 1 of these expectations."), ("clients", "")]
+)
+def test_the_sentence_says_what_the_wire_alone_does_not_decide(fake, judged, said):
+    run: FakeRun = fake(f"{SCENARIO}capture: {{judged: {judged}}}\n")
+    run.write()
+    found = [expectation("pass"), expectation("not applicable", "poll_skip"), expectation("pass", "fault_proof")]
+    text = collect(run.run, run.resolved, found).sentence
+    assert text.partition("Judged by what passed on the wire alone,")[2] == said
+
+
+def test_the_remarks_of_a_tap_say_when_it_stopped_and_what_is_not_judged(tmp_path):
+    run = Run.create(tmp_path, "tap-1")
+    assert [*_of_tap(run)] == []
+    sittings = [Sitting(began_us=T0), Sitting(began_us=T0, ended_us=T0 + 5 * SECOND)]
+    tap = TapRecord(listen="a:1", advertise="a", ports={}, sittings=sittings, unjudged={"group g": "it is old"})
+    tap.save(run)
+    assert [*_of_tap(run)] == ["Not judged is group g: it is old."]
+    tap.stopped = "the disk is full"
+    tap.save(run)
+    assert next(_of_tap(run)) == "The recording ended at 22:13:25 UTC: the disk is full."
+    tap.sittings = sittings[:1]
+    tap.save(run)
+    assert len([*_of_tap(run)]) == 1, "nobody knows when"
 
 
 @pytest.mark.parametrize("stage", ["readback", "audit", "validate"])
