@@ -1197,6 +1197,32 @@ def twice_in_one_assignment(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0, 0, 1).commit(2)
 
 
+@story(duplicate_write=1)
+def written_twice_after_an_aborted_attempt(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0)
+    began = s.now
+    s.send(0, 1, txn=2).log(1, 0).log(2, 0).transaction(2, "committed", began)
+
+
+@story()
+def written_in_two_aborted_attempts(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0)
+    began = s.now
+    s.send(0, 1, txn=2).log(1, 0, committed=False).transaction(2, "aborted", began)
+
+
+@story(duplicate_delivery__illegal=1, nonmonotonic_poll=1)
+def twice_in_one_assignment_once_without_an_identity(s: Story) -> None:
+    """It is the record that the log has there, the first one of all."""
+    s.wrote(0, 1).assigned().got(0).got(0, seq=lambda _: None).got(1).commit(2)
+
+
+@story(nonmonotonic_poll=1, dirty_read=2)
+def twice_at_an_offset_without_a_record_once_without_an_identity(s: Story) -> None:
+    """Nothing says that it is one record, though the first has the identity of the last one of the log."""
+    s.wrote(0, 1).assigned().got(0, 1).got(2, seq=lambda _: 1).got(2, seq=lambda _: None).commit(3)
+
+
 @story(duplicate_delivery__legal=2)
 def an_evicted_member_went_on_with_its_batch(s: Story) -> None:
     s.members = 2
