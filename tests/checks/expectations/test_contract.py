@@ -3,6 +3,10 @@ from __future__ import annotations
 import pytest
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
+from chaos.kafka.security import Security
+from chaos.run.directory import Run
+from chaos.tap.order import Order
+from chaos.tap.session import _resolved
 from checks.expectations.contract import duration, terms
 from checks.expectations.judge import listed
 from tests.support.fake_runs import SCENARIO
@@ -56,6 +60,37 @@ def test_a_reader_of_any_kind_has_to_receive_records(fake, clients, demanded):
     assert (("something_happened", "delivered", "") in found) == demanded
 
 
+@pytest.mark.parametrize(
+    ("fault", "planned"),
+    [
+        ("", 30),
+        ("kind: producer.leave, target: {member: shop/1}, for_good: true", 20),
+        ("kind: producer.leave, target: {member: shop/1}, heal: {after: 1s}", 30),
+        ("kind: wire.produce, sends: sequence_gap, target: {partition: orders/0}", 32),
+    ],
+)
+def test_all_records_are_to_be_sent_but_those_of_a_producer_that_leaves_for_good(fake, fault, planned):
+    faults = f"faults: [{{name: f, when: {{acked: 5}}, {fault}}}]\n" if fault else ""
+    clients = "producers: [{name: shop, topic: orders, records: 10, count: 3}]\nexpect: {lost_write: 0}"
+    found = terms(fake(f"title: Sends\ntopics: [{{name: orders}}]\n{clients}\n{faults}").resolved)
+    sent = next(term for term in found if term.key == ("something_happened", "sent", ""))
+    assert (sent.at_least, sent.at_most, sent.condition) == (planned, None, True)
+
+
+def test_a_tap_asks_nothing_of_clients_that_it_did_not_start(tmp_path):
+    order = Order("kafka:9092", Security(), "0.0.0.0", 9092, "tap.internal", "none")
+    apps = [{"name": "billing", "external": True, "group": "billing", "reads": ["orders"]}]
+    topics = [{"name": "orders", "partitions": 3, "replication_factor": 3}]
+    tap = _resolved(Run.create(tmp_path, "tap-1"), order, topics, apps).audited()
+    conditions = {(term.check, term.split) for term in terms(tap) if term.condition}
+    assert conditions == {
+        ("drive_completed", ""),
+        ("ledger_complete", "rows"),
+        ("ledger_complete", "torn"),
+        ("log_read_back", ""),
+    }
+
+
 def test_no_two_terms_have_the_same_key(fake):
     bounded = "".join(
         f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"
@@ -70,9 +105,12 @@ def test_no_two_terms_have_the_same_key(fake):
     [
         (0, "0 us"),
         (812_000, "812 ms"),
+        (999_499, "999 ms"),
         (999_600, "1 s"),
         (9_800_000, "9.8 s"),
         (15_000_000, "15 s"),
+        (119_949_999, "119.9 s"),
+        (119_950_000, "2 min"),
         (125_000_000, "2 min 5 s"),
     ],
 )

@@ -375,6 +375,14 @@ def test_a_compacted_topic_of_which_nothing_was_removed_proves_nothing(fake, bou
     assert judged(run)["superseded", "", "orders"].verdict == verdict
 
 
+@pytest.mark.parametrize(("check", "held"), [("superseded", False), ("expired_tombstones", True)])
+def test_what_to_lower_so_that_compaction_removes_something(fake, check, held):
+    run = fake(COMPACT)
+    run.counts.append({"name": check, "scope": "orders", "value": 0})
+    seen = conditions.Conditions(run.write().run, run.resolved).removed(check, "orders")
+    assert seen.value == 0 and ("delete.retention.ms" in seen.reason) == held
+
+
 def test_without_a_bound_any_number_of_superseded_records_is_right(fake):
     run = fake(COMPACT.replace("expect:", "expect:\n  superseded: {orders: {min: 0}}"))
     assert ("superseded", "", "orders") not in judged(run)
@@ -726,6 +734,64 @@ def test_what_follows_from_the_failure_of_all_sends_gives_no_advice_and_what_doe
     assert whys.pop(("something_happened", "acked", "")).startswith("no record was acknowledged; ")
     assert PROOF in whys and ("something_happened", "delivered", "") in whys and ("lost_write", "", "") in whys
     assert set(whys.values()) == {"follows from the failure of all sends"}
+
+
+def folded(*undecided: tuple[str, str, str, str]) -> list[str]:
+    """Return the reasons of terms that could not be decided. undecided: check, split, value as text, reason."""
+    observed = [
+        (Term("t", check, "m", split=split), Observation.missing(seen, why)) for check, split, seen, why in undecided
+    ]
+    return [e.why for e in judge([(term, seen, Outcome()) for term, seen in observed])]
+
+
+UNACKED = ("something_happened", "acked", "0", "no record was acknowledged; shop/1 reported: x")
+UNSENT, DIED = "follows from the failure of all sends", "follows from the death of shop/1"
+
+
+@pytest.mark.parametrize(
+    ("other", "follows"),
+    [
+        (("something_happened", "delivered", "0", "nothing was delivered to billing"), True),
+        (("something_happened", "sent", "0", "0 of 9 records were sent"), False),
+        (("lost_write", "", "0 of 0", "the check saw nothing: nothing was sent"), True),
+        (("lost_write", "", "not counted", "the audit saw that the check saw nothing"), False),
+        (("fault_proof", "", "no proof", "f was never injected: its trigger (at 9 acknowledged records) x"), True),
+        (("fault_proof", "", "no proof", "f was never injected: its trigger (at 9 s) did not come"), False),
+        (("fault_proof", "", "no proof", "f was seen at 9 acknowledged records, and not proven"), False),
+    ],
+)
+def test_only_what_waits_for_acknowledged_records_follows_from_the_failure_of_all_sends(other, follows):
+    assert folded(UNACKED, other) == [UNACKED[3], UNSENT if follows else other[3]]
+    alone = (*UNACKED[:3], "nothing was acknowledged in orders")
+    assert folded(alone, other) == [alone[3], other[3]]
+
+
+ENDED = [("clients_lived", "", "1", "shop/1 died: out of heap"), ("drive_completed", "", "1", "the drive ended early")]
+LOST = ("lost_write", "", "not counted", "it was not counted")
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "of_others"),
+    [
+        (("ledger_complete", "torn", "9 bytes", "torn at the end"), False, False),
+        (("ledger_complete", "rows", "9", "rows not audited"), True, True),
+        (("ledger_complete", "incarnations", "1", "started twice"), True, True),
+        (("log_read_back", "", "0", "not read back"), True, True),
+        (("nonmonotonic_poll", "", "not counted", "the clock was set back"), True, True),
+        (("fault_proof", "", "failed", "the kill failed: no such process"), True, False),
+        (("fault_proof", "", "failed", "the kill failed: shop/1 died"), False, False),
+        (("fault_proof", "", "no proof", "no effect was seen"), False, False),
+    ],
+)
+def test_what_has_a_cause_apart_from_the_death_of_a_client_keeps_its_reason_and_may_be_that_of_others(
+    other, own, of_others
+):
+    """A condition of the platform follows from the death also beside such a cause."""
+    sent = ("something_happened", "sent", "3", "3 of 9 records were sent")
+    whys = folded(*ENDED, other, LOST, sent)
+    assert whys == [
+        ENDED[0][3], DIED, other[3] if own else DIED, LOST[3] if of_others else DIED, DIED,
+    ]  # fmt: skip
 
 
 def test_a_fault_that_waits_for_acknowledgements_names_the_sends_without_one(fake):
