@@ -1,24 +1,30 @@
 """Records of compacted topics by key: cutting parts into blocks of keys, and one such block.
 
 A block holds every acknowledgement and every log record of some keys of one topic, so that a rule sees what superseded
-a record. Keys are compared by 63 bits of their BLAKE2 hash; the texts travel along, for findings.
+a record. Keys are compared by a hash of 63 bits (`hashes_of`); the texts travel along, for findings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from hashlib import blake2b
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from checks.audit.arrays import NONE, Columns, Ints, Mask
+from checks.audit.arrays import NONE, Columns, Ints, Mask, distinct
 from checks.audit.engine.blocks import KINDS, OK, Rows, block_name, pack
 from checks.audit.engine.group import dense
 from checks.audit.engine.parts import Part
 from checks.audit.facts.run_facts import RunFacts
 
 Piece = tuple[str, str, bytes]
+
+GOLDEN, MIX = np.uint64(0x9E3779B97F4A7C15), ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+"""The constants of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)."""
+HASHED_BYTES = 1 << 20
+"""Bytes of keys that are hashed at once, at about 16 bytes of memory for each."""
 
 
 def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: RunFacts) -> Iterator[Piece]:
@@ -27,8 +33,8 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
     columns: the columns of the kind, and the topic; `key` is added. A log record without a key (ledgers before version
     3 have none) goes to every block of its topic, because it may have any key.
     """
-    codes, texts = part.codes("key")
-    hashes = np.array([*map(hash_of, texts), NONE], np.int64)  # the code of a null is -1
+    codes, texts = part.dictionary("key")
+    hashes = np.append(hashes_of(texts), NONE)  # the code of a null is -1
     for topic, blocks in facts.compacted.items():
         rows = np.flatnonzero(chosen & (columns["topic"] == facts.topic_ids.get(topic, NONE)))
         if not len(rows):
@@ -44,21 +50,49 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
             values = {n: columns[n][here].astype(np.int64) for n in KINDS[kind] if n != "key"}
             yield name, kind, pack(values | {"key": keys[within]})
             if kind == "keyed_sends":
-                yield from _texts(name, np.unique(codes[here]), texts, hashes)
+                yield from _texts(name, distinct(codes[here]), texts, hashes)
 
 
-def hash_of(text: str) -> int:
-    """Return the 63 bits by which keys are compared."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+def hashes_of(texts: pa.StringArray) -> Ints:
+    """Return the 63 bits by which texts are compared: their length and words of eight bytes, mixed as by SplitMix64."""
+    data, offsets = _bytes(texts)
+    lengths = np.diff(offsets)
+    by_length, found = np.argsort(lengths, kind="stable"), np.empty(len(texts), np.uint64)
+    begins = np.searchsorted(lengths[by_length], distinct(lengths))
+    for rows in np.split(by_length, begins[1:]):
+        length = int(lengths[rows[0]]) if len(rows) else 0
+        for some in np.array_split(rows, 1 + len(rows) * length // HASHED_BYTES):
+            padded = np.zeros((len(some), -(-length // 8) * 8), np.uint8)
+            padded[:, :length] = data[offsets[some][:, None] + np.arange(length)]
+            state = _mixed(np.full(len(some), length, np.uint64))
+            for words in padded.view("<u8").T:
+                state = _mixed(state ^ words)
+            found[some] = state
+    return (found >> np.uint64(1)).astype(np.int64)
 
 
-def _texts(block: str, codes: Ints, texts: list[str], hashes: Ints) -> Iterator[Piece]:
+def _mixed(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    state = state + GOLDEN
+    for shift, factor in MIX:
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    mixed: npt.NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return mixed
+
+
+def _bytes(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """Return the bytes of texts, and where each begins in them; one number more is where the last one ends."""
+    _, offsets, data = texts.buffers()
+    begins = np.frombuffer(offsets, np.int32) if offsets else np.zeros(1, np.int32)
+    own = begins[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    return np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8), own
+
+
+def _texts(block: str, codes: Ints, texts: pa.StringArray, hashes: Ints) -> Iterator[Piece]:
     """Yield the texts of keys as bytes one after another, with the length of each."""
     codes = codes[codes >= 0]
-    encoded = [texts[code].encode() for code in codes.tolist()]
-    lengths = np.array([len(text) for text in encoded], np.int64)
-    yield block, "key_texts", pack({"key": hashes[codes], "length": lengths})
-    yield block, "key_bytes", pack({"byte": np.frombuffer(b"".join(encoded), np.uint8).astype(np.int64)})
+    data, offsets = _bytes(texts.take(pa.array(codes)))
+    yield block, "key_texts", pack({"key": hashes[codes], "length": np.diff(offsets)})
+    yield block, "key_bytes", pack({"byte": data[offsets[0] : offsets[-1]].astype(np.int64)})
 
 
 class KeyBlock:
@@ -74,7 +108,7 @@ class KeyBlock:
         sends, self.log = rows["keyed_sends"], rows["keyed_log"]
         self.acks = {name: column[sends["outcome"] == OK] for name, column in sends.items()}
         nowhere = (sends["outcome"] != OK) | (sends["offset"] == NONE)
-        self.unplaced = np.unique(sends["key"][(sends["tombstone"] == 1) & nowhere])
+        self.unplaced = distinct(sends["key"][(sends["tombstone"] == 1) & nowhere])
         self._texts, self._bytes = rows["key_texts"], rows["key_bytes"]["byte"]
         groups, self.groups = dense([np.concatenate([self.acks[n], self.log[n]]) for n in ("partition", "key")])
         self.ack_group, self.log_group = groups[: len(self.acks["key"])], groups[len(self.acks["key"]) :]

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Columns, Ints
+from checks.audit.arrays import NONE, Columns, Ints, distinct
 from checks.audit.engine.blocks import BLOCK_BITS, KINDS, Rows, block_name, pack
 from checks.audit.engine.group import sections
-from checks.audit.engine.keys import hash_of
+from checks.audit.engine.keys import hashes_of
 from checks.audit.engine.parts import Part
 from checks.audit.facts.run_facts import RunFacts
 
@@ -36,8 +36,8 @@ def rows_by_count(part: Part, columns: Columns, own: Ints, facts: RunFacts) -> I
 
     A record without a key is no input that can be counted; an output without a key is in the first block.
     """
-    codes, texts = part.codes("key")
-    key = np.array([*map(hash_of, texts), NONE], np.int64)[codes]  # the code of a null is -1
+    codes, texts = part.dictionary("key")
+    key = np.append(hashes_of(texts), NONE)[codes]  # the code of a null is -1
     source, outputs = _outputs(part, columns, own, facts)
     outputs |= {"key": key[own], "count": part.ints("count")[own]}
     for topic, blocks in facts.counted.items():
@@ -59,7 +59,7 @@ def _outputs(part: Part, columns: Columns, own: Ints, facts: RunFacts) -> tuple[
 
 def _by_key(topic: str, blocks: int, kind: str, columns: Columns) -> Iterator[Piece]:
     of_block = np.where(columns["key"] == NONE, 0, columns["key"] % blocks)
-    for block in np.unique(of_block).tolist():
+    for block in distinct(of_block).tolist():
         rows = of_block == block
         packed = pack({name: columns[name][rows].astype(np.int64) for name in KINDS[kind]})
         yield block_name("counts", topic, block), kind, packed

@@ -51,13 +51,18 @@ class Part:
 
     def codes(self, name: str) -> tuple[Ints, list[str]]:
         """Return a column of texts: the code of each row (NONE for null) and the texts by code."""
+        codes, texts = self.dictionary(name)
+        return codes, texts.to_pylist()
+
+    def dictionary(self, name: str) -> tuple[Ints, pa.StringArray]:
+        """Return the same with the texts as Arrow has them, for many different ones."""
         if not self.rows:
-            return np.zeros(0, np.int64), []
+            return np.zeros(0, np.int64), pa.array([], pa.string())
         column = self._columns[name].chunk(0)
         if not isinstance(column, pa.DictionaryArray):
             column = column.dictionary_encode()
         indices = column.indices.fill_null(NONE) if column.null_count else column.indices
-        return indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
+        return indices.to_numpy(zero_copy_only=False), column.dictionary
 
     def equals(self, name: str, *texts: str) -> Mask:
         """Return the rows with one of these texts."""

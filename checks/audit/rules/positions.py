@@ -11,7 +11,7 @@ import numpy as np
 
 from chaos.scenario.model import Scenario
 from chaos.setup.clients import settings_of
-from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask
+from checks.audit.arrays import NEVER_US, NONE, Columns, Ints, Mask, distinct
 from checks.audit.engine.blocks import BLOCK_BITS, OK
 from checks.audit.engine.counters import DELIVERED_FROM, LOCATED
 from checks.audit.engine.group import dense, sections
@@ -166,7 +166,7 @@ def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
         return
     log = block.log
     sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp_us")]
-    suspects = np.unique(
+    suspects = distinct(
         np.concatenate([_not_in_log(block, side["offset"], side["sender"], side["seq"]) for side, _ in sides[:2]])
     )
     if not len(suspects):
@@ -258,7 +258,7 @@ def backdated_write(block: PartitionBlock, tally: Tally) -> None:
     sender, invoked_us = acked["sender"], acked["invoked_us"]
     before_us = np.full(len(sender), NEVER_US)
     suspects = invoked_us > _earliest_after(acked["completed_us"])
-    for number in np.unique(sender[suspects]).tolist():
+    for number in distinct(sender[suspects]).tolist():
         of_others = _earliest_after(np.where(sender == number, NEVER_US, acked["completed_us"]))
         before_us = np.where(suspects & (sender == number), of_others, before_us)
     wrong = np.flatnonzero(invoked_us > before_us)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from checks.audit import audit, stage
 from checks.audit.engine.blocks import BLOCK_BITS
+from checks.audit.engine.keys import hashes_of
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
 pytestmark = pytest.mark.spark
@@ -59,3 +61,13 @@ def test_superseded_records_are_counted(spark: Any, tmp_path: Path) -> None:
     audit(spark, run, resolved_of([many_keys()]))
     counts = {r["name"]: r["value"] for r in read_audit(run, "counts") if r["scope"] == "t"}
     assert counts["superseded"] == 40
+
+
+def test_texts_have_one_hash_each_whatever_stands_beside_them():
+    texts = ["", "a", "a\0", "é", "k" * 8, "k" * 9, "k" * 4000, *(f"key-{n}" for n in range(20_000))]
+    hashes = hashes_of(pa.array(texts))
+    assert len(set(hashes.tolist())) == len(texts) and (hashes >= 0).all()
+    assert [hashes_of(pa.array([text]))[0] for text in texts[:9]] == hashes[:9].tolist()
+    assert hashes_of(pa.array(texts)[3:6]).tolist() == hashes[3:6].tolist(), "of a slice"
+    assert hashes_of(pa.array([], pa.string())).tolist() == []
+    assert hashes_of(pa.array(texts * 60, pa.string()))[-len(texts) :].tolist() == hashes.tolist(), "in several steps"
