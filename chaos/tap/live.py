@@ -155,11 +155,13 @@ class _Group:
 
 
 class Reader:
-    """Reads a capture in its order. say: takes a line. pid_of: the process of this machine at the other end of a
-    connection, by its number and address, if it is known."""
+    """Reads a capture in its order. say: takes a line; None if only who spoke is asked for, as lines were said before.
+    pid_of: the process of this machine at the other end of a connection, by its number and address, if it is known."""
 
-    def __init__(self, say: Say, pid_of: Callable[[int, str], int | None] = lambda number, peer: None) -> None:
-        self._say, self._said, self._pid_of = say, Said(say), pid_of
+    def __init__(self, say: Say | None, pid_of: Callable[[int, str], int | None] = lambda number, peer: None) -> None:
+        self._silent = say is None
+        self._say: Say = say or (lambda words: None)
+        self._said, self._pid_of = Said(self._say), pid_of
         self._ids: TopicIds = {}
         self._open: dict[int, _Open] = {}
         self.connections: dict[int, Connection] = {}
@@ -285,11 +287,13 @@ class Reader:
     def _answer(self, one: _Open, entry: Read) -> None:
         asked = one.asked.pop(entry.number, None)
         large = entry.api == ApiKey.Fetch and entry.size > MOST_FETCHED
-        if entry.flags & UNKEPT or large or (kind := _ANSWERS.get(entry.api)) is None:
+        said_only = entry.api in _OF_PARTITIONS and self._silent
+        if entry.flags & UNKEPT or large or said_only or (kind := _ANSWERS.get(entry.api)) is None:
             return
         if (answer := _decoded(entry, kind)) is None:
             return
-        self._errors(one.connection, entry, asked, answer)
+        if not self._silent:
+            self._errors(one.connection, entry, asked, answer)
         if entry.api == ApiKey.JoinGroup and asked is not None and answer.error_code == 0:
             one.connection.spoke(asked.group_id, answer.member_id, entry.seen_us)
             self._formed(asked.group_id, answer.generation_id, len(answer.members), answer.protocol_name, entry.seen_us)

@@ -71,7 +71,7 @@ class Tap:
             listen=order.listen, advertise=order.advertise, ports={}
         )
         self._resumed = resumed
-        self._reader = Reader(self._say_live, self._pid_of)
+        self._reader = Reader(self._say, self._pid_of)
         self._tail = Tail(run.path / FOLDER, len(segments(run)) + 1)
         self._live = False
         """Whether what is read has just passed, so that its processes are there. What was before is read at the end."""
@@ -97,11 +97,6 @@ class Tap:
 
     def _say(self, words: str) -> None:
         self._events.note(words, aside=True)
-
-    def _say_live(self, words: str) -> None:
-        """Say what has just passed; what an earlier sitting recorded was said then."""
-        if self._live:
-            self._say(words)
 
     @property
     def address(self) -> str:
@@ -315,7 +310,7 @@ class Tap:
         record = self._record
         metadata = self._kafka.metadata()
         if self._resumed:  # only what is new was read until now
-            self._live, self._reader = False, Reader(self._say_live, self._pid_of)
+            self._live, self._reader = False, Reader(None, self._pid_of)
             self._reader.learn(by_id(record.topic_ids))
             self._ids(metadata)
             self._reader.read(Tail(self._run.path / FOLDER).new())

@@ -46,6 +46,13 @@ lock.unlink()
 """A program with a lock file, which only an orderly end removes."""
 
 
+SMALL = [
+    *("--set", "producers.shop.records=1000", "--set", "effects.invoices.settle=10s", "--set", "cluster.brokers=1"),
+    *(f"--set=topics.{topic}.{of}" for topic in ("orders", "invoices") for of in ("replication_factor=1", "config={}")),
+]
+"""One broker, and a run of half a minute: its windows are those of three brokers."""
+
+
 def stored(folder: Path) -> list[dict]:
     file = folder / "runs.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -54,15 +61,18 @@ def stored(folder: Path) -> list[dict]:
 def test_an_application_that_commits_first_loses_in_a_window_and_the_bundle_of_it_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "found"
     done = chaos(
-        "explore", "app-commit-order", "--variant", "before", "--seed", 7, "--for", 5, "--into", folder, "--json",
-        timeout_s=1200,
+        "explore", "app-commit-order", "--variant", "before", *SMALL, "--seed", 7, "--for", 4,
+        "--into", folder, "--json", timeout_s=1200,
     )  # fmt: skip
     result = ExploreResult.model_validate(done.result)
     assert done.code == 1 and result.verdict == "fail"
     (filed,) = result.filed
     assert filed.mechanism.cause == "offsets are committed before the work is done" and filed.mechanism.prevents
     assert (folder / filed.bundle).is_file()
-    assert "lost" in {state for window in result.windows for state in window.states.values()}
+    states = {(window.moment, window.after): window.states for window in result.windows}
+    assert states["an instance leaves and comes back", ""] == {"stop": "lost"}
+    assert states["OffsetCommit request", "Produce response"] == {"kill": "held"}
+    assert states["OffsetCommit response", "OffsetCommit request"] == {"kill": "lost"}
     assert f"python -m chaos replay {folder / filed.bundle}" in (folder / "report.html").read_text()
     assert left_running(folder) == []
 
@@ -74,7 +84,7 @@ def test_an_application_that_does_not_go_on_after_a_crash_hung(tmp_path: Path) -
         "cluster": {"brokers": 1},
         "topics": [{"name": name, "partitions": 2, "replication_factor": 1} for name in ("orders", "invoices")],
         "producers": [
-            {"name": "shop", "topic": "orders", "rate": "100/s", "records": 1000, "outlast_faults": True,
+            {"name": "shop", "topic": "orders", "rate": "100/s", "records": 400, "outlast_faults": True,
              "value": {"samples": str(ROOT / "chaos/examples/orders.jsonl"), "id": "$.order_id"}}
         ],
         "apps": [
@@ -94,7 +104,10 @@ def test_an_application_that_does_not_go_on_after_a_crash_hung(tmp_path: Path) -
 
 def test_a_search_at_random_goes_on_as_it_would_have_gone_on(tmp_path: Path) -> None:
     folder = tmp_path / "found"
-    process = start("explore", "app-commit-order", "--variant", "after", "--random", "--seed", 3, "--into", folder)
+    records = ("--set", "producers.shop.records=1000")
+    process = start(
+        "explore", "app-commit-order", "--variant", "after", *records, "--random", "--seed", 3, "--into", folder
+    )  # fmt: skip
     wait_until(lambda: len(stored(folder)) >= 2, 600, "no two runs are stored")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=200)

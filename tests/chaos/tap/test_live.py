@@ -30,9 +30,10 @@ JOIN, COMMIT, BEAT = JoinGroupRequest[5], OffsetCommitRequest[7], HeartbeatReque
 class Wire:
     """A capture of some connections, and what was said about it."""
 
-    def __init__(self, pids=None):
+    def __init__(self, pids=None, silent=False):
         self.lines, self._numbers, self._at = [], {}, 0
-        self.reader = Reader(self.lines.append, lambda number, peer: (pids or {}).get(peer))
+        say = None if silent else self.lines.append
+        self.reader = Reader(say, lambda number, peer: (pids or {}).get(peer))
 
     def _read(self, kind, connection, number=0, api=-1, version=-1, kept=b"", flags=0):
         self._at += 1_000
@@ -165,8 +166,9 @@ def test_a_rebalance_of_the_new_protocol_is_an_assignment_of_another_epoch():
     assert wire.reader.groups["billing"] == {"orders"}
 
 
-def test_an_error_in_an_answer_is_said_with_its_partition_and_its_client():
-    answer = request(
+def refused():
+    """Return the answer of a broker that has too few replicas in sync."""
+    return request(
         ProduceResponse[9],
         responses=[
             {
@@ -181,7 +183,10 @@ def test_an_error_in_an_answer_is_said_with_its_partition_and_its_client():
         ],
         throttle_time_ms=0,
     )
-    wire = Wire().accept().ask(naming(ApiKey.Produce, 9), answer, client="shop")
+
+
+def test_an_error_in_an_answer_is_said_with_its_partition_and_its_client():
+    wire = Wire().accept().ask(naming(ApiKey.Produce, 9), refused(), client="shop")
     assert said(wire, "shop at 10.0.0.5 got NOT_ENOUGH_REPLICAS from Produce for orders/3")
     assert wire.reader.topics == {"orders"}
 
@@ -191,6 +196,16 @@ def test_errors_that_clients_expect_are_not_said():
     beat = request(BEAT, group_id="billing", generation_id=5, member_id="m1", group_instance_id=None)
     wire.ask(beat, request(HeartbeatResponse[3], throttle_time_ms=0, error_code=27))
     assert not said(wire, "got")
+
+
+def test_who_spoke_and_about_what_is_found_without_a_word_too():
+    found = []
+    for silent in (False, True):
+        wire = Wire(silent=silent).accept().ask(versions()).join().commit(1200).commit(900).commit(950, error=22)
+        read = wire.ask(naming(ApiKey.Produce, 9), refused(), client="shop").reader
+        found.append((read.connections, read.topics, read.groups, read.requests))
+        assert bool(wire.lines) != silent
+    assert found[0] == found[1] and found[0][2] == {"billing": {"orders"}}
 
 
 def test_a_commit_that_goes_back_is_said_and_one_that_was_refused_does_not_count():
