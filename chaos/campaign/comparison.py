@@ -85,7 +85,8 @@ def _flat(resolved: Resolved, run: Path) -> dict[str, str]:
     values = dict(_leaves("", {key: value for key, value in data.items() if key not in _NOT_COMPARED}))
     folder = SHIPPED if resolved.name in shipped() else Path(resolved.name).absolute().parent
     folders = [folder, *(Path(app.directory) for app in resolved.scenario.apps if app.directory)]
-    return {path: _as_written(value, folders, run) for path, value in values.items()}
+    bare = resolved.without_prefix
+    return {bare(path): bare(_as_written(value, folders, run)) for path, value in values.items()}
 
 
 def _as_written(value: str, folders: list[Path], run: Path) -> str:
@@ -169,9 +170,15 @@ def _rebalances(
     and only consumers differ.
     """
     of_consumers = all(d.path.startswith("consumers.") for d in differences)
-    subscribed = [{c.group for c in r.scenario.readers if c.mode == "subscribe"} for r in resolved.values()]
-    for group in sorted(set.intersection(*subscribed)):
-        found = {name: [result.counts.rebalances.get(group) for result in some] for name, some in results.items()}
+    groups = {
+        name: {r.without_prefix(c.group): c.group for c in r.scenario.readers if c.mode == "subscribe"}
+        for name, r in resolved.items()
+    }
+    for group in sorted(set.intersection(*map(set, groups.values()))):
+        found = {
+            name: [result.counts.rebalances.get(groups[name][group]) for result in some]
+            for name, some in results.items()
+        }
         texts = {name: ", ".join(dict.fromkeys(map(_number, some))) for name, some in found.items()}
         numbers = {name: [n for n in some if n is not None] for name, some in found.items()}
         if of_consumers and all(numbers.values()):

@@ -119,7 +119,7 @@ def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anoma
         run_dir=_storable(str(run.path)),
         command=_storable(summary.command),
         times=tuple(
-            m.model_copy(update={"scope": _storable(_without_prefix(m.scope, resolved)), "fault": _storable(m.fault)})
+            m.model_copy(update={"scope": _storable(resolved.without_prefix(m.scope)), "fault": _storable(m.fault)})
             for m in summary.metrics
             if m.stat != "count"
         ),
@@ -151,13 +151,8 @@ def setup_digest(resolved: Resolved) -> str:
     """
     data = resolved.scenario.model_dump(mode="json", exclude=_NOT_SETUP, exclude_defaults=True)
     data["cluster"] = {k: v for k, v in data.get("cluster", {}).items() if k not in ("kafka", "metadata")}
-    text = _without_prefix(json.dumps(data, sort_keys=True), resolved)
+    text = resolved.without_prefix(json.dumps(data, sort_keys=True))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _without_prefix(text: str, resolved: Resolved) -> str:
-    """Remove the prefix that each run on an attached cluster gives its names."""
-    return text.replace(resolved.prefix, "") if resolved.prefix else text
 
 
 def _storable(text: str) -> str:

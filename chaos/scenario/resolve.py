@@ -58,6 +58,10 @@ class Resolved(BaseModel):
         """Return a generator of random choices for one purpose. Choices for another purpose do not influence it."""
         return random.Random(f"{self.seed}:{purpose}")
 
+    def without_prefix(self, text: str) -> str:
+        """Remove the prefix that each run on an existing cluster gives its names."""
+        return text.replace(self.prefix, "") if self.prefix else text
+
     @property
     def ids(self) -> Ids:
         """The ids of records of producers with ids."""

@@ -201,6 +201,26 @@ def test_reasons_of_a_contract_are_no_settings_that_differ():
     assert different == ["producers.shop.config.acks"] and sides["acks-1"].keys() == sides["acks-all"].keys()
 
 
+def test_names_of_the_runs_on_an_existing_cluster_are_no_settings_that_differ():
+    """Each run gives its topics and groups a prefix of its own there."""
+    raw = {
+        "title": "t",
+        "cluster": {"driver": "attached", "bootstrap": "127.0.0.1:1"},
+        "topics": [{"name": "orders"}],
+        "producers": [{"name": "shop", "topic": "orders"}],
+        "consumers": [{"mode": "subscribe", "name": "billing", "group": "billing", "topics": ["orders"]}],
+    }
+    sides = {}
+    for name, acks in (("a", 1), ("b", -1)):
+        given = parse(json.dumps(raw), "t.yaml", [f"producers.shop.config={{acks: {acks}}}"])
+        resolved = resolve(given, run_id=f"run-{name}", name="t.yaml", created_us=1, seed=1, overrides=[])
+        assert resolved.scenario.topics[0].name != "orders"
+        sides[name] = _flat(resolved, Path("none"))
+    assert [key for key in {**sides["a"], **sides["b"]} if sides["a"].get(key) != sides["b"].get(key)] == [
+        "producers.shop.config.acks"
+    ]
+
+
 def test_programs_and_files_differ_as_the_user_wrote_them(tmp_path):
     work = tmp_path / "project" / "work"
     (work / "old").mkdir(parents=True)
