@@ -303,7 +303,7 @@ def _judge_unknown(e: Epoch, committed: CommittedOffsets, reader: Reader, log: L
     if below:
         e.start, e.legal, e.why = max(below), True, "the committed offset (no position on record)"
     elif committed.none or _outside(committed, log):
-        e.start = log[0] if reader.default_start == EARLIEST else began
+        e.start = log[0] if reader.default_start == EARLIEST and log[0] is not None else began
         e.legal, e.why = True, "auto.offset.reset (no position on record)"
     else:
         e.start, e.legal = began, False

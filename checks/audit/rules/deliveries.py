@@ -251,8 +251,8 @@ def duplicate_delivery(r: ReaderBlock, tally: Tally) -> None:
     present, local = np.unique(r.rows["epoch"][rows], return_inverse=True)
     epochs = [r.facts.epochs.all[number] for number in present.tolist()]
     turns = np.array([e.turn for e in epochs], np.int64)
-    legal_start = np.array([e.legal and e.start is not None for e in epochs])
-    starts = np.array([e.start if e.start is not None else 0 for e in epochs], np.int64)
+    legal_start = np.array([e.legal for e in epochs])
+    starts = np.array([e.start or 0 for e in epochs], np.int64)
     order = np.lexsort((r.rows["ordinal"][rows], turns[local], seq, sender, offset))
     rows, sender, seq, offset, local = (c[order] for c in (rows, sender, seq, offset, local))
     repeat = np.flatnonzero((offset[1:] == offset[:-1]) & (sender[1:] == sender[:-1]) & (seq[1:] == seq[:-1])) + 1

@@ -438,6 +438,19 @@ def a_tombstone_that_timed_out_cannot_have_expired_yet(s: Story) -> None:
 
 
 @story(lost_key=1)
+def a_value_is_not_deleted_by_a_value_that_timed_out(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").send(2, outcome="unknown", key="k1").wrote(4, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
+def every_third_record_is_a_tombstone_and_one_has_expired(s: Story) -> None:
+    s.deleting().sending |= {"tombstone_every": 3}
+    s.send(0, 0, key="k1").send(2, 2, key="k1").wrote(3, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
 def a_tombstone_of_another_key_deletes_nothing(s: Story) -> None:
     s.deleting().send(0, 0, key="k1").send(1, outcome="unknown", key="k3").wrote(2, key="k2").tick(2 * SECOND)
     s.read_back()
@@ -1197,6 +1210,18 @@ def twice_in_one_assignment(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0, 0, 1).commit(2)
 
 
+@story(lost_write__undecided=1)
+def acked_in_a_partition_that_was_not_read_back(s: Story) -> None:
+    s.partitions, s.added = 2, -1
+    s.wrote(0).send(1, 0, partition=1)
+
+
+@story(lost_write__undecided=1)
+def acked_without_a_partition_in_a_topic_that_was_not_read_back(s: Story) -> None:
+    s.producer_config, s.exists = {"acks": "0"}, False
+    s.send(0, partition=None)
+
+
 @story(duplicate_write=1)
 def written_twice_after_an_aborted_attempt(s: Story) -> None:
     s.in_transaction(1, "aborted", 0)
@@ -1209,6 +1234,14 @@ def written_in_two_aborted_attempts(s: Story) -> None:
     s.in_transaction(1, "aborted", 0)
     began = s.now
     s.send(0, 1, txn=2).log(1, 0, committed=False).transaction(2, "aborted", began)
+
+
+@story(duplicate_delivery__legal=2, lost_write__undecided=2, dirty_read__undecided=4)
+def again_from_the_beginning_of_a_partition_that_was_not_read_back(s: Story) -> None:
+    """Nobody says where it began, nor where the log does."""
+    s.partitions, s.added, s.members = 2, -1, 2
+    s.send(0, 0, partition=1).send(1, 1, partition=1).assigned(1, partition=1, generation=1).got(0, 1).lost()
+    s.assigned(2, partition=1, position=None, source=None, generation=2).got(0, 1).commit(2)
 
 
 @story(duplicate_delivery__illegal=1, nonmonotonic_poll=1)

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from chaos.kafka.partition import group_partition
+from chaos.ledger.schemas import INPUT_COLUMNS
 from checks.audit.arrays import NONE
 from checks.audit.engine.counters import TRANSACTION_WRITERS
+from checks.audit.engine.cut import columns_of
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epoch, Epochs
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed
@@ -306,3 +308,24 @@ def test_what_depends_on_a_setting_of_the_brokers_that_is_not_known(
     for (_, split, _), (count, _) in tally.each(FINDINGS):
         reported[split] += count
     assert (reported[""], reported[UNDECIDED]) == found
+
+
+@pytest.mark.parametrize(
+    ("table", "facts", "read", "unread"),
+    [
+        ("sends", {}, {"seq"}, {"key", "txn"}),
+        ("sends", {"compacted": {"orders"}}, {"key"}, {"txn"}),
+        ("sends", {"counted": {"counter"}}, {"seq"}, {"key"}),
+        ("sends", {"transactions": {1}}, {"txn"}, {"key"}),
+        ("log", {}, {"offset"}, {"key", "tombstone", "count", *INPUT_COLUMNS}),
+        ("log", {"compacted": {"orders"}}, {"key", "tombstone"}, {"count"}),
+        ("log", {"counted": {"counter"}}, {"key", "count"}, {"tombstone"}),
+        ("log", {"lineage": {"copy"}}, {*INPUT_COLUMNS}, {"key"}),
+        ("deliveries", {}, {"processed_us"}, {"polled_us"}),
+        ("deliveries", {"transactions": {1}}, {"polled_us"}, set()),
+    ],
+)
+def test_a_column_is_read_if_something_needs_it(table, facts, read, unread) -> None:
+    needs: Any = SimpleNamespace(**dict.fromkeys(("transactions", "compacted", "counted", "lineage"), ()) | facts)
+    columns = {*columns_of(table, needs)}
+    assert read <= columns and not unread & columns

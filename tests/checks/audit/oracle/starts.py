@@ -295,5 +295,5 @@ def _start_without_position(
         return max(reachable), True
     outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
     if outside or not known.surely_something:
-        return (log[0] if log else None) if facts.begins_at_earliest else first, True
+        return log[0] if facts.begins_at_earliest and log else first, True
     return first, False
