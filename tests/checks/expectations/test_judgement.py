@@ -8,7 +8,7 @@ import pytest
 
 from chaos.anomalies import ANOMALIES
 from chaos.ledger.schemas import TABLES
-from chaos.run.events import UNDRAINED, EventLog
+from chaos.run.events import UNDRAINED, UNSETTLED, EventLog
 from chaos.run.result import Expectation
 from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, nothing_to_examine
 from checks.expectations import bounds, conditions
@@ -331,7 +331,8 @@ def test_rows_that_the_audit_missed_make_all_counts_inconclusive(fake):
     next(r for r in run.counts if r["name"] == "rows_audited")["value"] = 1
     run.found("skipped_delivery", count=5)
     found = judged(run)
-    assert found["ledger_complete", "rows", ""].verdict == "inconclusive"
+    rows = found["ledger_complete", "rows", ""]
+    assert (rows.verdict, rows.seen) == ("inconclusive", "1 of 2 rows") and "(assignments: 1)" in rows.why
     assert {e.verdict for key, e in found.items() if key[0].endswith(("write", "delivery"))} == {"inconclusive"}
 
 
@@ -347,8 +348,8 @@ def test_an_incomplete_read_back_is_no_loss(fake):
     run.log_range.pop()
     run.found("lost_write", count=500)
     found = judged(run)
-    assert found["log_read_back", "", ""].verdict == "inconclusive"
-    assert "orders/1" in found["log_read_back", "", ""].why
+    read_back = found["log_read_back", "", ""]
+    assert (read_back.verdict, read_back.seen) == ("inconclusive", "1 of 2 partitions") and "orders/1" in read_back.why
     assert found["lost_write", "", ""].verdict == "inconclusive"
 
 
@@ -452,6 +453,14 @@ def test_a_run_in_which_too_little_happened_is_inconclusive(fake, change, split)
     assert others_pass(judged(run), ("something_happened", split, ""))
 
 
+@pytest.mark.parametrize("name", ["acked", "delivered"])
+def test_one_record_of_each_topic_and_each_reader_is_enough_to_prove_something(fake, name):
+    run = fake()
+    for row in run.counts:
+        row["value"] = 1 if row["name"] == name else row["value"]
+    assert others_pass(judged(run))
+
+
 def test_why_not_all_records_were_sent_is_what_the_drive_waited_for_at_its_limit(fake):
     run = fake()
     next(r for r in run.counts if r["name"] == "sent").update(value=900)
@@ -479,7 +488,14 @@ def test_readers_that_go_on_when_the_drain_ends_prove_no_stall(fake, slow):
     assert ("billing still made progress when the drain ended, after 60 s (limits.drain)" in found.why) == slow
 
 
-@pytest.mark.parametrize("stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")]])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [("load", "failed"), ("drive", "failed")],
+        [("drive", "begin"), ("load", "begin")],
+        [("load", "end"), ("drain", "failed"), ("drive", "failed")],
+    ],
+)
 def test_a_drive_that_broke_off_makes_stalled_delivery_inconclusive(fake, stages):
     run = fake()
     run.stages = stages
@@ -488,6 +504,26 @@ def test_a_drive_that_broke_off_makes_stalled_delivery_inconclusive(fake, stages
     assert others_pass(terms, ("drive_completed", "", ""), ("stalled_delivery", "", ""))
     assert terms["stalled_delivery", "", ""].verdict == "inconclusive"
     assert "broke off before its drain" in terms["stalled_delivery", "", ""].why
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "why"),
+    [
+        ("end", {}, ""),
+        ("failed", {}, "the drive broke off before effects were complete"),
+        ("end", {"effects": ["mails"]}, ""),
+        ("end", {"effects": ["mails", "invoices"], "open": ["mails"]}, "known not to have changed for 3 s; raise "),
+        ("end", {"effects": ["invoices"], "open": ["invoices"]}, "a transaction that is still open after 60 s, "),
+    ],
+)
+def test_a_missing_effect_proves_nothing_unless_the_drive_waited_until_none_came(fake, state, more, why):
+    run = fake()
+    run.stages.append(("settle", state))
+    run.write()
+    if more:
+        EventLog(run.run).emit(UNSETTLED, limit="60 s", unchanged={"invoices": [3, 9]}, **more)
+    found = conditions.Conditions(run.run, run.resolved).unsettled("invoices")
+    assert why in found and bool(found) == bool(why)
 
 
 def test_stalled_delivery_counts_if_the_drain_ended(fake):
@@ -621,6 +657,17 @@ def test_an_incarnation_that_was_started_twice_is_inconclusive_and_named(fake):
     found = judged(run)
     assert others_pass(found, ("ledger_complete", "incarnations", ""))
     assert "shop/1 incarnation 1 was started more than once" in found["ledger_complete", "incarnations", ""].why
+
+
+@pytest.mark.parametrize(("in_log", "evicted", "said"), [(0, 900, True), (1, 899, False), (0, 0, False)])
+def test_a_check_saw_nothing_because_the_log_was_empty_if_all_records_were_deleted(fake, in_log, evicted, said):
+    run = fake()
+    run.examined_nothing("dirty_read")
+    run.counts = [row for row in run.counts if row["name"] != "in_log"]
+    run.counts += [{"name": n, "scope": "orders", "value": v} for n, v in (("in_log", in_log), ("evicted", evicted))]
+    found = judged(run)["dirty_read", "", ""]
+    why = "the check saw nothing: retention, or a fault, deleted all 900 acknowledged records before the log was "
+    assert found.verdict == "inconclusive" and found.why.startswith(why) == said
 
 
 def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclusive(fake):
@@ -860,7 +907,15 @@ def test_records_stamped_by_wrong_clocks_decide_nothing_by_their_times(fake, sce
     assert {check for (check, _, _), e in found.items() if why in e.why} == undecided
 
 
-@pytest.mark.parametrize(("times_us", "back_us"), [((0, 900, 850), 0), ((0, 600_000, 100_000, 700_000), 500_000)])
+@pytest.mark.parametrize(
+    ("times_us", "back_us"),
+    [
+        ((0, 900, 850), 0),
+        ((0, 200_000, 100_000), 0),
+        ((0, 200_001, 100_000), 100_001),
+        ((0, 600_000, 100_000, 700_000), 500_000),
+    ],
+)
 def test_a_clock_that_was_set_back_shows_in_the_events_of_the_drive(times_us, back_us):
     """Events of the audit do not count: it may run later, on another machine."""
     events = [{"kind": "progress", "at_us": T0 + at_us} for at_us in times_us]

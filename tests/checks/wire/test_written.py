@@ -428,6 +428,7 @@ def test_an_answer_after_the_partition_was_given_up_is_not_delivered():
     fetched = [got(0, "a", at=100), got(1, "b", asked=1, at=250), got(1, "b", asked=1, at=350)]
     found = partition(log=[logged(0, "a"), logged(1, "b")], fetched=fetched, held=held((50, 200), (300, 900)))
     assert delivered(found) == [("billing/1", 1, 0), ("billing/1", 2, 1)]
+    assert found.deliveries()["ordinal"].tolist() == [0, 1], "they count what was delivered"
 
 
 def test_a_fetched_record_has_the_identity_that_the_log_has_and_a_truncated_one_its_own():
@@ -619,6 +620,9 @@ def test_a_hold_begins_at_the_committed_offset_at_a_reset_or_at_a_seek():
         row for row in zip(found["event"], found["position"], found["source"], strict=True) if row[0] == "assigned"
     ]
     assert begun == [("assigned", 4, "committed"), ("assigned", 0, "reset"), ("assigned", 7, "seek")]
+    asked_twice = [asked(70, 9), asked(60, 4)]  # the first answer counts, in whatever order the rows come
+    found = partition(fetched=fetched[:1], positions=asked_twice, held=spans).assignments()
+    assert (found["position"][0], found["source"][0]) == (4, "committed")
 
 
 @pytest.mark.parametrize(
