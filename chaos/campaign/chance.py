@@ -19,7 +19,7 @@ from chaos.campaign.engine import Trial, Wanted
 from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import of_run
 from chaos.campaign.mixture import Cell, Mixer, Mixture
-from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
+from chaos.campaign.moments import BASELINE, CALM, FromMoments, allowed, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
@@ -31,7 +31,7 @@ from chaos.lab.lab import FinishedRun
 from chaos.run.campaign import Part, TrialRun
 from chaos.run.directory import Run
 from chaos.run.exploration import Covered, ExploreResult, Filed
-from chaos.run.result import EFFECT_KINDS, Result, Verdict
+from chaos.run.result import Result, Verdict
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 
@@ -108,8 +108,7 @@ class RandomSearch(FromMoments):
         """Return what the settings promise, and the scenario's kinds of effects in any number; none may be missing."""
         bounds: dict[str, Raw] = {}
         for name, given in self.subject.scenario.expect.effects.items():
-            allowed = [kind for kind in EFFECT_KINDS if kind != "missing" and getattr(given, kind).max != 0]
-            bounds[name] = {kind: {"min": 0} for kind in allowed}
+            bounds[name] = {kind: {"min": 0} for kind in allowed(given)}
         return {"promised": True, "effects": bounds}
 
     def _judged(self, scenario: Scenario) -> Scenario:

@@ -20,6 +20,8 @@ from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
 from chaos.run.exploration import ExploreResult
+from chaos.run.result import EFFECT_KINDS
+from chaos.scenario.expect import Bound, EffectBound
 from chaos.scenario.load import parse
 
 BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
@@ -77,6 +79,15 @@ def moments_of(run: Run, apps: Collection[str]) -> list[Moment]:
                 for after, name, count in rows:
                     counts[instance.partition("/")[0], name, after] += count
     return [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in apps]
+
+
+def allowed(given: EffectBound) -> dict[str, float | None]:
+    """Return how often each kind of effect but `missing` may come; None: in any number.
+
+    A kind that the contract demands, as the wrong side of an A/B scenario does, is what it shows, and not allowed.
+    """
+    bounds: dict[str, Bound] = {kind: getattr(given, kind) for kind in EFFECT_KINDS if kind != "missing"}
+    return {kind: bound.max for kind, bound in bounds.items() if bound.max != 0 and not bound.min}
 
 
 def leave(app: str) -> Raw:

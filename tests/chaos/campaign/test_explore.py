@@ -9,7 +9,7 @@ from chaos.anomalies.causes import CAUSES
 from chaos.campaign.engine import Plan
 from chaos.campaign.explore import explore
 from chaos.campaign.folder import Folder
-from chaos.campaign.moments import BASELINE, CALM, Moment
+from chaos.campaign.moments import BASELINE, CALM, Moment, allowed
 from chaos.campaign.subject import Request, load_subject
 from chaos.campaign.windows import CRASH, Exploration, part_of, state_of
 from chaos.errors import UsageError
@@ -17,6 +17,7 @@ from chaos.lab.progress import ProgressListener
 from chaos.report.campaign import write
 from chaos.run.campaign import Mechanism, TrialRun
 from chaos.run.events import MOMENTS
+from chaos.scenario.expect import EffectBound
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
 LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
@@ -60,6 +61,26 @@ def run(part, verdict="pass", name="", sentence="", bundle="", **causes):
         bundle=bundle,
         mechanisms=found,
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "variant", "bounds"),
+    [
+        ("app-commit-order", "after", {"duplicate": {"max": 400}}),
+        ("app-aiokafka", "transactions", {}),
+        ("app-aiokafka", "commits", {}),  # whose contract demands what it shows
+    ],
+)
+def test_an_exploration_allows_what_the_contract_allows_and_not_what_it_demands(source, variant, bounds, plan):
+    plan.subject = load_subject(source, variant)
+    assert plan.expected([]) == {"effects": {"invoices": {**bounds, "missing": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "allows"), [({}, {}), ({"min": 0}, {"duplicate": None}), ({"min": 2}, {}), ({"max": 9}, {"duplicate": 9})]
+)
+def test_any_number_of_a_kind_is_allowed_where_the_contract_has_no_bound(given, allows):
+    assert allowed(EffectBound.model_validate({"duplicate": given} if given else {})) == allows
 
 
 def test_nothing_but_the_first_run_is_wanted_before_it_has_passed(plan):
