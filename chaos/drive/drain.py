@@ -99,19 +99,24 @@ Ends = dict[Isolation, dict[TopicPartition, int]]
 
 @dataclass(frozen=True)
 class Behind:
-    """What a reader has left in a partition. done: what it has done, as a number that rises; text: a message."""
+    """What a reader has left in a partition. done: what it has done, as a number that rises; text: a message.
+
+    holder: who does the work, one partition after another, as far as that is known: the partition itself if not.
+    """
 
     reader: str
     partition: TopicPartition
     done: int
     text: str
+    holder: str
 
 
 @dataclass
 class Progress:
-    """The highest `done` of a reader in a partition, and when it last rose: None if it never did."""
+    """The highest `done` of a reader in a partition, who did that, and when it last rose: None if it never did."""
 
     done: int
+    holder: str
     rose: float | None = None
 
 
@@ -139,6 +144,7 @@ class Drain:
         """Wait until all readers are at the ends. Returns False, with a note, after `limits.drain`.
 
         If all that are behind still make progress then, an event `undrained` names them: they are slow, not stalled.
+        A member that still works on one of its partitions may not have come to the others yet.
         Processors first: their output is complete only when they are at the ends of their input, one after another.
         """
         readers, shares, apps = self.scenario.readers, self.scenario.shares, self.scenario.apps
@@ -171,7 +177,8 @@ class Drain:
 
     def _note_progress(self, behind: list[Behind]) -> None:
         for one in behind:
-            known = self._progress.setdefault((one.reader, one.partition), Progress(one.done))
+            known = self._progress.setdefault((one.reader, one.partition), Progress(one.done, one.holder))
+            known.holder = one.holder
             if one.done > known.done:
                 known.done, known.rose = one.done, time.monotonic()
 
@@ -184,8 +191,9 @@ class Drain:
         self._over = True  # what waits for readers that are behind is behind, too
 
     def _goes_on(self, one: Behind) -> bool:
-        rose = self._progress[one.reader, one.partition].rose
-        return rose is not None and time.monotonic() - rose < min(GOING_ON_S, self.scenario.limits.drain / 2)
+        own = [p for (reader, _), p in self._progress.items() if (reader, p.holder) == (one.reader, one.holder)]
+        last = max((p.rose for p in own if p.rose is not None), default=None)
+        return last is not None and time.monotonic() - last < min(GOING_ON_S, self.scenario.limits.drain / 2)
 
     def _unfinished(self) -> list[Behind]:
         """Return each partition in which a share group has records without a final state."""
@@ -199,7 +207,7 @@ class Drain:
                     left = "an unknown number of records" if lag is None else f"{lag:,} records"
                     done = 0 if lag is None else self._highest[partition] - lag
                     text = f"{group} has {left} to finish in {partition}"
-                    unfinished.append(Behind(group, partition, done, text))
+                    unfinished.append(Behind(group, partition, done, text, str(partition)))
         return unfinished
 
     def _unprocessed(self, all_ends: Ends) -> list[Behind]:
@@ -216,7 +224,7 @@ class Drain:
             for partition, end in ends.items():
                 if (at := committed.get(partition, 0)) < end:
                     text = f"{app.name} (group {group}) has committed {at} of {end} in {partition}"
-                    found.append(Behind(app.name, partition, at, text))
+                    found.append(Behind(app.name, partition, at, text, app.name))
         return found
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
@@ -264,7 +272,7 @@ class Drain:
             ends = all_ends["read_committed" if reads_committed(entries[0]) else "read_uncommitted"]
             existing = {partition.topic for partition in ends}
             topics = {topic for entry in entries for topic in entry.topics_among(existing)}
-            positions = self.fleet.positions(*names)
+            positions, holders = self.fleet.positions(*names), self.fleet.holders(*names)
             for partition, end in ends.items():
                 at = positions.get(str(partition), 0)
                 # a position in a deleted topic may be beyond the end of the topic that has its name now
@@ -272,5 +280,6 @@ class Drain:
                 if partition.topic in topics and (at < end or beyond):
                     position = positions.get(str(partition), "no position")
                     text = f"{reader} is at {position} of {end} in {partition}"
-                    found.append(Behind(reader, partition, at, text))
+                    holder = holders.get(str(partition), str(partition))
+                    found.append(Behind(reader, partition, at, text, holder))
         return found

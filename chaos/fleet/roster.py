@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from chaos.errors import ClientError, WaitTimeout
@@ -322,7 +322,14 @@ class Roster:
         partition, the lower offset counts.
         """
         positions: dict[str, int] = {}
-        for client in [c for reader in readers for c in ([reader] if "/" in reader else self.present(reader))]:
+        for client in self._clients_of(readers):
             for partition, offset in self.state(client).positions().items():
                 positions[partition] = min(offset, positions.get(partition, offset))
         return positions
+
+    def holders(self, *readers: str) -> dict[str, str]:
+        """Return a client to which each `topic/partition` is assigned; readers: as for `positions`."""
+        return {partition: c for c in self._clients_of(readers) for partition in self.state(c).assigned()}
+
+    def _clients_of(self, readers: Iterable[str]) -> list[str]:
+        return [c for reader in readers for c in ([reader] if "/" in reader else self.present(reader))]

@@ -207,6 +207,7 @@ class Reader(Generic[Spec]):
             self._committer.after_record(self.consumer, ends)
             done |= ends
             start += len(group)
+            self._idle()
         self._committer.after_batch(self.consumer, done)
 
     def _per_record_s(self) -> float:

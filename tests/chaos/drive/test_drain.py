@@ -30,9 +30,9 @@ limits: {drain: 1s}
 class Fleet:
     """The readers: `position` has the offset of a partition after so many looks."""
 
-    def __init__(self, position: Callable[[int, TopicPartition], int]) -> None:
+    def __init__(self, position: Callable[[int, TopicPartition], int], members: int) -> None:
         self.looks = 0
-        self._position = position
+        self._position, self._members = position, members
 
     def present(self, entry: str) -> list[str]:
         return [f"{entry}/1"]
@@ -41,11 +41,16 @@ class Fleet:
         self.looks += 1
         return {str(p): self._position(self.looks, p) for p in (FIRST, SECOND)}
 
+    def holders(self, *names: str) -> dict[str, str]:
+        return {str(FIRST): "billing/1", str(SECOND): f"billing/{self._members}"} if self._members else {}
 
-def drained(run: Run, position: Callable[[int, TopicPartition], int]) -> tuple[bool, list[dict[str, Any]]]:
-    """Return the answer of a drain, and its events."""
+
+def drained(
+    run: Run, position: Callable[[int, TopicPartition], int], members: int = 2
+) -> tuple[bool, list[dict[str, Any]]]:
+    """Return the answer of a drain, and its events. members: who hold the two partitions."""
     kafka: Any = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, END))
-    fleet: Any = Fleet(position)
+    fleet: Any = Fleet(position, members)
     cluster: Any = SimpleNamespace()
     one = drain.Drain(parse(SCENARIO, "t"), cluster, kafka, fleet, EventLog(run), lambda fleet: None)
     return one.run([FIRST, SECOND]), read_events(run)
@@ -88,3 +93,14 @@ def test_a_partition_without_progress_is_stalled(run: Run, position: Callable[[i
     assert not done
     assert [e["kind"] for e in events] == ["note"]
     assert "not drained after 1 s (limits.drain): billing is at " in events[0]["words"]
+
+
+def test_a_member_that_works_on_one_partition_may_not_have_come_to_the_other_one(run: Run) -> None:
+    one_after_another: Callable[[int, TopicPartition], int] = lambda look, p: look if p == FIRST else 7  # noqa: E731
+    assert [e["kind"] for e in drained(run, one_after_another, members=1)[1]] == ["note", UNDRAINED]
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_a_member_that_has_stopped_is_stalled_and_so_is_a_partition_that_nobody_holds(run: Run, members: int) -> None:
+    stopped: Callable[[int, TopicPartition], int] = lambda look, p: min(look, 10) if members else 7  # noqa: E731
+    assert [e["kind"] for e in drained(run, stopped, members)[1]] == ["note"]

@@ -133,6 +133,7 @@ abstract class Reader implements Client {
             assignments.processed(ends);
             committer.afterRecord(consumer, ends);
             done.putAll(ends);
+            idle();
         }
         committer.afterBatch(consumer, done);
     }
