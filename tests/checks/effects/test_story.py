@@ -483,8 +483,8 @@ def test_the_cause_of_a_doubled_effect(cause, known, seen, words):
     assert row["cause"] == cause and words in told, told
 
 
-@pytest.mark.parametrize(("left_us", "told"), [(20, True), (20.1, False)])
-def test_a_member_that_left_the_group_did_so_before_the_second_fetch(left_us, told):
+@pytest.mark.parametrize(("left_us", "told"), [(12.2, False), (12.3, True), (20, True), (20.1, False)])
+def test_a_member_that_left_the_group_did_so_between_the_two_fetches(left_us, told):
     left = {"billing/2": [fetch("billing/2", left_us) | {"asked_us": at(left_us)}]}
     assert ("billing/2 left the group" in story("duplicate", facts(left=left), fetches=TWICE)[1]) == told
 
