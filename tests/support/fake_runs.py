@@ -82,6 +82,8 @@ class FakeRun:
         self.sealed = True
         self.torn: dict[str, int] = {}
         self.refused = ""
+        self.wire_rows: dict[str, int] = {}
+        """Rows by table of the ledger of the wire, where they are others than the clients'."""
         self.readers = [c.group if c.mode == "subscribe" else f"{c.name}/1" for c in s.readers]
         self.topics = [t.name for t in s.topics]
         sent = sum(p.count * p.records for p in s.producers)
@@ -144,6 +146,10 @@ class FakeRun:
                 torn = Torn(file=file, bytes=size, reason=self.refused or "cut off", refused=bool(self.refused))
                 tables[file.split("/")[0]].torn.append(torn)
             (self.run.ledger / "seal.json").write_text(Seal(tables=tables).model_dump_json())
+            if self.resolved.scenario.judged_on_wire:
+                own = {t: SealedTable(rows=self.wire_rows.get(t, sealed.rows)) for t, sealed in tables.items()}
+                (self.run.wire / "ledger").mkdir(parents=True)
+                (self.run.wire / "ledger" / "seal.json").write_text(Seal(tables=own).model_dump_json())
         for stage, state in self.stages:
             EventLog(self.run).emit("stage", stage=stage, state=state, seconds=1.5, detail="broker 2 did not start")
         return self

@@ -938,6 +938,37 @@ def test_what_the_wire_does_not_decide_is_no_pass_and_inconclusive_if_the_scenar
     assert found["lost_write", "", ""].verdict == "pass" and found["overcommit", "", ""].verdict == "not applicable"
 
 
+ROWS = ("ledger_complete", "rows", "")
+
+
+@pytest.mark.parametrize(("audited", "verdict"), [(2, "pass"), (1, "inconclusive")])
+def test_of_a_run_that_is_judged_on_the_wire_the_rows_of_the_wire_were_audited(fake, audited, verdict):
+    """Clients also have rows of what they never sent."""
+    run = fake(WIRE)
+    run.ledger["assignments"] *= 2
+    run.wire_rows["assignments"] = 2
+    next(r for r in run.counts if r["name"] == "rows_audited")["value"] = audited
+    assert judged(run)[ROWS].verdict == verdict
+
+
+def test_clients_have_each_row_audited(fake):
+    run = fake()
+    run.ledger["assignments"] *= 2
+    assert judged(run)[ROWS].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(("scenario", "hidden"), [(WIRE, True), (SCENARIO, False)])
+def test_the_wire_says_that_it_shows_no_compacted_topic(fake, scenario, hidden):
+    compacted = scenario.replace("{name: orders,", "{name: orders, config: {cleanup.policy: compact},")
+    run = fake(compacted.replace("records: 1000", "records: 1000, keys: 100"))
+    run.counts = [row for row in run.counts if row["name"] not in ("sent", "acked", "delivered")]
+    run.counts += [{"name": n, "scope": s, "value": 0} for n, s in (("sent", "orders"), ("acked", "orders"))]
+    why = "the wire does not show which records a compacted topic keeps, so nothing of orders is decided; "
+    found = judged(run)
+    whys = [found["something_happened", split, ""].why.startswith(why) for split in ("sent", "acked", "delivered")]
+    assert whys == [hidden] * 3
+
+
 def test_a_capture_that_is_not_whole_decides_nothing(fake):
     run = fake(WIRE)
     why = "3 frames of the capture could not be read"
