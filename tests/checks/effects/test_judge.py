@@ -2,11 +2,11 @@
 
 import pytest
 
-from chaos.ledger.ids import Ids
+from chaos.ledger.ids import Ids, number_id
 from checks.effects.findings import sentence
 from checks.effects.inputs import id_column, identified
 from tests.checks.effects.story import TOPIC, Story
-from tests.support.fake_runs import T0
+from tests.support.fake_runs import SECOND, T0
 
 pytestmark = pytest.mark.spark
 
@@ -87,8 +87,10 @@ def test_an_input_that_retention_deleted_is_not_called_lost(spark, story):
     s = story(inputs=0)
     s.fake.log_range[0]["start"] = 5
     s.input(0, copies=0)
+    s.input(5, copies=0)
     s.judge(spark)
     assert words(s, "missing")[0].endswith("has no invoices: it was deleted from the log before the end")
+    assert words(s, "missing")[1].endswith("(lost_write)"), "the log begins with it"
 
 
 def test_a_second_effect_is_a_duplicate_with_both_places(spark, story):
@@ -139,6 +141,23 @@ def test_an_effect_without_an_input_is_unexpected_but_not_one_of_another_run(spa
     s.effect("0badf00d-shop-1-7", at=3)
     assert s.judge(spark) == CLEAN | {"unexpected": 1}
     assert words(s, "unexpected") == ["invoices no-id-of-ours (invoices/0 offset 1 at 3.0 s) has no input"]
+
+
+def test_only_what_this_run_wrote_to_the_topic_is_an_input(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.input(1, copies=0, topic="invoices")
+    s.logged(2, run="0badf00d")
+    assert s.judge(spark) == CLEAN
+
+
+def test_a_number_of_another_run_is_none_of_an_input_and_a_small_one_is_no_id(spark, story):
+    s = story(inputs=1)
+    s.effect(0)
+    s.effect(str(number_id(s.ids.created_us, s.ids.most, 0)), at=3)
+    assert s.judge(spark) == CLEAN
+    s.effect("42", at=3)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
 
 
 def test_an_effect_of_a_seq_that_was_never_sent_is_unexpected_unless_its_producer_was_killed(spark, story):
@@ -238,6 +257,10 @@ def test_an_effect_before_its_input_says_that_a_clock_or_zone_is_wrong(spark, st
     s.effect(0, at=0.05)
     s.judge(spark)
     assert s.late() == 0, "an application may be faster than the acknowledgement"
+    s = story(inputs=1)
+    s.effect(0, at=-1)
+    s.judge(spark)
+    assert s.late() == 0, "two clocks differ"
 
 
 def test_an_effect_that_the_run_did_not_see_come_has_no_time(spark, story):
@@ -290,6 +313,20 @@ def test_the_log_says_that_a_transaction_of_unknown_end_was_aborted(spark, story
     assert s.judge(spark) == CLEAN, "sent again, and that copy may have been read"
 
 
+def test_an_input_in_a_transaction_is_acknowledged_where_and_when_that_was_committed(spark, story):
+    """Its first attempt was aborted."""
+    s = story(inputs=1)
+    transaction(s, 1, "aborted", committed=False)
+    s.sends.append(s.sends[-1] | {"txn": 2})
+    s.logged(0, offset=7)
+    s.fake.ledger["transactions"] += [s.fake.ledger["transactions"][0] | {"txn": 2, "outcome": "committed"}]
+    s.fake.ledger["transactions"][-1]["ended_us"] = T0 + SECOND // 5
+    assert s.judge(spark) == CLEAN | {"missing": 1}
+    assert words(s, "missing")[0].startswith(f"{s.id(0)} (orders/0 offset 7, acknowledged at 0.2 s)")
+    s.effect(0)
+    assert s.judge(spark) == CLEAN and s.late() == 0.3
+
+
 SUM = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
 
 
@@ -313,6 +350,15 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
     wrong = words(s, "wrong")
     assert ["(invoices/0 offset 1 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
+
+
+def test_only_a_query_has_two_rows_of_a_key(spark, story):
+    """In a topic, the later one takes over."""
+    s = story(SUM.replace("topic: invoices, id: key", "sql: 'env:DB', query: select 1, id: customer"), inputs=0)
+    s.input(0, value=("1", "anna"))
+    for at in (1, 2):
+        s.effect("anna", at=at, value="1")
+    assert s.judge(spark) == {"missing": 0, "duplicate": 1, "unexpected": 0, "wrong": 0}
 
 
 def test_a_sum_is_shown_as_a_plain_number_and_may_be_zero(spark, story):
@@ -376,6 +422,8 @@ def test_an_aggregate_of_a_key_may_be_of_inputs_that_are_no_longer_in_the_log(sp
     s.effect("bob", at=9, value="2")
     s.input(1, "unknown", copies=0)
     assert s.judge(spark) == {"missing": 0, "unexpected": 1, "wrong": 0}, "it was never written"
+    s.fake.log_range[-1]["start"] = 5
+    assert s.judge(spark) == {"missing": 0, "unexpected": 1, "wrong": 0}, "that is another topic"
     s.fake.log_range[0]["start"] = 5
     assert s.judge(spark) == {"missing": 0, "unexpected": (0, 1), "wrong": 0}, "or it was deleted"
     s.fake.log_range[0]["start"] = 0
