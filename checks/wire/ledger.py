@@ -80,6 +80,7 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     lived = partial(life_of, ends)
     held = holds(_small(run, "membership"), lived)
     ended, sessions = transactions(_small(run, "transactions"), lived, _first_sent(run))
+    topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     task = _Task(
         str(folder),
         ends,
@@ -90,8 +91,8 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
         _ranges(run),
         tap is not None,
         frozenset(fault.topic for fault in scenario.raw_writes),
+        tuple(topics),
     )
-    topics = [topic.name for topic in scenario.topics]  # others, as of Kafka Streams, are not read back
     found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
     whys = [*incomplete(run), *_nameless(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
     whys += tap.ambiguous if tap else []
@@ -318,7 +319,7 @@ def _add_tapped(run: Run, folder: Path, tap: TapRecord) -> None:
 class _Task:
     """What a task writes of one partition. ends: see `_ends`. token: the token of the run. ranges: start and end of the
     log at read-back, by topic and partition. tapped: whether others, who did not pass, may have written to it.
-    by_faults: the topics to which faults of the run write."""
+    by_faults: the topics to which faults of the run write. topics: all that the tasks have."""
 
     folder: str
     ends: Mapping[str, list[int]]
@@ -329,6 +330,7 @@ class _Task:
     ranges: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     tapped: bool = False
     by_faults: frozenset[str] = frozenset()
+    topics: tuple[str, ...] = ()
 
     def write(self, rows: pa.Table) -> pa.Table:
         """Write the parts of one partition, and return its rows of table `undecided`."""
@@ -352,6 +354,7 @@ class _Task:
             start,
             end if self.tapped else None,
             topic in self.by_faults,
+            self.topics.index(topic),
         )
         name = f"{topic.encode().hex()}-{number:05}"
         for table in WRITTEN:

@@ -20,6 +20,8 @@ from checks.audit.arrays import NONE, Ints, Mask
 from checks.wire.coordination import OPEN_US, Hold, Holds, Sessions
 from checks.wire.written import identify
 
+NUMBER_BITS, PARTITION_BITS = 38, 13
+"""Bits of a seq for the number of a record in its partition, and for the partition; those above are of the topic."""
 UNKNOWN = "?"
 """The producer of records that may be of several ones."""
 _COMMITS = {"committed": "ok", "aborted": "fail", "unknown": "unknown"}
@@ -72,10 +74,12 @@ class Partition:
         start: int = 0,
         until: int | None = None,
         by_fault: bool = False,
+        topic_number: int = 0,
     ) -> None:
         """of: the rows of the partition by table of the wire. start: of its log at read-back. until: where the offsets
         end that are judged, if others write to the partition, who were not seen. by_fault: whether a fault of the run
-        writes to it, past the fronts."""
+        writes to it, past the fronts. topic_number: another one for each topic of the run."""
+        self._first_seq = (topic_number << PARTITION_BITS | partition) << NUMBER_BITS
         self._start, self._until, self._by_fault = start, until, by_fault
         self.topic, self.partition, self.ends, self.token = topic, partition, ends, token
         self.sessions = sessions
@@ -195,8 +199,9 @@ class Partition:
         return found
 
     def _number(self, owner: Ints, index: Ints) -> Ints:
-        """Return the seqs of records. Those of a partition are their own blocks of the audit."""
-        return (self.partition << 40) + self.written.number(owner, index)
+        """Return the seqs of records. Those of a partition are blocks of their own in the audit, and no other partition
+        has them, of any topic of the process."""
+        return self._first_seq + self.written.number(owner, index)
 
     def log(self) -> dict[str, Any]:
         """Return the columns of table `log`, in the order of offsets."""
@@ -230,7 +235,7 @@ class Partition:
             sender[known] = instances.codes[owner[known]]
             incarnation[known], seq[known] = self._incarnations[owner[known]], self._number(owner[known], index[known])
         sender[unsure], incarnation[unsure] = len(instances.categories), 1
-        seq[unsure] = (self.partition << 40) + offset[unsure]
+        seq[unsure] = self._first_seq + offset[unsure]
         producer = pd.Categorical.from_codes(sender, [*instances.categories, f"{UNKNOWN} {self.topic}"])
         first_us = np.where(known, self.written.sent.first_us.to_numpy()[owner], NONE) if known.any() else seq
         return {"offset": offset, "producer": producer, "incarnation": incarnation, "seq": seq, "first_us": first_us}
@@ -326,7 +331,7 @@ class Partition:
             self.place
             | {name: (pd.Categorical(column) if column.dtype == object else column)[row] for name, column in of.items()}
             | {
-                "ordinal": (self.partition << 40) + np.arange(len(row)),
+                "ordinal": self._first_seq + np.arange(len(row)),
                 "offset": found["offset"],
                 "leader_epoch": fetched.leader_epoch.to_numpy()[row],
                 "producer": found["producer"],
@@ -507,7 +512,7 @@ class Partition:
             "consumer": rows.instance.to_numpy(object)[row],
             "incarnation": life[row],
             "group": np.array([self._shares.get(name) for name in rows.instance], object)[row],
-            "ordinal": (self.partition << 40) + np.arange(len(row)),
+            "ordinal": self._first_seq + np.arange(len(row)),
             "offset": offset,
             "delivery_count": rows.delivery_count.to_numpy()[row],
             "producer": names,

@@ -70,7 +70,13 @@ def partition(
     produced=(), log=(), fetched=(), ends=None, held=None, sessions=None, judged=None, start=0, by_fault=False, **rows
 ):
     """Return the ledger of a partition from rows of tables of the wire. judged: the offsets that a tap judges."""
-    of = {
+    start, until = judged or (start, None)
+    of = tables(produced, log, fetched, rows)
+    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, until, by_fault)
+
+
+def tables(produced, log, fetched, rows):
+    return {
         "produced": frame(produced, sent(at=0) | {"number": 0}),
         "log": frame(log, logged(0)),
         "fetched": frame(fetched, got(0)),
@@ -80,8 +86,6 @@ def partition(
         "acquired": frame(rows.get("acquired", ()), taken(0, 0)),
         "acknowledged": frame(rows.get("acknowledged", ()), settled(0, 0)),
     }
-    start, until = judged or (start, None)
-    return Partition("orders", 0, of, ends or {}, "token", held or Holds(), sessions or {}, start, until, by_fault)
 
 
 def frame(rows, sample):
@@ -396,6 +400,19 @@ def test_two_producers_of_one_connection_are_one_instance_with_records_in_the_or
     requests = [sent("a", (7, 0, 0)), sent("b", (8, 0, 0), offset=1), sent("c", (7, 0, 1), offset=2)]
     found = ledger(requests, logged(0, "a", (7, 0, 0)), logged(1, "b", (8, 0, 0)), logged(2, "c", (7, 0, 1)))
     assert found.sends()["seq"].tolist() == [0, 1, 2] and records(found) == [("ok", [0]), ("ok", [1]), ("ok", [2])]
+
+
+def test_records_of_a_process_in_two_topics_are_not_the_same_ones(tmp_path):
+    """Partitions of one number, as an application has that copies (trap)."""
+    task = _Task(str(tmp_path), {}, "token", frozenset(), topics=("orders", "invoices"))
+    for topic in task.topics:
+        of = tables([sent("ab", (7, 0, 0), at=10)], [logged(0, "ab", (7, 0, 0))], [], {})
+        place = {"topic": topic, "partition": 1}
+        parts = [pa.Table.from_pandas(rows.assign(part=part, **place)) for part, rows in of.items()]
+        task.write(pa.concat_tables(parts, promote_options="permissive"))
+    for table in ("sends.parquet", "log"):
+        seqs = pq.read_table(tmp_path / table)["seq"].to_pylist()
+        assert len(seqs) == 4 and len(set(seqs)) == 4
 
 
 def test_nothing_is_decided_of_a_compacted_topic(tmp_path):
