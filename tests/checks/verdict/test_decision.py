@@ -342,7 +342,7 @@ def test_the_longest_times_after_two_faults_are_two_sentences():
 @pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " 1 more expectations are not met.")])
 def test_three_failed_expectations_are_named(number, more):
     late = [expectation("fail", EFFECTS, f"late p{n}", "p50 ≤ 1 s", "2 s") for n in range(number)]
-    assert decide(late, []).sentence == " ".join(["effects: 2 s, expected p50 ≤ 1 s."] * 3) + more
+    assert decide(late, []).sentence == " ".join(["effects: 2 s, expected p50 ≤ 1 s; it broke."] * 3) + more
 
 
 STORY = EffectStory(kind="duplicate", cause="its owner was killed", number=2, sentence="s")
