@@ -497,8 +497,8 @@ class RunOutcome(BaseModel):
     @property
     def shown(self) -> str:
         """The anomalies as text; of an inconclusive run, or one that failed without any, why it did."""
-        told = self.verdict == "pass" or (self.conclusive and any(self.anomalies.values()))
-        return self.describe() if told else self.sentence
+        by_anomalies = self.verdict == "pass" or (self.conclusive and any(self.anomalies.values()))
+        return self.describe() if by_anomalies else self.sentence
 
 
 class _Outcome(ResultFile):

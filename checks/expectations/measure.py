@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cached_property
 
 from chaos.anomalies import ANOMALIES, PHRASES
 from chaos.run.directory import Run, json_object
@@ -122,7 +123,6 @@ class Measure:
             return Observation.nothing(f"there is no effect {term.scope}, and so all are missing")
         if kind.startswith("late"):
             return self._effect_time(term, row)
-        findings = [f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope]
         noun = "inputs" if kind == "missing" else "effects"
         text = f"{row['count']:,} of {row['examined']:,} {noun}"
         if not (row["examined"] or row["count"] or row["undecided"]):
@@ -135,8 +135,8 @@ class Measure:
         if row["undecided"]:
             text += f", {row['undecided']:,} undecided"
             unsettled = undecided(kind, row["undecided"], read.reason if read.value else "")
-        began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
-        reason = describe(kind, row["count"], row["examined"], term.scope, findings, began_us)
+        findings = self._findings(term.scope)
+        reason = describe(kind, row["count"], row["examined"], term.scope, findings, self._began_us)
         return Observation(None, text, reason, unsettled, without_id=read.value or 0)
 
     def _effect_time(self, term: Term, row: Row) -> Observation:
@@ -147,11 +147,19 @@ class Measure:
         least, most = row["count"], row["count"] + row["undecided"]
         text = duration(most) if duration(least) == duration(most) else f"{duration(least)} to {duration(most)}"
         unsettled = f"the run saw effects at intervals, so that the time is {text}; look more often (every), or give at"
-        began_us = min((e["at_us"] for e in read_events(self._run)), default=0)
-        of_effect = (f for f in audit_rows(self._run, "effect_findings") if f["effect"] == term.scope)
-        latest = next((sentence(f, began_us) for f in of_effect if f["kind"] == "late"), "")
+        late = (f for f in self._findings(term.scope) if f["kind"] == "late")
+        latest = next((sentence(f, self._began_us) for f in late), "")
         reason = f"{text} from acknowledgement to effect {term.scope}"
         return Observation(None, text, latest or reason, unsettled)
+
+    @cached_property
+    def _began_us(self) -> int:
+        """When the run began."""
+        return min((e["at_us"] for e in read_events(self._run)), default=0)
+
+    def _findings(self, effect: str) -> list[Row]:
+        """Return the findings of an effect."""
+        return [f for f in audit_rows(self._run, "effect_findings") if f["effect"] == effect]
 
     def _ignores_checkpoint(self, check: str) -> bool:
         """Return whether a reader had a checkpoint, and left records out because it began beyond it all the same."""

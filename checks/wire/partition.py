@@ -199,8 +199,8 @@ class Partition:
         return found
 
     def _number(self, owner: Ints, index: Ints) -> Ints:
-        """Return the seqs of records. Those of a partition are blocks of their own in the audit, and no other partition
-        has them, of any topic of the process."""
+        """Return the seqs of records. No other partition has them, of any topic, so a partition has its own blocks of
+        the audit."""
         return self._first_seq + self.written.number(owner, index)
 
     def log(self) -> dict[str, Any]:
@@ -429,21 +429,7 @@ class Partition:
         rows = rows.assign(life=self._lived(rows.instance, rows.asked_us), unsure=unsure).reset_index(drop=True)
         first = np.arange(len(rows))
         for _, own in rows.groupby(["instance", "life", "group", "generation"]):
-            place, asked, answered = (c.to_numpy() for c in (own.index, own.asked_us, own.answered_us))
-            ok = (own.error == 0).to_numpy() & (answered >= 0)
-            open_: dict[int, int] = {}
-            for at, (offset, unsure, connection) in enumerate(zip(own.offset, own.unsure, own.connection, strict=True)):
-                before = open_.pop(offset, None)
-                if before is not None and (
-                    answered[before] <= asked[at]
-                    if answered[before] >= 0
-                    else own.connection.iloc[before] != connection
-                ):
-                    later = ok[:at] & (first[place[:at]] > first[place[before]]) & (answered[:at] <= asked[at])
-                    if not later.any():
-                        first[place[at]] = first[place[before]]
-                if unsure:
-                    open_[offset] = at
+            _join_attempts(own, first)
         last = pd.Series(first).drop_duplicates(keep="last").index
         found = rows.loc[last].assign(asked_us=rows.asked_us.to_numpy()[first[last]], first=first[last])
         return found.sort_values("first").drop(columns=["life", "unsure", "first"])
@@ -558,6 +544,26 @@ def _unsure(commits: pd.DataFrame) -> pd.Series[Any]:
     by_fault = commits.made & (commits.sent_us >= 0)  # an error in place of the answer of the coordinator
     failed = (commits.error != 0) & (commits.error.isin(_UNSURE_COMMITS) | by_fault)
     return commits.transactional_id.isna() & ((commits.answered_us < 0) | failed)
+
+
+def _join_attempts(commits: pd.DataFrame, first: Ints) -> None:
+    """Set the first attempt of each commit of one process, in the order of their requests; see `_once_committed`.
+
+    first: by the label of a row, the label of its first attempt.
+    """
+    place, asked, answered = (c.to_numpy() for c in (commits.index, commits.asked_us, commits.answered_us))
+    connections, ok = commits.connection.to_numpy(), (commits.error == 0).to_numpy() & (answered >= 0)
+    doubtful: dict[int, int] = {}
+    for at, (offset, unsure) in enumerate(zip(commits.offset, commits.unsure, strict=True)):
+        before = doubtful.pop(offset, None)
+        if unsure:
+            doubtful[offset] = at
+        if before is None:
+            continue
+        over = answered[before] <= asked[at] if answered[before] >= 0 else connections[before] != connections[at]
+        later = ok[:at] & (first[place[:at]] > first[place[before]]) & (answered[:at] <= asked[at])
+        if over and not later.any():
+            first[place[at]] = first[place[before]]
 
 
 def _once(seq: Ints, ok: Mask) -> Ints:

@@ -1,8 +1,8 @@
 """One run judged twice: by the ledgers of its clients, and by what passed on the wire.
 
-The run is driven once, and kept if a folder is given. Each way of judging is a process with a session of its own, which
-has started before the time begins. The ledger is the way of 10M records against which the wire is measured: decoding
-and audit are to take twice its time at most.
+The run is driven once, or one that was driven before is given. Each way of judging is a process with its own session,
+and the time begins when the session has started. For 10M records, decoding and audit by the wire are to take twice the
+time of the audit by ledgers at most.
 
 Run: python -m tests.bench.bench_wire [RECORDS [RUN]]
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 from chaos.run.directory import Run
 from chaos.scenario.resolve import read
+from chaos.tap.session import capture_size
 from tests.bench.bench_audit import ROOT, Watched, report
 from tests.checks.wire.test_agreement import differences, on_wire, summary
 
@@ -48,7 +49,7 @@ def measure(records: int = RECORDS, driven: str = "") -> dict[str, Any]:
         run = Path(driven) if driven else _drive(Path(scratch), records)
         copy = Path(scratch) / "wire" / run.name
         shutil.copytree(run, copy, ignore=shutil.ignore_patterns("brokers", "gx", "*.sock"))
-        found: dict[str, Any] = {"captured_mb": _bytes(copy) >> 20}
+        found: dict[str, Any] = {"captured_mb": capture_size(Run(copy)) >> 20}
         for way, folder in (("ledger", run), ("wire", copy)):
             argv = ["tests.bench.bench_wire", "--judge", way, str(folder)]
             done = Watched(argv, MOST_S, 1 << 40, way).run()
@@ -69,10 +70,6 @@ def _drive(folder: Path, records: int) -> Path:
     if done.returncode:
         raise SystemExit("the run did not pass, so its times mean nothing")
     return Path(json.loads(done.stdout)["run_dir"])
-
-
-def _bytes(run: Path) -> int:
-    return sum(segment.stat().st_size for segment in (run / "wire").rglob("*.wire"))
 
 
 def _by_ledger(spark: Any, run: Run) -> None:

@@ -202,7 +202,7 @@ def test_reasons_of_a_contract_are_no_settings_that_differ():
 
 
 def test_names_of_the_runs_on_an_existing_cluster_are_no_settings_that_differ():
-    """Each run gives its topics and groups a prefix of its own there."""
+    """There, each run gives a prefix to its topics and groups."""
     raw = {
         "title": "t",
         "cluster": {"driver": "attached", "bootstrap": "127.0.0.1:1"},

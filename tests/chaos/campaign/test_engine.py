@@ -24,7 +24,7 @@ from tests.support.labs import FakeLab
 SUBJECT = load_subject("clean-run", seed=7)
 
 
-class Heard(ProgressListener):
+class Lines(ProgressListener):
     """Keeps what a campaign says."""
 
     def __init__(self) -> None:
@@ -167,10 +167,10 @@ def test_a_campaign_that_breaks_off_says_how_many_runs_are_stored(tmp_path, lab,
             raise ClusterError("gone")
         return "pass"
 
-    lab.rule, place, heard = rule, folder(tmp_path), Heard()
+    lab.rule, place, lines = rule, folder(tmp_path), Lines()
     with pytest.raises(ClusterError):
-        run_campaign(Listed([trial("a", n) for n in range(1, 9)]), place, heard)
-    assert heard.texts[-1] == f"{said}; continue with --resume {place.path}"
+        run_campaign(Listed([trial("a", n) for n in range(1, 9)]), place, lines)
+    assert lines.texts[-1] == f"{said}; continue with --resume {place.path}"
 
 
 def test_the_first_failed_run_of_a_part_is_packed(tmp_path, lab, monkeypatch):
