@@ -141,13 +141,15 @@ def batch(records: int) -> bytes:
 
 
 def send_twice(address: str, topic: str) -> None:
-    """Send a batch again before its answer came, as a client without idempotence does after a time-out."""
+    """Send a batch again before its answer came, as a client without idempotence does after a time-out.
+
+    Both requests leave in one segment, so that no answer can come between them.
+    """
     data = [{"name": topic, "partition_data": [{"index": 0, "records": batch(3)}]}]
+    asked = request(ProduceRequest[7], transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data)
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 30) as s, s.makefile("rb") as answers:
-        for number in (1, 2):
-            asked = request(ProduceRequest[7], transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data)
-            s.sendall(encoded(asked, number, "shop"))
+        s.sendall(b"".join(encoded(asked, number, "shop") for number in (1, 2)))
         for _ in range(2):
             frame = answers.read(int.from_bytes(answers.read(4), "big"))
             answer = ProduceResponse.decode(frame, version=7, header=True)
