@@ -32,6 +32,7 @@ from chaos.run.campaign import Part, TrialRun
 from chaos.run.directory import Run
 from chaos.run.exploration import Covered, ExploreResult, Filed
 from chaos.run.result import Result, Verdict
+from chaos.scenario.expect import EffectBound
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 
@@ -107,8 +108,9 @@ class RandomSearch(FromMoments):
     def expected(self, faults: Sequence[Raw]) -> Raw:
         """Return what the settings promise, and the scenario's kinds of effects in any number; none may be missing."""
         bounds: dict[str, Raw] = {}
-        for name, given in self.subject.scenario.expect.effects.items():
-            bounds[name] = {kind: {"min": 0} for kind in allowed(given)}
+        for effect in self.subject.scenario.effects:
+            given = self.subject.scenario.expect.effects.get(effect.name, EffectBound())
+            bounds[effect.name] = {kind: {"min": 0} for kind in allowed(effect, given)}
         return {"promised": True, "effects": bounds}
 
     def _judged(self, scenario: Scenario) -> Scenario:

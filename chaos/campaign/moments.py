@@ -21,8 +21,9 @@ from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
 from chaos.run.exploration import ExploreResult
 from chaos.run.result import EFFECT_KINDS
-from chaos.scenario.expect import Bound, EffectBound
+from chaos.scenario.expect import ANY, Bound, EffectBound
 from chaos.scenario.load import parse
+from chaos.setup.effects import Effect
 
 BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
 MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
@@ -81,12 +82,15 @@ def moments_of(run: Run, apps: Collection[str]) -> list[Moment]:
     return [Moment(app, name, after, n) for (app, name, after), n in counts.items() if after and app in apps]
 
 
-def allowed(given: EffectBound) -> dict[str, float | None]:
-    """Return how often each kind of effect but `missing` may come; None: in any number.
+def allowed(effect: Effect, given: EffectBound) -> dict[str, float | None]:
+    """Return how often each kind of an effect but `missing` may come under any crash; None: in any number.
 
     A kind that the contract demands, as the wrong side of an A/B scenario does, is what it shows, and not allowed.
+    Work that is repeated doubles an effect, and makes an aggregate wrong.
     """
     bounds: dict[str, Bound] = {kind: getattr(given, kind) for kind in EFFECT_KINDS if kind != "missing"}
+    if given.at_least_once:
+        bounds["wrong" if effect.aggregate else "duplicate"] = ANY
     return {kind: bound.max for kind, bound in bounds.items() if bound.max != 0 and not bound.min}
 
 

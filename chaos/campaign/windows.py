@@ -73,7 +73,7 @@ class Exploration(FromMoments):
         bounds: dict[str, Raw] = {}
         for effect in self.subject.scenario.effects:
             given = self.subject.scenario.expect.effects.get(effect.name, EffectBound())
-            most = {kind: {"min": 0} if n is None else {"max": n} for kind, n in allowed(given).items()}
+            most = {kind: {"min": 0} if n is None else {"max": n} for kind, n in allowed(effect, given).items()}
             bounds[effect.name] = {**most, "missing": 0}
         return {"effects": bounds}
 

@@ -124,6 +124,11 @@ class EffectBound(Strict):
     late: TimeBound | None = Field(
         None, description="time from the acknowledgement of an input to its effect, to the last one if it has several"
     )
+    at_least_once: bool = Field(
+        False,
+        description="what `explore` may repeat by a crash: any number of duplicates, and wrong values of an aggregate; "
+        "the bounds beside it are those of the scenario's own faults",
+    )
 
 
 def _duplicates(value: Any) -> Any:
@@ -216,7 +221,10 @@ class _Contract(Strict):
     def effect_counts(self) -> dict[tuple[str, str], Bound]:
         """Return the bound of every count of a named effect by (effect, kind), such as `("invoices", "missing")`."""
         return {
-            (name, kind): bound for name, bounds in self.effects.items() for kind, bound in bounds if kind != "late"
+            (name, kind): bound
+            for name, bounds in self.effects.items()
+            for kind, bound in bounds
+            if isinstance(bound, Bound)
         }
 
     def times(self) -> dict[tuple[str, str], float]:

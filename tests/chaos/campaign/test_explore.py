@@ -17,7 +17,8 @@ from chaos.lab.progress import ProgressListener
 from chaos.report.campaign import write
 from chaos.run.campaign import Mechanism, TrialRun
 from chaos.run.events import MOMENTS
-from chaos.scenario.expect import EffectBound
+from chaos.scenario.expect import ZERO, EffectBound
+from chaos.setup.effects import Effect
 
 COMMIT = Moment("billing", "OffsetCommit request", "Produce response", 40)
 LOST, DOUBLED = "effect_missing invoices", "effect_duplicate invoices"
@@ -69,18 +70,29 @@ def run(part, verdict="pass", name="", sentence="", bundle="", **causes):
         ("app-commit-order", "after", {"duplicate": {"max": 400}}),
         ("app-aiokafka", "transactions", {}),
         ("app-aiokafka", "commits", {}),  # whose contract demands what it shows
+        ("app-idempotence", "idempotent", {"duplicate": {"min": 0}}),  # none under its own faults
+        ("app-idempotence", "defaults", {}),
+        ("app-streams-scale", "closed", {"wrong": {"min": 0}}),  # an aggregate
     ],
 )
 def test_an_exploration_allows_what_the_contract_allows_and_not_what_it_demands(source, variant, bounds, plan):
     plan.subject = load_subject(source, variant)
-    assert plan.expected([]) == {"effects": {"invoices": {**bounds, "missing": 0}}}
+    (effect,) = plan.subject.scenario.effects
+    assert plan.expected([]) == {"effects": {effect.name: {**bounds, "missing": 0}}}
+
+
+def test_what_a_crash_repeats_is_not_allowed_under_the_own_faults_of_a_scenario():
+    (scenario, other) = (load_subject("app-idempotence", side).scenario for side in ("idempotent", "defaults"))
+    assert scenario.expect.effect_counts()["invoices", "duplicate"] == ZERO
+    assert scenario.expect.effect_counts().keys() == other.expect.effect_counts().keys()
 
 
 @pytest.mark.parametrize(
     ("given", "allows"), [({}, {}), ({"min": 0}, {"duplicate": None}), ({"min": 2}, {}), ({"max": 9}, {"duplicate": 9})]
 )
 def test_any_number_of_a_kind_is_allowed_where_the_contract_has_no_bound(given, allows):
-    assert allowed(EffectBound.model_validate({"duplicate": given} if given else {})) == allows
+    effect = Effect.model_validate({"name": "invoices", "topic": "invoices", "id": "$.order_id"})
+    assert allowed(effect, EffectBound.model_validate({"duplicate": given} if given else {})) == allows
 
 
 def test_nothing_but_the_first_run_is_wanted_before_it_has_passed(plan):
