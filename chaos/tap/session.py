@@ -59,6 +59,7 @@ KEPT_FREE = 512 * 2**20
 AUTHORITY_VALID, CERTIFICATE_VALID = timedelta(days=3650), timedelta(days=365)
 """Applications trust the authority for good; each start makes another certificate."""
 PIDS, TLS_FOLDER = "tap.pids", "tls"
+SPEAKERS = "finding out who spoke"
 
 
 class Tap:
@@ -193,7 +194,7 @@ class Tap:
         with self._events.stage("load", "recording what passes; Ctrl-C ends that, and judges it"):
             self._follow(ending)
             self._seal()  # once more if the disk was full then
-        with self._events.stage("seal", "finding out who spoke"):
+        with self._events.stage("seal", SPEAKERS):
             self.finish()
 
     def _seal(self) -> None:
@@ -425,7 +426,7 @@ def judge_later(run: Run, events: EventLog) -> None:
             write_atomically(run.path / FOLDER / SEAL, json.dumps(seal))
             last.ended_us = last.ended_us or last_seen_us(run)
         tap._record = record
-        with events.stage("drive", "reading the capture"):
+        with events.stage("drive", "reading the capture"), events.stage("seal", SPEAKERS):  # as if it ended now
             tap.finish()
 
 

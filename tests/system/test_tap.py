@@ -21,7 +21,7 @@ from chaos.kafka.messages import request
 from chaos.processes.ports import free_ports
 from chaos.wait import wait_until
 from tests.chaos.relay.messages import encoded
-from tests.support.platform import left_running, start
+from tests.support.platform import chaos, left_running, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(420)]
 
@@ -185,3 +185,20 @@ def test_a_tap_that_was_killed_goes_on_with_its_ports_and_folder_and_passes_noth
     ends = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     assert sum(ends.get_watermark_offsets(TopicPartition(topic, p))[1] for p in (0, 1)) == 100
     ends.close()
+
+
+def test_a_tap_that_was_killed_after_its_recording_passes_when_it_is_judged_later(
+    bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    with tapped(bootstrap, tmp_path / "left") as tap:
+        with reader(tap.address, topic, topic) as consumer:
+            send(tap.address, topic, 50)
+            read(consumer, 50)
+        tap.process.send_signal(signal.SIGINT)
+        tap.wait_said("finding out who spoke")
+        tap.process.send_signal(signal.SIGKILL)
+        tap.process.wait()
+    wait_until(lambda: left_running(tmp_path) == [], 60, "the relay outlives the tap")
+    done = chaos("tap", "--judge", tmp_path / "left", "--json", timeout_s=JUDGED_S)
+    assert (done.code, done.result["verdict"]) == (0, "pass"), done.result["sentence"]
+    assert done.result["counts"]["in_log"] == 50

@@ -9,7 +9,10 @@ import pytest
 from chaos.campaign.subject import load_subject
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
+from chaos.relay.capture import FOLDER, SEAL
 from chaos.run.directory import Run
+from chaos.run.events import EventLog, read_events, stages_broken_off
+from chaos.run.tap import Sitting, TapRecord
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import read, save
 from chaos.tap import session
@@ -40,6 +43,25 @@ def test_a_tap_is_a_run_without_clients_of_ours_that_is_judged_on_the_wire(run):
 def test_nothing_of_a_tap_runs_again_and_changes_the_cluster(run):
     with pytest.raises(UsageError, match="nothing of it can run again"):
         load_subject(str(run.path))
+
+
+@pytest.mark.parametrize(("going", "left"), [("seal", []), ("load", ["load"])])
+def test_a_recording_that_was_whole_before_its_tap_was_killed_is_judged_as_whole(going, left, run, monkeypatch):
+    (run.path / FOLDER).mkdir()
+    (run.path / FOLDER / "1.wire").touch()
+    TapRecord(listen="0.0.0.0", advertise="tap.internal", ports={1: 9092}, sittings=[Sitting(began_us=1)]).save(run)
+    events = EventLog(run)
+    events.emit("stage", stage="drive", state="begin")
+    if going == "seal":
+        (run.path / FOLDER / SEAL).write_text("{}")
+        with events.stage("load"):
+            pass
+    events.emit("stage", stage=going, state="begin")
+    monkeypatch.setenv("TAP_PASSWORD", "secret")
+    monkeypatch.setattr(session, "Kafka", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(session.Tap, "finish", lambda tap: None)
+    session.judge_later(run, events)
+    assert list(stages_broken_off(read_events(run))) == left
 
 
 @pytest.mark.parametrize("key", ["topics", "producers"])
