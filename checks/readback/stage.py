@@ -87,13 +87,13 @@ def read_range(
     """Write the range of offsets of each partition that a tap judges, without the records; return it, and notes.
 
     begins: the end of the log when the tap began, by partition such as `orders/0`; one that is not named began later.
-    finals: the same when it ended.
+    finals: the same when it ended. Both are empty without a tap.
     """
     began_us, notes = now_us(), []
     ranges = {}
     for (topic, partition), (start, end) in (log_ranges(bootstrap, topics, security) if topics else {}).items():
         begin = begins.get(f"{topic}/{partition}", 0)
-        if begin and start > begin:
+        if (begins or finals) and start > begin:
             notes.append(
                 f"retention removed offsets {begin:,} to {start - 1:,} of {topic}/{partition} before the log was read: "
                 "records there were written while the tap ran, and whether they were lost is not known"

@@ -344,6 +344,8 @@ def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
     if any((folder / LOG).glob("*.wire")):
         kept.append(Wire(spark, f"file:{folder / LOG}", decoder))
         tables.append(("log", kept[-1].log()))
+    elif (folder / LOG / MISSING).exists():  # no batch was left in it
+        tables.append(("log", wire.log().where("false")))
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(lambda named: _write(named[1], run, named[0]), tables))
     for one in kept:

@@ -19,6 +19,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from chaos.kafka.messages import request
 from chaos.processes.ports import free_ports
+from chaos.run.events import now_us
 from chaos.wait import wait_until
 from tests.chaos.relay.messages import encoded
 from tests.support.platform import chaos, left_running, start
@@ -136,7 +137,7 @@ def batch(records: int) -> bytes:
         **{"base_sequence": -1, "batch_size": 1_000_000},
     )
     for n in range(records):
-        builder.append(n, 1_700_000_000_000, b"k", b"v%d" % n, [])
+        builder.append(n, now_us() // 1000, b"k", b"v%d" % n, [])
     return bytes(builder.build())
 
 

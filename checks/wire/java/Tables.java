@@ -30,7 +30,7 @@ final class Tables {
     int request = Decode.REQUEST, answer = Decode.ANSWER;
     Map<String, Decode.Table> tables = new HashMap<>();
     tables.put("connections", new Decode.Table(Decode.ACCEPTED, false, List.of(), Tables::connection));
-    tables.put("announced", new Decode.Table(request, true, List.of(VERSIONS), Tables::announced));
+    tables.put("announced", new Decode.Table(request, true, List.of(VERSIONS, METADATA), Tables::announced));
     tables.put("requests", new Decode.Table(request, false, List.of(), Tables::call));
     tables.put("answers", new Decode.Table(answer, false, List.of(), Tables::call));
     tables.put("topics", new Decode.Table(answer, true, List.of(METADATA), Tables::topics));
@@ -60,8 +60,9 @@ final class Tables {
     rows.add(row((int) entry.api, entry.version, entry.size));
   }
 
+  /** Old clients never ask for versions; Metadata at least has their client id. */
   private static void announced(Decode.Entry entry, ApiMessage message, List<Object[]> rows) {
-    var m = (ApiVersionsRequestData) message;
+    var m = message instanceof ApiVersionsRequestData asked ? asked : new ApiVersionsRequestData();
     rows.add(row(entry.client, text(m.clientSoftwareName()), text(m.clientSoftwareVersion())));
   }
 

@@ -13,9 +13,10 @@ from chaos.kafka.messages import request
 from chaos.relay.capture import ANSWER, FOLDER, Entry
 from chaos.relay.contents import TOPIC_APIS
 from chaos.relay.frames import Head
+from chaos.run.directory import Run
 from checks.spark.session import tuned
 from checks.wire import decode
-from checks.wire.tables import TABLES, Wire
+from checks.wire.tables import LOG, MISSING, TABLES, Wire, table_path, write_tables
 from checks.wire.written import NUMBER
 from tests.chaos.relay.messages import encoded, naming
 from tests.checks.wire.story import (
@@ -139,6 +140,15 @@ def test_a_bumped_epoch_gives_one_record_two_identities_and_one_hash(tmp_path, r
     assert found[0]["hashes"] == found[1]["hashes"]
 
 
+def test_a_client_that_never_asks_for_versions_has_its_client_id(tmp_path, rows):
+    story = Story(tmp_path)
+    story.call(story.connect("billing/1"), metadata(), described())
+    asked = request(ApiVersionsRequest[4], client_software_name="a", client_software_version="1")
+    story.ask(story.connect("billing/2"), asked)
+    found = pick(rows(story, "connections"), "instance", "client_id", "library")
+    assert found == [("billing/1", "shop/1", None), ("billing/2", "shop/1", "a")]
+
+
 def test_nothing_of_payloads_is_kept_with_none(tmp_path, rows):
     story = Story(tmp_path, payloads="none")
     story.ask(story.connect(), produce(batch((b"a secret of a user",))))
@@ -179,6 +189,20 @@ def test_the_segments_are_read_once_for_all_tables(tmp_path, spark, decoder):
     assert {name: count for name, count in found.items() if count} == {
         **{"connections": 1, "calls": 2, "produced": 1, "commits": 1}
     }
+
+
+def test_a_log_that_was_captured_is_a_table_also_if_no_batch_is_left_in_it(tmp_path, spark):
+    story = Story(tmp_path)
+    at = story.connect("billing/1")
+    story.call(at, fetch(41), fetched(batch(base=41)))
+    run = Run(story.write())
+    write_tables(spark, run)
+    assert not table_path(run, "log").exists()  # nothing was read back
+    (tmp_path / FOLDER / LOG).mkdir()
+    (tmp_path / FOLDER / LOG / MISSING).write_text("{}")
+    write_tables(spark, run)
+    assert spark.read.parquet(str(table_path(run, "log"))).count() == 0
+    assert spark.read.parquet(str(table_path(run, "fetched"))).count() == 1
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 18])

@@ -84,12 +84,16 @@ def test_what_readers_have_left_when_a_tap_ends_is_not_decided():
 
 
 def test_the_range_of_a_tap_is_from_where_it_began_to_where_it_ended_and_says_what_retention_removed(run, monkeypatch):
-    ends = {("orders", 0): (0, 90), ("orders", 1): (40, 80), ("orders", 2): (0, 5)}
+    ends = {("orders", 0): (0, 90), ("orders", 1): (40, 80), ("orders", 2): (0, 5), ("orders", 3): (6, 6)}
     monkeypatch.setattr(stage, "log_ranges", lambda *_: ends)
     monkeypatch.setattr(stage, "topic_ids", lambda *_: {})
-    begins, finals = {"orders/0": 50, "orders/1": 30}, {"orders/0": 70}
-    ranges, (note,) = stage.read_range(run, ["orders"], "", None, begins, finals)
-    assert ranges == {("orders", 0): (50, 70), ("orders", 1): (40, 80), ("orders", 2): (0, 5)}
-    assert "retention removed offsets 30 to 39 of orders/1" in note
+    begins, finals = {"orders/0": 50, "orders/1": 30, "orders/3": 0}, {"orders/0": 70}
+    ranges, notes = stage.read_range(run, ["orders"], "", None, begins, finals)
+    assert ranges == {("orders", 0): (50, 70), ("orders", 1): (40, 80), ("orders", 2): (0, 5), ("orders", 3): (6, 6)}
+    assert [note.partition(" before ")[0] for note in notes] == [
+        "retention removed offsets 30 to 39 of orders/1",
+        "retention removed offsets 0 to 5 of orders/3",
+    ]
     rows = pq.read_table(run.ledger / stage.RANGE).to_pylist()
-    assert [(row["start"], row["end"]) for row in rows] == [(50, 70), (40, 80), (0, 5)]
+    assert [(row["start"], row["end"]) for row in rows] == [(50, 70), (40, 80), (0, 5), (6, 6)]
+    assert stage.read_range(run, ["orders"], "", None, {}, {})[1] == []  # of a run without a tap
