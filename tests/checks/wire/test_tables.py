@@ -53,7 +53,7 @@ def rows(spark, decoder):
 
     def read(story, table):
         wire = Wire(spark, f"file:{story.write() / FOLDER}", decoder)
-        found = [row.asDict() for row in TABLES[table](wire).collect()]
+        found = [row.asDict() for row in TABLES[table][0](wire).collect()]
         wire.close()
         return sorted(
             found, key=lambda row: (row.get("connection") or 0, row.get("number") or 0, row.get("batch") or 0)
@@ -184,7 +184,7 @@ def test_the_segments_are_read_once_for_all_tables(tmp_path, spark, decoder):
     assert wire.commits().count() == 1
     for segment in (tmp_path / FOLDER).glob("*.wire"):
         segment.unlink()
-    found = {name: table(wire).count() for name, table in TABLES.items()}
+    found = {name: make(wire).count() for name, (make, _) in TABLES.items()}
     wire.close()
     assert {name: count for name, count in found.items() if count} == {
         **{"connections": 1, "calls": 2, "produced": 1, "commits": 1}
