@@ -42,7 +42,7 @@ examined nothing although the scenario gives it something to examine makes the r
 from functools import partial
 
 from chaos.anomalies.model import Anomaly, Metric, Path, Phrases, anomaly
-from chaos.anomalies.wire import EFFECTS, FETCHED, KEYS, ON_WIRE, RETRIED, SENT_AGAIN
+from chaos.anomalies.wire import EFFECTS, FETCHED, KEYS, ON_WIRE, REFUSED, RETRIED, SENT_AGAIN
 
 _write, _read = partial(anomaly, "write"), partial(anomaly, "read")
 _group, _share, _quorum = partial(anomaly, "group"), partial(anomaly, "share"), partial(anomaly, "quorum")
@@ -207,6 +207,7 @@ ANOMALIES: dict[str, Anomaly] = {
         "{n} {records} {were} on the wrong side of a transaction's end",
         prevented_by="nothing",
         wire=ON_WIRE,
+        fewer=REFUSED,
     ),
     "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",

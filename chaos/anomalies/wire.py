@@ -12,3 +12,7 @@ RETRIED = (
     "library gives other timestamps, as sarama does, is other records"
 )
 KEYS = "not visible on the wire: the keys of records are in payloads"
+REFUSED = (
+    "an application may take a refused end of a transaction for a commit, as Flink's sink does for a checkpoint that "
+    "counts; the wire shows that the commit was refused, and effects show what is missing"
+)
