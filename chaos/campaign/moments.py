@@ -19,7 +19,7 @@ from chaos.relay.roles import MomentApi
 from chaos.run.campaign import TrialRun
 from chaos.run.directory import Run
 from chaos.run.events import MOMENTS, now_us, read_events
-from chaos.run.exploration import ExploreResult
+from chaos.run.exploration import WRITES, ExploreResult
 from chaos.run.result import EFFECT_KINDS
 from chaos.scenario.expect import ANY, Bound, EffectBound
 from chaos.scenario.load import parse
@@ -28,7 +28,7 @@ from chaos.setup.effects import Effect
 BASELINE, CALM, LEAVE = "baseline", "calm", "leave"
 MEMBERSHIP = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch", "InitProducerId")
 """Steps that an instance takes only when it comes or when its group changes."""
-_ORDER = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce", *get_args(MomentApi))
+_ORDER = (*WRITES, *get_args(MomentApi))
 """The requests that matter most for what is lost or doubled, then the others."""
 
 

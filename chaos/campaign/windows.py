@@ -3,7 +3,8 @@
 A first run without a crash, in which an instance leaves and comes back, shows the moments (`chaos.relay`): a request
 or the answer to one, with the step of the instance before it. Between two steps lies a window in which a crash shows
 what an application is made of. Each moment then gets the crash of the instance that is there, then a stop, and, if it
-held under the crash, the crash of the instance together with the broker that it speaks to. So what breaks is the
+held under the crash, the crash of the instance together with the broker that it speaks to. What only a process that
+lives can do, to send again, is seen where the answer to a write is lost, once for each kind. So what breaks is the
 smallest scenario that breaks there: one crash, and for a moment of a rebalance the instance that leaves. If the
 instance that leaves breaks something by itself, the moments are those of a run in which none leaves.
 
@@ -22,12 +23,14 @@ from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, allowed,
 from chaos.campaign.score import tally
 from chaos.campaign.subject import Raw
 from chaos.run.campaign import Part, TrialRun
-from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window
+from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window, has_blow
 from chaos.run.result import Verdict
 from chaos.run.result import merge as worst
 from chaos.scenario.expect import EffectBound
 
 CRASH = "crash"
+ROUNDS: tuple[tuple[Blow, ...], ...] = (("kill", "answer"), ("stop",), ("broker",))
+"""The blows that are tried at all moments before the next ones."""
 STATES = {
     "hung": "effect_missing",
     "lost": "effect_missing",
@@ -51,15 +54,20 @@ class Exploration(FromMoments):
         broken = {run.part for run in runs if run.verdict == "fail"}
         planned = [
             self.trial(part_of(moment, blow), name_of(moment, blow), partial(self._faults, moment, blow))
-            for blow in BLOWS
+            for blows in ROUNDS
             for moment in self.moments_of(source)
-            if blow != "broker" or part_of(moment, "kill") not in broken
+            for blow in blows
+            if has_blow(moment.name, moment.after, blow) and (blow != "broker" or part_of(moment, "kill") not in broken)
         ]
         return [*first, *planned]
 
     def _faults(self, moment: Moment, blow: Blow) -> list[Raw]:
         """Return the faults at a moment, and before it what makes it come."""
         wire = moment.wire(moment.nth(self.subject.seed))
+        if blow == "answer":
+            frames = {"app": moment.app, "api": moment.api, "side": moment.side, "count": 1}
+            broker = {"target": {"broker_of_moment": True}, "when": {"wire": wire}, "heal": {"after": "3s"}}
+            return [{"name": CRASH, "kind": "wire.cut", **frames, **broker}]
         kind = "app.stop" if blow == "stop" else "app.kill"
         faults: list[Raw] = [leave(moment.app)] if moment.of_change else []
         faults.append({"name": CRASH, "kind": kind, "target": {"app": moment.app}, "when": {"wire": wire}})

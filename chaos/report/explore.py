@@ -12,7 +12,7 @@ from rich.text import Text
 from chaos.report.pages import render_page, render_summary, replay
 from chaos.report.terminal import Page, table
 from chaos.report.text import count, minutes
-from chaos.run.exploration import BLOWS, PHASES, Covered, ExploreResult
+from chaos.run.exploration import BLOWS, PHASES, Blow, Covered, ExploreResult, Window
 from chaos.run.result import Verdict
 
 MOST_FILED = 20
@@ -63,7 +63,7 @@ def show_program(result: ExploreResult, folder: Path) -> None:
     if result.windows:
         rows = table("window", *BLOWS.values())
         for window in result.windows:
-            rows.add_row(screen.text(window.title), *(_state(screen, window.states.get(blow, "")) for blow in BLOWS))
+            rows.add_row(screen.text(window.title), *(_state(screen, window, blow) for blow in BLOWS))
         console.print(rows)
     if result.covered:
         _show_covered(screen, console, result)
@@ -87,9 +87,9 @@ def _count(cells: list[Covered]) -> str:
     return str(runs) if runs else "?" if cells else "-"
 
 
-def _state(screen: Page, state: str) -> Text:
-    if not state:
-        return screen.text("not tried", "dim")
+def _state(screen: Page, window: Window, blow: Blow) -> Text:
+    if not (state := window.states.get(blow)):
+        return screen.text(window.untried(blow), "dim")
     sign = screen.verdict(VERDICTS.get(state, "fail"))
     return Text(f"{sign.plain.split()[0]} {state}", sign.style)
 

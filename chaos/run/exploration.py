@@ -6,9 +6,21 @@ from typing import Literal
 
 from chaos.run.campaign import Data, Kind, Mechanism, PartsResult
 
-Blow = Literal["kill", "stop", "broker"]
-BLOWS: dict[Blow, str] = {"kill": "killed", "stop": "asked to end", "broker": "killed with its broker"}
+Blow = Literal["kill", "answer", "stop", "broker"]
+BLOWS: dict[Blow, str] = {
+    "kill": "killed",
+    "answer": "an answer lost",
+    "stop": "asked to end",
+    "broker": "killed with its broker",
+}
 """What happens at a moment, in the order in which an exploration tries it."""
+WRITES = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "ShareAcknowledge", "Produce")
+"""The requests that change something at a broker: a client that does not get the answer has to ask again."""
+
+
+def has_blow(moment: str, after: str, blow: Blow) -> bool:
+    """Return whether a blow makes sense at a moment: an answer is lost once for each kind of request that writes."""
+    return blow != "answer" or (moment, after) in {(f"{api} response", f"{api} request") for api in WRITES}
 
 
 class Window(Data):
@@ -27,6 +39,10 @@ class Window(Data):
     def title(self) -> str:
         """The window as text."""
         return f"{self.app}: {self.moment}" + (f" after {self.after}" if self.after else "")
+
+    def untried(self, blow: Blow) -> str:
+        """Return what stands in the place of a blow that was not tried."""
+        return "not tried" if has_blow(self.moment, self.after, blow) else "-"
 
 
 class Filed(Data):

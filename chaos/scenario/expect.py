@@ -126,8 +126,9 @@ class EffectBound(Strict):
     )
     at_least_once: bool = Field(
         False,
-        description="what `explore` may repeat by a crash: any number of duplicates, and wrong values of an aggregate; "
-        "the bounds beside it are those of the scenario's own faults",
+        description="whether work may be repeated where `explore` crashes the application or loses an answer: then any "
+        "number of duplicates, or of wrong values of an aggregate, is allowed; the bounds beside it are for the faults "
+        "of the scenario",
     )
 
 

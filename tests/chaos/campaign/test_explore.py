@@ -135,6 +135,27 @@ def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
     assert [fault.name for fault in trials[-1].subject.scenario.faults] == ["leave-billing", CRASH, "broker"]
 
 
+def test_the_answer_to_a_write_is_lost_once_with_its_connection_beside_the_crash_there(plan, monkeypatch):
+    answered = Moment("billing", "Produce response", "Produce request", 30)
+    other = Moment("billing", "Produce response", "Produce response", 9)
+    monkeypatch.setattr(plan, "moments_of", lambda source: [COMMIT, answered, other])
+    trials = plan.trials([run(BASELINE)])[1:]
+    assert [trial.part for trial in trials[:5]] == [
+        part_of(COMMIT, "kill"),
+        part_of(answered, "kill"),
+        part_of(answered, "answer"),
+        part_of(other, "kill"),
+        part_of(COMMIT, "stop"),
+    ]
+    assert [trial.part for trial in trials if "lost" in trial.part] == [part_of(answered, "answer")]
+    (cut,) = trials[2].subject.scenario.faults
+    assert (cut.kind, cut.app, cut.api, cut.side, cut.count) == ("wire.cut", "billing", "Produce", "response", 1)
+    assert cut.when.wire.after == "Produce request" and cut.heal is not None
+    windows = plan.result([run(BASELINE), run(part_of(answered, "answer"))], "c", 60).windows
+    assert windows[1].states == {"answer": "held"}
+    assert [window.untried("answer") for window in windows] == ["-", "not tried", "-"]
+
+
 def test_what_broke_under_the_crash_alone_is_not_tried_with_the_crash_of_a_broker(plan):
     broken = plan.trials([run(BASELINE), run(part_of(COMMIT, "kill"), "fail", effect_duplicate="work twice")])
     assert [t.part for t in broken if "with its broker" in t.part] == [part_of(FETCH, "broker")]
@@ -193,4 +214,4 @@ def test_a_mechanism_is_filed_once_with_its_windows_its_bundle_and_what_prevents
     replay = "python -m chaos replay '/found here/bundles/a.tar.gz'"
     for text in (replay, "OffsetCommit request", "not tried", "care", "lost"):
         assert text in page and text in summary.replace("\\", "")
-    assert "| billing: Fetch request after SyncGroup response | lost | not tried | not tried |" in summary
+    assert "| billing: Fetch request after SyncGroup response | lost | - | not tried | not tried |" in summary
