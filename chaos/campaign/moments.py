@@ -100,9 +100,20 @@ def leave(app: str) -> Raw:
     return {"name": f"{LEAVE}-{app}", "kind": "app.stop", "target": target, "when": {"at": "2s"}, "heal": heal}
 
 
-def interest(moment: Moment) -> tuple[int, int, str, str]:
-    """Return the place of a moment among all, the most interesting ones first."""
-    return _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after
+def by_interest(moments: Collection[Moment]) -> list[Moment]:
+    """Return moments, the most interesting ones first, and those last that may not come again.
+
+    These are less than a tenth of their kind: single frames crossed. A run that waits for them in vain is a long one.
+    """
+    often = Counter[tuple[str, str]]()
+    for moment in moments:
+        often[moment.app, moment.name] += moment.count
+
+    def place(moment: Moment) -> tuple[bool, int, bool, str, str]:
+        by_chance = not moment.of_change and 10 * moment.count < often[moment.app, moment.name]
+        return by_chance, _ORDER.index(moment.api), moment.side == "response", moment.name, moment.after
+
+    return sorted(moments, key=place)
 
 
 @dataclass
@@ -144,7 +155,7 @@ class FromMoments(Plan):
         if source not in self._moments:
             found = moments_of(Run(self.folder.path / self.run_id(source)), self.apps)
             without_leave = [moment for moment in found if not moment.of_change]
-            self._moments[source] = sorted(found if source == BASELINE else without_leave, key=interest)
+            self._moments[source] = by_interest(found if source == BASELINE else without_leave)
         return self._moments[source]
 
     @abstractmethod

@@ -9,7 +9,7 @@ from chaos.anomalies.causes import CAUSES
 from chaos.campaign.engine import Plan
 from chaos.campaign.explore import explore
 from chaos.campaign.folder import Folder
-from chaos.campaign.moments import BASELINE, CALM, Moment, allowed
+from chaos.campaign.moments import BASELINE, CALM, Moment, allowed, by_interest
 from chaos.campaign.subject import Request, load_subject
 from chaos.campaign.windows import CRASH, Exploration, part_of, state_of
 from chaos.errors import UsageError
@@ -121,6 +121,28 @@ def test_what_breaks_when_an_instance_leaves_is_explored_from_a_run_in_which_non
 
 def test_moments_are_of_applications_after_a_step_and_counted_over_instances(plan):
     assert plan.moments_of(BASELINE) == [COMMIT, FETCH] and plan.moments_of(CALM) == [COMMIT]
+
+
+def test_commits_come_first_and_what_may_not_come_again_last():
+    def moment(name, after, count):
+        return Moment("billing", name, after, count)
+
+    often, crossed = moment("EndTxn request", "Produce response", 14), moment("EndTxn request", "EndTxn response", 1)
+    tenth = moment("EndTxn response", "Produce response", 1)
+    only, joined = (
+        moment("OffsetCommit request", "Produce response", 1),
+        moment("Fetch request", "OffsetFetch response", 1),
+    )
+    fetch, told = moment("Fetch request", "EndTxn response", 99), moment("EndTxn response", "EndTxn request", 9)
+    assert by_interest([crossed, fetch, tenth, joined, told, often, only]) == [
+        only,
+        often,
+        told,
+        tenth,
+        fetch,
+        joined,
+        crossed,
+    ]
 
 
 def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
