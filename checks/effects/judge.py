@@ -455,16 +455,21 @@ class _Aggregates(_Judged):
         )
 
     def _judge(self, joined: DataFrame) -> DataFrame:
-        """Add the columns `JUDGED`. Only rows of a query can be duplicates: elsewhere, a later one takes over."""
+        """Add the columns `JUDGED`.
+
+        Only rows of a query can be duplicates: elsewhere, a later one takes over. Rows of a key without an input are
+        unexpected, unless they were there before the run.
+        """
         effects, due, none = F.col("effects"), F.col("inputs") > 0, F.lit(0).cast("long")
-        new = ((F.col("inputs") + F.col("open")) == 0) & ~F.coalesce("before", F.lit(False))
+        known = (F.col("inputs") + F.col("open")) > 0
+        new = ~known & ~F.coalesce("before", F.lit(False))
         wrong = due & (effects > 0) & ~same("found", "expected")
         blind = F.lit(self._blind())
         is_open, unsure = (F.col("open") > 0) | blind, F.col("unsure") | blind
         numbers = {
             "missing": (due & (effects == 0)).cast("long"),
             f"missing{OPEN}": (~due & (F.col("written") > 0) & (effects == 0)).cast("long"),
-            "duplicate": F.greatest(none, effects - 1) if self.effect.sql else none,
+            "duplicate": F.when(known, F.greatest(none, effects - 1)) if self.effect.sql else none,
             "unexpected": F.when(new & ~unsure, effects),
             f"unexpected{OPEN}": F.when(new & unsure, effects),
             "wrong": (wrong & ~is_open).cast("long"),

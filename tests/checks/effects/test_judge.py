@@ -352,13 +352,28 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     assert ["(invoices/0 offset 1 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
 
 
+OF_QUERY = SUM.replace("topic: invoices, id: key", "sql: 'env:DB', query: select 1, id: customer")
+
+
 def test_only_a_query_has_two_rows_of_a_key(spark, story):
     """In a topic, the later one takes over."""
-    s = story(SUM.replace("topic: invoices, id: key", "sql: 'env:DB', query: select 1, id: customer"), inputs=0)
+    s = story(OF_QUERY, inputs=0)
     s.input(0, value=("1", "anna"))
     for at in (1, 2):
         s.effect("anna", at=at, value="1")
     assert s.judge(spark) == {"missing": 0, "duplicate": 1, "unexpected": 0, "wrong": 0}
+
+
+def test_rows_of_keys_that_were_there_before_the_run_are_no_effects_of_it(spark, story):
+    s = story(OF_QUERY, inputs=0)
+    for id_, at, after in (("anna", 0.4, 0.2), ("old", -5, None), ("old", -5, None)):
+        s.effect(id_, value="1")
+        s.seen(at, after)
+    s.input(0, value=("1", "anna"))
+    assert s.judge(spark) == {"missing": 0, "duplicate": 0, "unexpected": 0, "wrong": 0}
+    s.effect("old", value="2")
+    s.seen(0.6, 0.4)
+    assert s.judge(spark)["unexpected"] > 0
 
 
 def test_a_sum_is_shown_as_a_plain_number_and_may_be_zero(spark, story):
