@@ -41,8 +41,8 @@ def identified(effects: DataFrame, ids: Ids) -> DataFrame:
     digits = F.when(F.col("id").rlike("^[0-9]{1,17}$"), F.col("id"))
     plain = F.when(is_uuid, F.conv(F.concat(high, low), 16, 10)).otherwise(digits).cast("long")
     at = plain - F.lit(number_id(ids.created_us, 0, 0))
-    is_number = at.isNotNull() & (at >= 0) & (at < ids.most) & (~is_uuid | (of_uuid == ids.run_token))
-    others = ((token != "") & (token != ids.run_token)) | (plain.isNotNull() & (plain >= 2**NUMBER_BITS) & ~is_number)
+    is_number = (at >= 0) & (at < ids.most) & (~is_uuid | (of_uuid == ids.run_token))
+    others = ((token != "") & (token != ids.run_token)) | (plain >= 2**NUMBER_BITS)
     owner, begin = _owner(at, ids)
     return effects.select(
         "*",
@@ -54,9 +54,8 @@ def identified(effects: DataFrame, ids: Ids) -> DataFrame:
 
 def _owner(at: Column, ids: Ids) -> tuple[Column, Column]:
     """Return the client of a number by its place among all records, and the place of its first record."""
-    starts = sorted(ids.first.items(), key=lambda entry: entry[1])
     owner, begin = F.lit(None).cast("string"), F.lit(0).cast("long")
-    for client, start in starts:
+    for client, start in ids.first.items():
         owner = F.when(at >= start, F.lit(client)).otherwise(owner)
         begin = F.when(at >= start, F.lit(start)).otherwise(begin)
     return owner, begin
@@ -107,8 +106,7 @@ def inputs_of(
         *KEY,
         F.when(F.col("rank") == 3, "ok")
         .when((F.col("rank") == 2) & ~F.coalesce(all_aborted, F.lit(False)), "unknown")
-        .when(F.col("rank") == 2, "fail")
-        .when(F.col("rank") == 1, "fail")
+        .when(F.col("rank").isNotNull(), "fail")
         .otherwise(lost_row)
         .alias("state"),
         F.coalesce("copies", F.lit(0)).cast("long").alias("copies"),

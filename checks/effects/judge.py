@@ -104,13 +104,12 @@ class Tables:
             else:
                 rows_seen = [tuple(map(row.get, _SIGHT_NAMES)) for row in read_sights(sights)]
                 seen = self.spark.createDataFrame(rows_seen, _SIGHT)
-            seen = seen.where("mark is not null")
             seen = seen.groupBy("mark").agg(F.min(F.struct("at_us", "after_us")).alias("seen"))
             rows = rows.join(seen, "mark", "left").withColumns(
                 {"at_us": F.coalesce("at_us", "seen.at_us"), "after_us": F.coalesce("after_us", "seen.after_us")}
             )
             first, early = F.col("seen.after_us").isNull(), F.col("seen.at_us") < self.load_us
-            flags = {"before": first & early, "unsure": F.col("seen").isNotNull() & first & ~early}
+            flags = {"before": first & early, "unsure": first & ~early}
         else:
             flags = {"before": F.lit(False), "unsure": F.lit(effect.polled)}
         flags = {name: F.coalesce(flag, F.lit(False)) for name, flag in flags.items()}
@@ -328,7 +327,7 @@ class _Singles(_Judged):
         maybe = (state == "unknown") & (effects == 0) & (F.col("copies") > 0)
         open_ = stray & (F.col("unsure") | F.col("producer").isin(sorted(self.tables.crashed)))
         unknown_value = known & F.col("expected").isNull() if self.effect.equals else F.lit(False)
-        done = (state == "ok") & (effects >= n) & F.col("at_us").isNotNull()
+        done = (state == "ok") & F.col("at_us").isNotNull()
         numbers = {
             "missing": F.when(due, F.greatest(none, n - effects)),
             f"missing{OPEN}": F.when(maybe, n),
@@ -462,7 +461,7 @@ class _Aggregates(_Judged):
         """
         effects, due, none = F.col("effects"), F.col("inputs") > 0, F.lit(0).cast("long")
         known = (F.col("inputs") + F.col("open")) > 0
-        new = ~known & ~F.coalesce("before", F.lit(False))
+        new = ~known & ~F.col("before")
         wrong = due & (effects > 0) & ~same("found", "expected")
         blind = F.lit(self._blind())
         is_open, unsure = (F.col("open") > 0) | blind, F.col("unsure") | blind
