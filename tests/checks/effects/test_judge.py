@@ -3,9 +3,12 @@
 import pytest
 
 from chaos.ledger.ids import Ids, number_id
+from checks.effects import judge
 from checks.effects.findings import sentence
 from checks.effects.inputs import id_column, identified
-from tests.checks.effects.story import TOPIC, Story
+from checks.effects.tables import INPUTS, nearest_rank, span
+from checks.evidence import audit_rows
+from tests.checks.effects.story import SCENARIO, TOPIC, Story
 from tests.support.fake_runs import SECOND, T0
 
 pytestmark = pytest.mark.spark
@@ -32,6 +35,7 @@ def test_each_input_with_its_effect_is_clean(spark, story):
     s = story()
     for seq in range(3):
         s.effect(seq)
+    s.effect(0, effect="mails")  # of another effect
     assert s.judge(spark) == CLEAN
     assert {kind: row["examined"] for kind, row in s.totals.items()} == dict.fromkeys(s.totals, 3)
     assert s.late() == 0.4
@@ -45,8 +49,19 @@ def test_an_acknowledged_input_without_an_effect_is_missing(spark, story):
     assert words(s, "missing") == [f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has no invoices"]
 
 
-def test_no_effect_at_all_is_missing_for_each_input(spark, story):
-    assert story().judge(spark) == CLEAN | {"missing": 3}
+@pytest.mark.parametrize("inputs", [0, 3])
+def test_no_effect_at_all_is_missing_for_each_input(spark, story, inputs):
+    assert story(inputs=inputs).judge(spark) == CLEAN | {"missing": inputs}
+
+
+@pytest.mark.parametrize("read", [{"error": "no such table"}, {"effect": "mails"}])
+def test_an_effect_that_could_not_be_read_has_no_rows(spark, story, read):
+    s = story(inputs=1)
+    s.judge(spark)
+    s.reads |= read
+    s.write()
+    judge.judge_effects(spark, s.run, s.resolved)
+    assert not audit_rows(s.run, "effect_totals") and not (s.run.audit / INPUTS).exists()
 
 
 def test_an_input_of_unknown_outcome_may_have_an_effect_or_none(spark, story):
@@ -57,6 +72,8 @@ def test_an_input_of_unknown_outcome_may_have_an_effect_or_none(spark, story):
     s.effect(0)
     s.effect(2)
     assert s.judge(spark) == CLEAN
+    examined = {kind: row["examined"] for kind, row in s.totals.items()}
+    assert (examined["missing"], examined["duplicate"], examined["late max"]) == (2, 2, 1)
 
 
 def test_an_input_of_unknown_outcome_in_the_log_without_an_effect_is_undecided(spark, story):
@@ -71,7 +88,10 @@ def test_an_input_whose_row_was_lost_with_its_producer_counts_by_the_log(spark, 
     s.effect(0)
     s.logged(1)
     s.effect(1)
+    s.logged(2, committed=False)
     assert s.judge(spark) == CLEAN
+    s.effect(2)
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}, "it was aborted"
 
 
 def test_an_input_that_is_lost_on_the_write_path_says_so(spark, story):
@@ -88,9 +108,22 @@ def test_an_input_that_retention_deleted_is_not_called_lost(spark, story):
     s.fake.log_range[0]["start"] = 5
     s.input(0, copies=0)
     s.input(5, copies=0)
+    s.input(6, copies=0, offset=None)
     s.judge(spark)
     assert words(s, "missing")[0].endswith("has no invoices: it was deleted from the log before the end")
     assert words(s, "missing")[1].endswith("(lost_write)"), "the log begins with it"
+
+
+COMPACTED = SCENARIO.replace("partitions: 2}}", "partitions: 2, config: {{cleanup.policy: compact}}}}").replace(
+    "{{id}}'}}", "{{id}}', key: one}}"
+)
+
+
+def test_an_input_that_compaction_may_have_removed_is_not_called_lost(spark, story):
+    s = story(inputs=0, scenario=COMPACTED)
+    s.input(0, copies=0)
+    s.judge(spark)
+    assert words(s, "missing")[0].endswith(": it is not in the compacted log at the end")
 
 
 def test_a_second_effect_is_a_duplicate_with_both_places(spark, story):
@@ -109,8 +142,12 @@ def test_a_duplicate_of_an_input_that_is_in_the_log_twice_says_so(spark, story):
     s.input(0, copies=2)
     s.effect(0)
     s.effect(0)
-    assert s.judge(spark) == CLEAN | {"duplicate": 1}
+    s.input(1, "unknown", copies=0)
+    s.effect(1)
+    s.effect(1)
+    assert s.judge(spark) == CLEAN | {"duplicate": 2}
     assert words(s, "duplicate")[0].endswith(": it is in the log 2 times")
+    assert "log" not in words(s, "duplicate")[1], "it was perhaps never written"
 
 
 def test_a_resend_of_one_input_is_one_input(spark, story):
@@ -128,6 +165,7 @@ def test_an_effect_of_a_failed_input_is_unexpected(spark, story):
     s.input(1, "fail")
     s.effect(1)
     assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    assert words(s, "unexpected")[0].endswith(": its producer got an error, or its transaction was aborted")
     s = story(inputs=1)
     s.effect(0)
     s.input(1, "fail")
@@ -138,9 +176,14 @@ def test_an_effect_without_an_input_is_unexpected_but_not_one_of_another_run(spa
     s = story(inputs=1)
     s.effect(0)
     s.effect("no-id-of-ours", at=3)
+    s.effect("no-id-of-ours", at=4)
     s.effect("0badf00d-shop-1-7", at=3)
-    assert s.judge(spark) == CLEAN | {"unexpected": 1}
-    assert words(s, "unexpected") == ["invoices no-id-of-ours (invoices/0 offset 1 at 3.0 s) has no input"]
+    s.effect(f"{s.ids.run_token}-nobody-1-7", at=5)
+    assert s.judge(spark) == CLEAN | {"unexpected": 3}
+    assert words(s, "unexpected") == [
+        "invoices no-id-of-ours (invoices/0 offset 1 at 3.0 s and invoices/0 offset 2 at 4.0 s) has no input",
+        f"invoices {s.ids.run_token}-nobody-1-7 (invoices/0 offset 4 at 5.0 s) has no input",
+    ]
 
 
 def test_only_what_this_run_wrote_to_the_topic_is_an_input(spark, story):
@@ -148,6 +191,7 @@ def test_only_what_this_run_wrote_to_the_topic_is_an_input(spark, story):
     s.effect(0)
     s.input(1, copies=0, topic="invoices")
     s.logged(2, run="0badf00d")
+    s.input(3, client="pos/1")  # its records have no ids
     assert s.judge(spark) == CLEAN
 
 
@@ -166,28 +210,34 @@ def test_an_effect_of_a_seq_that_was_never_sent_is_unexpected_unless_its_produce
     s.effect(7)
     assert s.judge(spark) == CLEAN | {"unexpected": 1}
     s.crash("shop/1")
-    assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}
+    s.effect("no-id-of-ours", at=3)
+    assert s.judge(spark) == CLEAN | {"unexpected": (1, 2)}
 
 
 def test_what_was_in_a_database_before_the_run_is_no_effect_of_it(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
     s.effect(0)
     s.seen(0.4, 0.2)
-    s.effect("older")
-    s.seen(-5, None)
+    for older in ("older", "41"):
+        s.effect(older)
+        s.seen(-5, None)
     assert s.judge(spark) == CLEAN
     s.effect("newer")
     s.seen(0.6, 0.4)
-    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    s.effect("between the last two looks")
+    assert s.judge(spark) == CLEAN | {"unexpected": 2}
 
 
 def test_a_database_that_could_not_be_looked_at_before_the_run_leaves_strangers_open(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
     s.effect(0)
     s.seen(0.4, None)
+    s.effect(0)
+    s.seen(0.6, 0.5)
     s.effect("whose")
     s.seen(0.4, None)
-    assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}
+    assert s.judge(spark) == CLEAN | {"duplicate": 1, "unexpected": (0, 1)}
+    assert s.late() == (0, 0.3)
 
 
 def test_ids_of_all_forms_are_read(spark, story):
@@ -208,28 +258,50 @@ def test_several_effects_for_each_input(spark, story):
     for seq, number in ((0, 3), (1, 2), (2, 4)):
         for line in range(number):
             s.effect(seq, at=seq + line)
-    assert s.judge(spark) == CLEAN | {"missing": 1, "duplicate": 1}
+    s.input(3, "unknown")
+    s.effect(3)
+    s.effect("no-id-of-ours", at=1)
+    assert s.judge(spark) == CLEAN | {"missing": 1 + 2, "duplicate": 1, "unexpected": 1}
+    assert s.totals["missing"]["examined"] == 4
     assert s.late() == 1.9, "an input is done with its third effect"
 
 
 def test_a_wrong_value(spark, story):
     s = story(f"{TOPIC}, equals: $.amount", inputs=0)
     for seq, (given, made) in enumerate(
-        [("12.5", "12.5"), ("12.5", "12.51"), ("7", "007"), ("0.3", "0.30000000000000004")]
+        [
+            *[("12.5", "12.5"), ("12.5", "12.51"), ("7", "007"), ("0.3", "0.30000000000000004")],
+            *[("12.0", "12"), ("0.1234564", "0.1234561"), ("0.123456", "0.123457")],
+        ]
     ):
         s.input(seq, value=given)
         s.effect(seq, value=made)
-    assert s.judge(spark) == CLEAN | {"wrong": 2}
+    assert s.judge(spark) == CLEAN | {"wrong": 3}
     assert words(s, "wrong")[0].startswith(
         f"{s.id(1)} (orders/0 offset 1, acknowledged at 1.1 s) has 12.51 in invoices and not 12.5 ("
     )
 
 
+def test_a_value_of_what_was_not_written_is_not_wrong_and_counts_once(spark, story):
+    s = story(f"{TOPIC}, equals: $.amount", inputs=0)
+    s.input(0, "fail", copies=1, value="1")
+    for id_ in (0, 0, "no-id-of-ours"):
+        s.effect(id_, at=1, value="2")
+    assert s.judge(spark) == CLEAN | {"unexpected": 3, "wrong": 0}
+    assert words(s, "unexpected")[0].endswith("or its transaction was aborted, and yet it is in the log")
+
+
 def test_a_value_of_an_input_that_is_gone_is_undecided(spark, story):
     s = story(f"{TOPIC}, equals: $.amount", inputs=0)
     s.input(0, copies=0)
-    s.effect(0, value="1")
-    assert s.judge(spark) == CLEAN | {"wrong": (0, 1)}
+    s.input(1, value="2")
+    s.input(2)
+    for seq in range(3):
+        s.effect(seq, value="2")
+    s.logged(0, offset=1, topic="invoices")  # at the place of a value of another topic
+    s.logged(0, offset=1, run="0badf00d")
+    s.values.append({"effect": "mails", "key": None, "value": "3", "partition": 0, "offset": 2})
+    assert s.judge(spark) == CLEAN | {"wrong": (0, 2)}
 
 
 def test_a_value_that_is_missing_is_wrong(spark, story):
@@ -240,10 +312,13 @@ def test_a_value_that_is_missing_is_wrong(spark, story):
 
 
 def test_times_are_ranges_where_the_run_looked_at_intervals(spark, story):
-    s = story("sql: 'env:DB', query: select 1", inputs=2)
+    s = story("sql: 'env:DB', query: select 1", inputs=3)
     for seq, (at, after) in enumerate([(0.4, 0.3), (4.1, 2.1)]):
         s.effect(seq)
         s.seen(at, after)
+    s.seen(9, 8)  # again, as after a rotation of its file
+    s.effect(2, at=2.2)  # its row has a time
+    s.sights.append(s.sights[-1] | {"mark": "2"})
     assert s.judge(spark) == CLEAN
     assert (s.late("p50"), s.late("max")) == ((0.2, 0.3), (1, 3))
 
@@ -267,15 +342,29 @@ def test_an_effect_that_the_run_did_not_see_come_has_no_time(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
     s.effect(0, at_us=None)
     s.effects[-1] |= {"at_us": None}
-    s.judge(spark)
+    s.effect("whose")
+    assert s.judge(spark) == CLEAN | {"unexpected": (0, 1)}, "it may be older than the run"
     assert s.late() == "the run did not see when 1 effects appeared; give at, or look more often (every)"
 
 
 def test_rows_without_an_id_may_be_any_effect(spark, story):
     s = story(inputs=3)
     s.effect(0)
+    s.effect(None, at=1)
     s.reads |= {"unreadable": 1}
     assert s.judge(spark) == {"missing": (1, 2), "duplicate": (0, 1), "unexpected": (0, 1)}
+
+
+@pytest.mark.parametrize(("without_id", "expected"), [(0, (2, 3)), (1, (1, 3)), (5, (0, 3))])
+def test_rows_without_an_id_are_no_more_than_what_is_missing(without_id, expected):
+    assert span("missing", 2, 1, without_id) == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "number", "place"), [(0.5, 1, 0), (0.5, 2, 0), (0.5, 3, 1), (0.95, 20, 18), (1, 3, 2)]
+)
+def test_a_percentile_is_the_nearest_rank(share, number, place):
+    assert nearest_rank(share, number) == place
 
 
 def test_aborted_inputs_must_have_no_effect(spark, story):
@@ -285,11 +374,13 @@ def test_aborted_inputs_must_have_no_effect(spark, story):
         s.log[-1]["committed"] = outcome != "aborted"
         row = {"producer": "shop/1", "incarnation": 1, "txn": seq, "outcome": outcome, "began_us": T0, "ended_us": T0}
         s.fake.ledger.setdefault("transactions", []).append(row)
+    s.fake.ledger["transactions"] += [row | {"txn": 1, "incarnation": 2, "outcome": "committed"}]  # another one
+    s.input(3, "fail", txn=2)
     s.effect(0)
     assert s.judge(spark) == CLEAN | {"missing": (0, 1)}
-    s.effect(1)
-    s.effect(2)
-    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+    for seq in (1, 2, 3):
+        s.effect(seq)
+    assert s.judge(spark) == CLEAN | {"unexpected": 2}
 
 
 def transaction(s, txn, outcome, committed):
@@ -311,6 +402,9 @@ def test_the_log_says_that_a_transaction_of_unknown_end_was_aborted(spark, story
     assert s.judge(spark) == CLEAN | expected
     s.sends.append(s.sends[-1] | {"incarnation": 2, "txn": None, "outcome": "unknown"})
     assert s.judge(spark) == CLEAN, "sent again, and that copy may have been read"
+    s.logged(1, offset=9)
+    s.sends.pop()
+    assert s.judge(spark) == CLEAN, "the row of that send was lost"
 
 
 def test_an_input_in_a_transaction_is_acknowledged_where_and_when_that_was_committed(spark, story):
@@ -352,6 +446,19 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     assert ["(invoices/0 offset 1 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
 
 
+@pytest.mark.parametrize(
+    ("aggregate", "value"),
+    [("sum($.amount)", "11"), ("count(), value: $.n", "3"), ("min($.amount)", "-1"), ("max($.amount)", "10")],
+)
+def test_an_aggregate_counts_each_input_of_a_key_once(spark, story, aggregate, value):
+    s = story(SUM.replace("sum($.amount)", aggregate), inputs=0)
+    for seq, (amount, customer) in enumerate([("2", "anna"), ("-1", "anna"), ("10", "anna"), ("5", None)]):
+        s.input(seq, copies=2, value=(amount, customer))
+    s.effect("anna", at=9, value=value)
+    assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0}
+    assert {kind: row["examined"] for kind, row in s.totals.items()} == dict.fromkeys(s.totals, 1)
+
+
 OF_QUERY = SUM.replace("topic: invoices, id: key", "sql: 'env:DB', query: select 1, id: customer")
 
 
@@ -386,12 +493,31 @@ def test_a_sum_is_shown_as_a_plain_number_and_may_be_zero(spark, story):
     assert words(s, "wrong")[0].startswith("bob (acknowledged at 2.1 s) has 90.5 in invoices and not 100 (")
 
 
+@pytest.mark.parametrize(("aggregate", "explained"), [("sum($.amount)", True), ("max($.amount)", False)])
+def test_a_wrong_sum_has_the_amounts_of_its_inputs(spark, story, monkeypatch, aggregate, explained):
+    """The wire is not asked about one that the log explains."""
+    found = []
+    monkeypatch.setattr(judge, "add_stories", lambda spark, run, resolved, findings, listed: found.extend(findings))
+    s = story(SUM.replace("sum($.amount)", aggregate), inputs=0)
+    for seq, (customer, copies) in enumerate([("anna", 1), ("anna", 1), ("bob", 2), ("eve", 1)]):
+        s.input(seq, copies=copies, value=(str(seq + 1), customer))
+    for customer, value in (("anna", "9"), ("bob", "6"), ("eve", "4")):
+        s.effect(customer, at=9, value=value)
+    assert s.judge(spark)["wrong"] == 2
+    inputs = {row["id"]: row.get("inputs") for row in found}
+    assert set(inputs) == {"anna", "bob"} and not inputs["bob"]
+    places = sorted((row["offset"], int(row["amount"])) for row in inputs["anna"] or ())
+    assert places == ([(0, 1), (1, 2)] if explained else [])
+
+
 def test_an_aggregate_over_an_input_of_unknown_outcome_is_undecided(spark, story):
     s = story(SUM, inputs=0)
     s.input(0, value=("1", "anna"))
     s.input(1, "unknown", copies=1, value=("2", "anna"))
     s.effect("anna", at=9, value="3")
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": (0, 1)}
+    s.effects.clear()
+    assert s.judge(spark) == {"missing": 1, "unexpected": 0, "wrong": 0}, "with or without the second input"
 
 
 def test_an_aggregate_with_a_lost_input_is_undecided(spark, story):
@@ -444,6 +570,10 @@ def test_an_aggregate_of_a_key_may_be_of_inputs_that_are_no_longer_in_the_log(sp
     s.fake.log_range[0]["start"] = 0
     s.input(2, copies=0)
     assert s.judge(spark) == {"missing": 0, "unexpected": (0, 1), "wrong": 0}
+    s = story(SUM, inputs=0, scenario=COMPACTED)
+    s.input(0, "unknown", copies=0)
+    s.effect("bob", at=9, value="2")
+    assert s.judge(spark) == {"missing": 0, "unexpected": (0, 1), "wrong": 0}, "or compaction removed it"
 
 
 def test_an_aggregate_of_inputs_of_unknown_outcome_may_be_missing(spark, story):
