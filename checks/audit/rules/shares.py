@@ -94,8 +94,9 @@ def redelivered_share(s: ShareBlock, tally: Tally) -> None:
     the accept, and took the acknowledgement, is proof; else undecided. A confirmed acknowledgement alone is none: a
     broker confirms any below the start offset of the group (`SharePartition.acknowledge`).
     """
-    confirmed = s.acks["outcome"][s.ack] == OK if len(s.acks["outcome"]) else np.zeros(len(s.ack), np.bool_)
-    confirmed &= (s.ack != NONE) & (s.acks["type"][s.ack] != RELEASE if len(s.acks["type"]) else False)
+    confirmed = s.ack != NONE
+    if len(s.acks["outcome"]):
+        confirmed &= (s.acks["outcome"][s.ack] == OK) & (s.acks["type"][s.ack] != RELEASE)
     tally.add(CONFIRMED, s.name, value=int(confirmed.sum()))
     found, unsure = [], 0
     for rows in s.repeated:

@@ -4076,6 +4076,14 @@ def perhaps_accepted_and_acquired_again(s: Story) -> None:
 
 
 @story()
+def acquired_again_after_another_record_was_accepted(s: Story) -> None:
+    """Nobody acknowledged it."""
+    s.wrote(0, 1).acquires(1, 0)
+    s.acquires(1, 1).ends().tick_on(60 * SECOND).acquires(2, 0, count=2)
+    s.share_seen(2, 0)
+
+
+@story()
 def polled_late_and_refused(s: Story) -> None:
     """The first lock expired before the poll returned the record."""
     s.wrote(0).acquires(1, 0, count=2).ends().acquires(2, 0, count=1).too_late().share_seen(1, 0)
