@@ -41,16 +41,21 @@ def judged(tmp_path, validated):
             )
         base = {"effect": "invoices", "undecided": 0, "examined": 3, "why": ""}
         rows = [base | {"kind": k} | (v if isinstance(v, dict) else {"count": v}) for k, v in totals.items()]
+        others = [row | {"effect": "mails", "count": 70} for row in rows]
         finding = {"effect": "invoices", "kind": "missing", "id": "a7", "topic": "orders", "partition": 1, "offset": 2}
         late = [finding | {"kind": "late", "id": "a8"}] if any(kind.startswith("late") for kind in totals) else []
         write = story.fake.write
         story.fake.write = lambda: (
             write(),
-            write_table(story.run.audit / "effect_totals", rows, TOTALS),
+            write_table(story.run.audit / "effect_totals", [*others, *rows], TOTALS),
             write_table(story.run.audit / INPUTS / "invoices", joined(rows, story.reads["unreadable"]), JOINED),
             write_table(
                 story.run.audit / "effect_findings",
-                [one | {"places": [], "times_us": []} for one in (finding, *late)],
+                [
+                    one | {"places": [], "times_us": []}
+                    for of in (finding, *late)
+                    for one in (of | {"effect": "mails", "id": "b1"}, of)
+                ],
                 FINDINGS,
             ),
         )
@@ -145,6 +150,10 @@ def test_ids_of_no_input_prove_nothing(judged):
     assert judged(few)[0]["missing"] == "fail", "they may be of something else"
 
 
+def test_what_the_audit_did_not_count_is_never_a_pass(judged):
+    assert judged({"duplicate": 0})[0] == PASSED | {"missing": "inconclusive", "unexpected": "inconclusive"}
+
+
 def test_no_input_at_all_is_never_a_pass(judged):
     nothing = {kind: {"count": 0, "examined": 0} for kind in CLEAN}
     assert judged(nothing, rows=0)[0] == dict.fromkeys(CLEAN, "inconclusive") | {"read": "pass"}
@@ -190,13 +199,16 @@ def test_a_wrong_value_of_an_aggregate_may_still_become_right(judged, effect, un
 
 
 @pytest.mark.parametrize(
-    ("least_s", "most_s", "verdict"),
-    [(1, 5, "pass"), (1, 6, "inconclusive"), (5.001, 6, "fail"), (None, 0, "inconclusive")],
+    ("least_s", "most_s", "unsettled", "verdict"),
+    [
+        *((1, 5, False, "pass"), (1, 6, False, "inconclusive"), (5.001, 6, False, "fail")),
+        *((None, 0, False, "inconclusive"), (1, 5, True, "inconclusive")),
+    ],
 )
-def test_times_are_compared_as_ranges(judged, least_s, most_s, verdict):
+def test_times_are_compared_as_ranges(judged, least_s, most_s, unsettled, verdict):
     least = None if least_s is None else round(least_s * 1e6)
     late = {"count": least, "undecided": round(most_s * 1e6) - (least or 0), "why": "no input has an effect"}
-    verdicts, found, result = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}")
+    verdicts, found, result = judged(CLEAN | {"late p99": late}, "{late: {p99: 5s}}", unsettled=unsettled)
     assert verdicts["late p99"] == verdict, found["late p99"].why
     assert ("p99 ≤ 5 s; a8 (orders/1 offset 2) has its invoices late" in result.sentence) == (verdict == "fail")
     assert least is not None or found["late p99"].why == "no input has an effect"

@@ -100,6 +100,14 @@ def test_a_lost_record_fails_and_names_its_topic(fake):
     assert others_pass(found, ("lost_write", "", ""))
 
 
+def test_findings_count_over_all_readers_and_the_reader_with_the_most_comes_first(fake):
+    run = fake()
+    for scope, count in (("billing", 2), ("replay/1", 3)):
+        next(r for r in run.summary if (r["check"], r["scope"]) == ("skipped_delivery", scope))["count"] = count
+    found = judged(run)["skipped_delivery", "", ""]
+    assert found.seen.startswith("5 of 2,000 ") and found.why.endswith("(replay/1: 3, billing: 2)")
+
+
 @pytest.mark.parametrize(
     "check", ["lost_write", "duplicate_write", "skipped_delivery", "nonmonotonic_poll", "overcommit"]
 )
@@ -376,6 +384,25 @@ def test_a_compacted_topic_of_which_nothing_was_removed_proves_nothing(fake, bou
     assert judged(run)["superseded", "", "orders"].verdict == verdict
 
 
+TOMBSTONES = COMPACT.replace("keys: 9,", "keys: 9, tombstone_every: 5,")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "bound", "key"),
+    [
+        (SCENARIO, "send_failures: {fail: 0}", ("send_failures", "fail", "")),
+        (SCENARIO, "send_success: {min: 99%, per: 1s}", ("send_success", "", "")),
+        (TOMBSTONES, "superseded: {orders: {min: 1}}", ("superseded", "", "orders")),
+        (TOMBSTONES, "expired_tombstones: {orders: {min: 1}}", ("expired_tombstones", "", "orders")),
+    ],
+)
+def test_a_number_of_sends_is_not_trusted_either_if_rows_were_missed(fake, scenario, bound, key):
+    run = fake(scenario.replace("expect:", f"expect:\n  {bound}"))
+    run.counts += [{"name": n, "scope": "orders", "value": 5} for n in ("failed", "superseded", "expired_tombstones")]
+    next(r for r in run.counts if r["name"] == "rows_audited")["value"] = 1
+    assert judged(run)[key].why.startswith("the audit did not read every row of the ledger")
+
+
 @pytest.mark.parametrize(("check", "held"), [("superseded", False), ("expired_tombstones", True)])
 def test_what_to_lower_so_that_compaction_removes_something(fake, check, held):
     run = fake(COMPACT)
@@ -418,7 +445,14 @@ def test_a_time_that_was_not_measured_is_inconclusive(fake):
     assert judged(run)["produce_unavailability", "max", ""].verdict == "inconclusive"
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(10, "inconclusive"), (16, "fail")])
+@pytest.mark.parametrize("name", ["produce_unavailability_unrecovered", "consume_unavailability_unrecovered"])
+def test_an_outage_that_ended_or_is_of_others_is_as_long_as_measured(fake, name):
+    run = fake()
+    run.counts.append({"name": name, "scope": "kill:orders", "value": 0 if name.startswith("produce") else 2})
+    assert others_pass(judged(run))
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(10, "inconclusive"), (15, "inconclusive"), (16, "fail")])
 def test_an_outage_that_lasted_to_the_end_is_longer_than_measured(fake, seconds, verdict):
     run = fake()
     run.metrics[0]["value_us"] = seconds * SECOND
@@ -437,6 +471,22 @@ def test_another_fault_does_not_hide_an_unmeasured_outage(fake):
     run.metrics = [m for m in run.metrics if m["fault"] == "kill"]
     outage = judged(run)["produce_unavailability", "max", ""]
     assert outage.verdict == "inconclusive" and "pause" in outage.why
+
+
+def test_the_longest_outage_is_told_with_its_fault(fake):
+    run = fake()
+    kill = run.metrics[0]
+    longest, other = kill | {"fault": "pause", "value_us": 21 * SECOND}, kill | {"stat": "p50", "value_us": 99 * SECOND}
+    run.metrics = [kill, longest, other]
+    assert judged(run)["produce_unavailability", "max", ""].why == "21 s in fault pause, orders"
+
+
+@pytest.mark.parametrize(("metric", "verdict"), [("produce", "pass"), ("consume", "inconclusive")])
+def test_a_fault_of_a_consumer_has_an_outage_of_consumers_only(fake, metric, verdict):
+    crash = "  - {name: away, kind: consumer.crash, target: {member: replay/1}, when: {acked: 1}}\nexpect:"
+    run = fake(SCENARIO.replace("expect:", crash) + "  consume_unavailability: {max: 15s}\n")
+    run.metrics = [row for row in run.metrics if row["fault"] == "kill"]
+    assert judged(run)[f"{metric}_unavailability", "max", ""].verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -548,7 +598,11 @@ def test_a_repeated_drive_is_complete(fake):
 def test_group_members_are_the_maximum_that_was_observed(fake):
     run = fake()
     run.ledger["cluster"] += [
-        {"at_us": T0 + 1, "entity": "group:billing", "key": "members", "value": json.dumps(n)} for n in (3, 2)
+        {"at_us": T0 + 1, "entity": entity, "key": key, "value": json.dumps(value)}
+        for entity, key, value in (
+            *(("group:billing", "members", value) for value in (3, 2, None, "no answer")),
+            *(("group:other", "members", 9), ("group:billing", "epoch", 9)),
+        )
     ]
     members = judged(run)["groups", "members", "billing"]
     assert (members.verdict, members.seen) == ("fail", "3")
@@ -567,10 +621,13 @@ def test_unobserved_group_members_are_inconclusive(fake):
         ([(1, -2), (2, -1), (3, 5)], "1"),
         ([(1, -2), (5, 5)], "4"),  # generations that nobody lived to see
         ([(1, -2), (2, 90)], "0"),  # members leaving at the end
+        ([(1, -2), (2, 0)], "1"),
+        ([(1, -2), (2, 80)], "1"),
     ],
 )
 def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generations, seen):
-    assert rebalances(fake(), [assigned(g, T0 + at * SECOND) for g, at in generations]) == seen
+    others = [assigned(9, T0 + SECOND, group="other"), assigned(9, T0 + SECOND) | {"mode": "assign"}]
+    assert rebalances(fake(), [*others, *(assigned(g, T0 + at * SECOND) for g, at in generations)]) == seen
 
 
 @pytest.mark.parametrize(
