@@ -164,7 +164,7 @@ def _decode_wire(run: Run, spark: Any, resolved: Resolved, listener: Listener | 
             if words not in known:
                 events.emit(UNSEEN, words=words)
         if judged:
-            ledger.write_ledger(spark, run, resolved.scenario)
+            ledger.write_ledger(run, resolved.scenario)
     return ledger.folder_of(run) if judged else None
 
 

@@ -14,16 +14,19 @@ request with the record. Rules about what frames do not show are not decided (`c
 | incarnation    | by the ends of processes that the fleet has recorded                                                |
 
 `checks.wire.written` has the identity of records. A row that it does not decide is in the table `undecided` (check,
-scope, why, count), and neither a send nor the record of a producer. Each partition is one task of Spark.
+scope, why, count), and neither a send nor the record of a producer. Threads of this process make the partitions: their
+rows are of batches, so they are few, Arrow and NumPy run at once, and tasks of Spark took twice the CPU time.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,8 +38,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from kafka.protocol.api_key import ApiKey
 from pyarrow.dataset import dataset
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from chaos.faults import SPECS
 from chaos.ledger.record import run_token
@@ -52,7 +53,7 @@ from checks.audit.arrays import NONE
 from checks.audit.findings import WIRE
 from checks.wire.coordination import Holds, Sessions, holds, transactions
 from checks.wire.partition import COMPACTED, OF_IDENTITY, SOUGHT, UNKNOWN, Partition, life_of
-from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, is_small, table_path
+from checks.wire.tables import FOLDER, LOG, MISSING, capture_failure, table_path
 
 OBSERVED = ("faults", "cluster", "lifecycle", "apps")
 """Tables that say what the platform saw."""
@@ -62,6 +63,11 @@ WRITTEN = ("sends", "log", "deliveries", "commits", "assignments", "acquisitions
 """The tables of the ledger with rows of a partition."""
 PARTS = ("produced", "log", "fetched", "asked", "positions", "commits", "acquired", "acknowledged")
 """The tables of the wire with rows of a partition."""
+OF_RECORDS = ("produced", "log", "fetched")
+"""Those with batches, which may have hashes and timestamps of their records."""
+ROW_BYTES, RECORD_BYTES, BATCH_BYTES = 300, 16, 1 << 29
+"""What a row takes, about, and a record with hash and timestamp; and what may be read at once."""
+THREADS = 4
 _SCHEMAS = {**TABLES, "log": LOG_SCHEMA}
 
 
@@ -70,7 +76,7 @@ def folder_of(run: Run) -> Path:
     return run.path / FOLDER / "ledger"
 
 
-def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
+def write_ledger(run: Run, scenario: Scenario) -> None:
     """Write the ledger of the wire of a run from the tables that `tables.write_tables` has written."""
     folder = folder_of(run)
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +99,7 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
         frozenset(fault.topic for fault in scenario.raw_writes),
         tuple(topics),
     )
-    found = _written_here(run, task, topics) if is_small(run) else _written(spark, run, task, topics)
+    found = _written(run, task, topics)
     whys = [*incomplete(run), *_nameless(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
     whys += tap.ambiguous if tap else []
     gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in whys]
@@ -115,29 +121,56 @@ def write_ledger(spark: SparkSession, run: Run, scenario: Scenario) -> None:
     _seal(folder)
 
 
-def _written(spark: SparkSession, run: Run, task: _Task, topics: list[str]) -> pa.Table:
-    """Write the rows of the partitions of some topics in tasks of Spark; return the rows of table `undecided`."""
-
-    def table(part: str) -> DataFrame:
-        rows = spark.read.parquet(f"file:{table_path(run, part)}").where(F.col("topic").isin(topics))
-        return rows.withColumn("part", F.lit(part))
-
-    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), map(table, PARTS))
-    return rows.groupBy("topic", "partition").applyInArrow(lambda of: task.write(of), _SPARK_UNDECIDED).toArrow()
+def _written(run: Run, task: _Task, topics: list[str]) -> pa.Table:
+    """Write the rows of the partitions of some topics, several at once; return the rows of table `undecided`."""
+    found = [UNDECIDED.empty_table()]
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        for places in _batches(_sizes(run, topics)):
+            found += pool.map(task.write, _by_partition(run, places))
+    return pa.concat_tables(found)
 
 
-def _written_here(run: Run, task: _Task, topics: list[str]) -> pa.Table:
-    """Do the same in this process, before Spark would have started its workers."""
+def _sizes(run: Run, topics: list[str]) -> dict[tuple[str, int], int]:
+    """Return about how many bytes the rows of each partition take."""
+    sizes: Counter[tuple[str, int]] = Counter()
+    for part in PARTS:
+        keys = ["topic", "partition", *(["records"] if part in OF_RECORDS else [])]
+        rows = _scanned(run, part, keys, pc.field("topic").isin(topics)).group_by(keys[:2])
+        for row in rows.aggregate([("partition", "count"), *((name, "sum") for name in keys[2:])]).to_pylist():
+            of_records = RECORD_BYTES * max(row.get("records_sum") or 0, 0)
+            sizes[row["topic"], row["partition"]] += ROW_BYTES * row["partition_count"] + of_records
+    return sizes
+
+
+def _batches(sizes: Mapping[tuple[str, int], int]) -> Iterator[list[tuple[str, int]]]:
+    """Yield partitions to read at once: as many as fit into `BATCH_BYTES`, or one that is larger."""
+    batch: list[tuple[str, int]] = []
+    taken = 0
+    for place, size in sorted(sizes.items()):
+        if batch and taken + size > BATCH_BYTES:
+            yield batch
+            batch, taken = [], 0
+        batch.append(place)
+        taken += size
+    if batch:
+        yield batch
+
+
+def _by_partition(run: Run, places: list[tuple[str, int]]) -> list[pa.Table]:
+    """Return the rows of each of some partitions, those of all tables together: column `part` names their table."""
+    topic, partition = pc.field("topic"), pc.field("partition")
+    (first, lowest), (last, highest) = places[0], places[-1]  # all between them are in it, too
+    within = topic.isin(sorted({name for name, _ in places}))
+    within &= ((topic != first) | (partition >= lowest)) & ((topic != last) | (partition <= highest))
     parts = []
     for part in PARTS:
-        rows = _scanned(run, part, None, pc.field("topic").isin(topics))
+        rows = _scanned(run, part, None, within)
         parts.append(rows.append_column("part", pa.repeat(pa.scalar(part), len(rows))))
     rows = pa.concat_tables(parts, promote_options="permissive")
     rows = rows.sort_by([("topic", "ascending"), ("partition", "ascending")])
-    topic, partition = rows["topic"].to_numpy(), rows["partition"].to_numpy()
-    begins = [0, *(np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1])) + 1), len(rows)]
-    groups = [rows.slice(at, end - at) for at, end in pairwise(map(int, begins)) if end > at]
-    return pa.concat_tables([UNDECIDED.empty_table(), *map(task.write, groups)])
+    names, numbers = rows["topic"].to_numpy(), rows["partition"].to_numpy()
+    begins = [0, *(np.flatnonzero((names[1:] != names[:-1]) | (numbers[1:] != numbers[:-1])) + 1), len(rows)]
+    return [rows.slice(at, end - at) for at, end in pairwise(map(int, begins)) if end > at]
 
 
 def bypasses(run: Run, scenario: Scenario) -> list[str]:
@@ -200,9 +233,6 @@ def incomplete(run: Run) -> list[str]:
         return [*whys, "the batches of the final log were not captured"]
     named = read_json(missing, "gaps of the captured log").items()
     return [*whys, *(f"the batches of {partition} were not all captured: {why}" for partition, why in named)]
-
-
-_SPARK_UNDECIDED = "`check` string, scope string, why string, count bigint"
 
 
 def _unread(held: Holds) -> list[str]:

@@ -99,6 +99,10 @@ class Wire:
         self._rows = decode.decoded(spark, decoder, folder).repartition(F.col("entry.connection")).persist()
         self._speakers = instances and spark.createDataFrame([*instances.items()], "connection int, speaker string")
 
+    def prepare(self) -> None:
+        """Decode the segments, and compute what several tables need, so that these can be made in threads."""
+        _ = self.found, self._names, self._places
+
     @cached_property
     def found(self) -> set[str]:
         """The tables of the decoder that have rows."""
@@ -351,24 +355,25 @@ def _write_tables(spark: SparkSession, run: Run, decoder: Any) -> None:
     folder = run.path / FOLDER
     record = tapped(run)
     wire = Wire(spark, f"file:{folder}", decoder, record.instances if record else None)
-    tables = [(name, make(wire), needed in wire.found) for name, (make, needed) in TABLES.items()]
+    tables = [(wire, name, *made) for name, made in TABLES.items()]
     kept = [wire]
     if any((folder / LOG).glob("*.wire")):
         kept.append(Wire(spark, f"file:{folder / LOG}", decoder))
-        tables.append((LOG, kept[-1].log(), "fetch_answers" in kept[-1].found))
+        tables.append((kept[-1], LOG, Wire.log, "fetch_answers"))
     elif (folder / LOG / MISSING).exists():  # no batch was left in it
-        tables.append((LOG, wire.log(), False))
+        tables.append((wire, LOG, Wire.log, ""))
     with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(Wire.prepare, kept))
         list(pool.map(lambda table: _write(run, *table), tables))
     for one in kept:
         one.close()
 
 
-def _write(run: Run, name: str, rows: DataFrame, has_rows: bool) -> None:
+def _write(run: Run, wire: Wire, name: str, make: Callable[[Wire], DataFrame], needed: str) -> None:
     """Write a table. An empty one needs no query."""
-    folder = table_path(run, name)
+    folder, rows = table_path(run, name), make(wire)
     shutil.rmtree(folder, ignore_errors=True)
-    if has_rows:
+    if needed in wire.found:
         rows.write.parquet(f"file:{folder}")
     else:
         folder.mkdir()

@@ -88,7 +88,7 @@ def _by_wire(spark: Any, run: Run) -> None:
     tables.write_tables(spark, run)
     report("decode", began)
     began = time.monotonic()
-    ledger.write_ledger(spark, run, resolved.scenario)
+    ledger.write_ledger(run, resolved.scenario)
     report("ledger", began)
     began = time.monotonic()
     audit(spark, run, resolved.audited(ledger.seen(run)), ledger.folder_of(run))

@@ -70,7 +70,7 @@ def recorded(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summ
     audit(spark, run, read(run).audited())
     own, resolved = summary(run), on_wire(run)
     tables.write_tables(spark, run)
-    ledger.write_ledger(spark, run, resolved.scenario)
+    ledger.write_ledger(run, resolved.scenario)
     audit(spark, run, resolved.audited(ledger.seen(run)), ledger.folder_of(run))
     return own, summary(run)
 

@@ -293,7 +293,7 @@ def found(spark: Any, captured: tuple[Run, list[OnWire]]) -> dict[str, dict[str,
     """The findings of each story, by check."""
     run, stories = captured
     resolved = resolved_of(stories)
-    write_ledger(spark, run, resolved.scenario)
+    write_ledger(run, resolved.scenario)
     tables = audited(spark, run, resolved, folder_of(run))
     of = {scope: s.name for s in stories for scope in (s.name, s.reader(1))}
     counts: dict[str, dict[str, int]] = {}
@@ -309,7 +309,8 @@ def test_a_story_of_the_wire_has_these_findings_and_no_others(name, expected, fo
     assert found.get(name, {}) == expected
 
 
-def test_a_large_capture_has_the_same_ledger_written_by_tasks_of_spark(spark, captured, found, monkeypatch):
+@pytest.mark.parametrize("size", [1, 3000])
+def test_a_capture_that_is_read_in_several_batches_has_the_same_ledger(captured, found, monkeypatch, size):
     run, stories = captured
 
     def rows() -> dict[str, list[str]]:
@@ -318,8 +319,8 @@ def test_a_large_capture_has_the_same_ledger_written_by_tasks_of_spark(spark, ca
         return {name: sorted(map(str, table)) for name, table in tables.items()}
 
     here = rows()
-    monkeypatch.setattr(ledger, "is_small", lambda run: False)
-    write_ledger(spark, run, resolved_of(stories).scenario)
+    monkeypatch.setattr(ledger, "BATCH_BYTES", size)
+    write_ledger(run, resolved_of(stories).scenario)
     assert rows() == here and here["sends.parquet"]
 
 
