@@ -295,7 +295,7 @@ def _why_not_recognized(f: Finding, earlier: Evidence, later: Evidence, c: RunDa
     library = c.library(f["producer"] or "")
     if library is None or library.runtime != DEFAULT:
         return why
-    why += "; librdkafka takes a new epoch for all partitions when one of them has an error (its issue 4953)"
+    why += "; librdkafka takes a new epoch when records time out, or a partition has an error (its issue 4953)"
     several = c.setting(f["producer"], IN_FLIGHT, c.setting(f["producer"], "max.in.flight", "")) != "1"
     return f"{why}, which {IN_FLIGHT}=1 avoids" if several else why
 

@@ -44,7 +44,7 @@ def test_a_finding_of_a_run_with_the_default_library_only_names_none() -> None:
 
 COPY = {"topic": "orders", "partition": 3, "offset": 9, "producer": "shop/1", "incarnation": 1}
 FIRST = {"first_topic": "orders", "first_partition": 3, "first_offset": 4, "first_incarnation": 1}
-BUG = "librdkafka takes a new epoch for all partitions when one of them has an error (its issue 4953)"
+BUG = "librdkafka takes a new epoch when records time out, or a partition has an error (its issue 4953)"
 
 
 def batch(at: int, producer_id: int = 7, epoch: int = 0, sequence: int = 4) -> dict[str, Any]:
