@@ -66,7 +66,8 @@ class Exploration(FromMoments):
         wire = moment.wire(moment.nth(self.subject.seed))
         if blow == "answer":
             frames = {"app": moment.app, "api": moment.api, "side": moment.side, "count": 1}
-            broker = {"target": {"broker_of_moment": True}, "when": {"wire": wire}, "heal": {"after": "3s"}}
+            until = {"when": {"after": f"{CRASH}.proven + 1s"}}  # it is the next such answer, and may be seconds away
+            broker = {"target": {"broker_of_moment": True}, "when": {"wire": wire}, "heal": until}
             return [{"name": CRASH, "kind": "wire.cut", **frames, **broker}]
         kind = "app.stop" if blow == "stop" else "app.kill"
         faults: list[Raw] = [leave(moment.app)] if moment.of_change else []
