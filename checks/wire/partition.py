@@ -106,7 +106,7 @@ class Partition:
     def _counted(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the batches with a known number of records."""
         known = rows.records >= 0
-        for check in OF_IDENTITY if not known.all() else ():
+        for check in OF_IDENTITY:
             self.undecided[check, UNCOUNTED] += int((~known).sum())
         return rows[known]
 
