@@ -93,17 +93,21 @@ def _import(
     store = Store(database_url(folder.absolute().parent if single else folder, url))
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     actions: Counter[str] = Counter()
-    refused = 0
-    for run in find_runs(folder):
-        try:
-            actions[store.add(judged_entry(run))] += 1
-        except RunDirError as e:
-            refused += 1
-            console.print(f"[bold yellow]left out:[/] {escape(str(e))}")
+    refused: list[str] = []
+    with loading("looking for runs") as view:
+        runs = list(find_runs(folder))
+        for done, run in enumerate(runs):
+            view.count("adding runs to the history", done, len(runs))
+            try:
+                actions[store.add(judged_entry(run))] += 1
+            except RunDirError as e:
+                refused.append(str(e))
+    for reason in refused:
+        console.print(f"[bold yellow]left out:[/] {escape(reason)}")
     if not actions and not refused:
         raise RunDirError(f"{folder} has no run with a verdict (no result.json next to a resolved.json)")
     summary = ", ".join(f"{count} {action}" for action, count in sorted(actions.items())) or "nothing added"
-    console.print(f"{summary}{f', {refused} left out' if refused else ''}: {escape(store.name)}")
+    console.print(f"{summary}{f', {len(refused)} left out' if refused else ''}: {escape(store.name)}")
 
 
 def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> Trends:
@@ -115,7 +119,7 @@ def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> 
     store = Store(database_url(runs_dir, url))
     if not store.exists():
         raise HistoryError(f"there is no history at {store.name} yet; run a scenario, or `history import RUNS_DIR`")
-    entries = store.entries(scenario)
+    entries = store.entries(scenario, limit)
     if not entries:
         which = f" of {scenario!r}" if scenario else ""
         raise HistoryError(f"{store.name} holds no run{which}; run a scenario, or `history import RUNS_DIR`")

@@ -166,6 +166,10 @@ class View(ProgressListener):
         """Take a text for what goes on from now, until the next stage begins or ends."""
         self._doing, self._doing_at = message, time.monotonic()
 
+    def count(self, what: str, done: int, total: int) -> None:
+        """Show how far something is, at most every few seconds."""
+        self._show_progress_text(f"{escape(what)}: {done:,} of {total:,}")
+
     def step(self, message: str) -> None:
         """Print a line of plain text about what goes on from now."""
         self.say(message)

@@ -116,7 +116,7 @@ def new_regressions(runs: Iterable[Run], runs_dir: Path) -> list[str]:
     ids = {run.run_id for run in runs}
     return [
         f"{trend.name}: {text}"
-        for trend in trends(store.entries(), limit=_RUNS)
+        for trend in trends(store.entries(shown=_RUNS), limit=_RUNS)
         if trend.runs[-1].run_id in ids
         for text in _new(trend)
     ]

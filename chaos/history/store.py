@@ -6,10 +6,11 @@ The table can be made again from run directories: `python -m chaos history impor
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -24,6 +25,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    case,
     create_engine,
     delete,
     event,
@@ -38,6 +40,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from chaos.errors import HistoryError
 from chaos.history.entries import Entry
+from chaos.history.trends import BEFORE, TREND_STATS
 from chaos.run.result import Metric
 
 FILE = "history.sqlite"
@@ -182,14 +185,22 @@ class Store:
             db.execute(insert(RUN), {**vars(entry), "times": _TIMES.dump_json(entry.times).decode()})
         return "added" if stored_digest is None else "judged again"
 
-    def entries(self, scenario: str | None = None) -> list[Entry]:
-        """Return the runs, or the runs of one scenario, by start time."""
-        runs = select(RUN).order_by(RUN.c.began_us, RUN.c.key)
+    def entries(self, scenario: str | None = None, shown: int = 1) -> list[Entry]:
+        """Return the runs, or the runs of one scenario, by start time.
+
+        The last run of a test has all its times. The `shown` last ones and those to compare them with have the times
+        with a trend, and older ones none.
+        """
+        test = (RUN.c.scenario, RUN.c.variant, RUN.c.setup)
+        age = func.row_number().over(partition_by=test, order_by=(RUN.c.began_us.desc(), RUN.c.key.desc()))
+        ages = select(RUN, age.label("age")).subquery()
+        others = [ages.c[column.name] for column in RUN.c if column.name != "times"]
+        times = case((ages.c.age <= shown + BEFORE, ages.c.times), else_=None).label("times")
+        runs = select(*others, times, ages.c.age).order_by(ages.c.began_us, ages.c.key)
         if scenario is not None:
-            runs = runs.where(RUN.c.scenario == scenario)
+            runs = runs.where(ages.c.scenario == scenario)
         with self._transaction() as db:
-            rows = db.execute(runs).mappings().all()
-        return [Entry(**{**row, "times": _TIMES.validate_json(row["times"])}) for row in rows]
+            return [_entry(dict(row)) for row in db.execute(runs).mappings()]
 
     def digests(self) -> dict[str, str]:
         """Return the digest of each run by its key: equal digests mean that nothing was added or judged again."""
@@ -244,6 +255,14 @@ class Store:
             raise HistoryError(f"{self.name} cannot be used: {_first_line(e.orig)}") from None
         except SQLAlchemyError as e:
             raise HistoryError(f"{self.name} cannot be used: {_first_line(e)}") from None
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    """Return the entry of a row, with its `age`: how many runs of its test began since, itself included."""
+    age, times = row.pop("age"), json.loads(row.pop("times") or "[]")
+    if age > 1:
+        times = [time for time in times if time["stat"] in TREND_STATS.get(time["metric"], ())]
+    return Entry(**row, times=_TIMES.validate_python(times))
 
 
 def _parse_url(url: str) -> URL:

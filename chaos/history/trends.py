@@ -15,7 +15,8 @@ for times with two usual levels (with or without a retry), hence the comparison 
 Simulated without a change: of times that vary by 20 %, one run in 160 is slower and one in 6,700 is a regression; at
 50 %, one in 55 and one in 700; at 5 %, none. A single run that takes twice as long is detected always at 5 %, in 64 of
 100 cases at 20 % and in 17 at 50 % (tests/chaos/history/test_trends.py checks these rates). The second run in a row
-costs one night, and makes regressions credible.
+costs one night, and makes regressions credible. Times of the runs that are shown and of `BEFORE` runs before them are
+read, verdicts of all.
 
 Slower runs are not part of the comparison for later ones, until 10 in a row are slower: then they are the usual level.
 With fewer than 7 earlier runs a time is not judged ("too few runs"). Inconclusive runs do not count: a fault without an
@@ -60,6 +61,8 @@ TREND_STATS: dict[str, tuple[str, ...]] = {
     "commit_latency": ("p99",),
 }
 """Statistics with a trend, by metric: the longest recovery, the usual and the high latencies."""
+BEFORE = 40
+"""The comparison of the first run that is shown needs 10 usual ones before it, with few slower ones between them."""
 RESOLUTION_US = {"ack_latency": 2_000, "end_to_end_latency": 5_000, "commit_latency": 2_000}
 SAMPLED_US = 150_000
 """Resolution of all other metrics: the interval of the observer."""
@@ -145,8 +148,8 @@ class Judgement(BaseModel):
 
 def judge_times(values: Sequence[int | None], judged: Sequence[bool], resolution_us: int) -> Judgement:
     """Compare each run with those before it; `values` and `judged` are by time. None: not measured."""
-    usual: list[int] = []
-    streak: list[int] = []  # the last runs, if they are slower
+    usual: list[float] = []  # logarithms
+    streak: list[float] = []  # those of the last runs, if they are slower
     slower, base, limits = [], [], None
     for value, counts in zip(values, judged, strict=True):
         base = usual[-WINDOW:]
@@ -155,9 +158,10 @@ def judge_times(values: Sequence[int | None], judged: Sequence[bool], resolution
             slower.append(False)
             continue
         slower.append(limits is not None and value > limits[1])
-        streak = [*streak, value] if slower[-1] else []
+        log = math.log(value + resolution_us)
+        streak = [*streak, log] if slower[-1] else []
         if not slower[-1]:
-            usual.append(value)
+            usual.append(log)
         elif len(streak) >= WINDOW:
             usual, streak = streak, []
     median_us, bound_us = limits or (None, None)
@@ -165,9 +169,8 @@ def judge_times(values: Sequence[int | None], judged: Sequence[bool], resolution
     return Judgement(slower=slower, mark=mark, words=reason, median_us=median_us, bound_us=bound_us)
 
 
-def _limits(base: list[int], resolution_us: int) -> tuple[int, int]:
-    """Return the median of the usual times, and the largest time that is not slower."""
-    logs = [math.log(value + resolution_us) for value in base]
+def _limits(logs: list[float], resolution_us: int) -> tuple[int, int]:
+    """Return the median of the usual times, and the largest time that is not slower, from their logarithms."""
     median = statistics.median(logs)
     mad = statistics.median([abs(x - median) for x in logs])
     bound = max(max(logs) + math.log(MARGIN), median + DEVIATIONS * _MAD_TO_SIGMA * mad)
@@ -175,7 +178,7 @@ def _limits(base: list[int], resolution_us: int) -> tuple[int, int]:
 
 
 def _mark_last(
-    value: int | None, judged: bool, slower: bool, streak: int, base: list[int], limits: tuple[int, int] | None
+    value: int | None, judged: bool, slower: bool, streak: int, base: list[float], limits: tuple[int, int] | None
 ) -> tuple[Mark, str]:
     """Return the mark of the last run, and the reason as text."""
     if not judged:

@@ -64,7 +64,7 @@ class Site:
         """Return the trend page, at `runs/trends.html`. Raises `PageError`."""
         try:
             store = store_of(self.folder, self.url)
-            entries = store.entries() if store is not None and store.exists() else []
+            entries = store.entries(shown=TREND_RUNS) if store is not None and store.exists() else []
         except HistoryError as e:
             raise PageError(503, "No trends", f"The history cannot be read: {e}.", "No run is lost.") from None
         if store is None or not entries:

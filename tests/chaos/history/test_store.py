@@ -11,7 +11,8 @@ from sqlalchemy import create_engine, text
 from chaos.errors import HistoryError, RunDirError
 from chaos.history.entries import Entry, find_runs, judged_entry
 from chaos.history.recording import add_runs, record
-from chaos.history.store import Store, default_url
+from chaos.history.store import RUN, Store, default_url
+from chaos.history.trends import BEFORE
 from chaos.run.directory import Run
 from chaos.run.result import Metric
 from chaos.scenario.load import parse
@@ -54,6 +55,24 @@ def test_a_run_is_stored_unchanged_and_recording_it_again_changes_nothing(url):
     store = Store(url)
     assert [store.add(ENTRY), store.add(ENTRY), Store(url).add(ENTRY)] == ["added", "unchanged", "unchanged"]
     assert Store(url).entries() == [ENTRY] and store.entries("clean-run") == [ENTRY] and store.entries("other") == []
+
+
+def test_the_last_run_has_all_times_those_to_compare_have_times_with_a_trend_and_older_ones_none(url):
+    trend, no_trend = ENTRY.times[0], ENTRY.times[0].model_copy(update={"stat": "p95"})
+    runs = [
+        replace(ENTRY, key=f"{setup}{n:03}", setup=setup, began_us=n, times=(trend, no_trend))
+        for setup in "st"
+        for n in range(BEFORE + 3)
+    ]
+    store = Store(url)
+    store.add(ENTRY)  # makes the table
+    with create_engine(url).begin() as db:
+        db.execute(RUN.delete())
+        times = json.dumps([trend.model_dump(), no_trend.model_dump()])
+        db.execute(RUN.insert(), [vars(run) | {"times": times} for run in runs])
+    found = store.entries(shown=2)
+    assert [e.key for e in found] == [f"{setup}{n:03}" for n in range(BEFORE + 3) for setup in "st"]
+    assert [e.times for e in found] == [()] * 2 + [(trend,)] * 2 * (BEFORE + 1) + [(trend, no_trend)] * 2
 
 
 def test_a_run_that_was_judged_anew_takes_the_place_of_its_old_verdict(url):
