@@ -34,12 +34,21 @@ class Cluster:
         self._apps: list[dict[str, Any]] = []
         self._writes: list[str] = []
         self._faults: list[dict[str, Any]] = []
+        self._waits = ""  # what was said last and no verdict has run
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Do nothing: the cluster stays warm for the next test, and the session ends it."""
+        """Raise `UsageError` for what no verdict has run, which would be a green test that proved nothing.
+
+        The cluster stays warm for the next test, and the session ends it.
+        """
+        if kind is None and self._waits:
+            raise UsageError(
+                f"nothing of this has run: no verdict() follows {self._waits}; end the test with"
+                " kafka.verdict(…).assert_passed(), which runs what was said before it"
+            )
 
     def topic(self, name: str, partitions: int = PARTITIONS, replicas: int | None = None, **config: Any) -> None:
         """Name a topic with its own partitions, replicas and settings; others have 4 partitions and up to 3 replicas.
@@ -66,6 +75,7 @@ class Cluster:
         producer in a scenario, such as `config` or `key`.
         """
         self._use(topic)
+        self._waits = f"send({topic!r})"
         value = {"samples": str(Path(samples).absolute()), "id": id}
         name = f"traffic-{len(self._producers) + 1}"
         load = {"records": records, "rate": rate, "outlast_faults": True, "value": value}
@@ -99,6 +109,7 @@ class Cluster:
             "reads": _names(reads),
         }
         self._apps.append(app | more)
+        self._waits = f"app({' '.join(words)!r})"
         self._writes += _names(writes)
         for topic in [*_names(reads), *_names(writes)]:
             self._use(topic)
@@ -122,6 +133,7 @@ class Cluster:
         trigger = when or (self._following() if self._faults else {"acked": self._first})
         fault = {"name": name, "kind": kind, "target": target, "when": dict(trigger), **given}
         self._faults.append(fault | ({"heal": {"after": heal}} if heal else {}))
+        self._waits = f"the fault {name}"
         return name
 
     def _following(self) -> dict[str, Any]:
@@ -157,11 +169,16 @@ class Cluster:
 
         effects: by name, the place of the input's id in the topic of that name, or a whole effect of a scenario; each
         topic that an application writes, with the id at the same place as in the input, if left out. expect: as in a
-        scenario.
+        scenario. Raises `UsageError` if nothing is sent, or if applications have neither effects nor topics they write.
         """
         if not self._producers:
             raise UsageError("nothing is sent: call send(topic, samples=…, id=…) before verdict()")
         inputs = self._producers[0]
+        if effects is None and self._apps and not self._writes:
+            raise UsageError(
+                "nothing says what an input leads to, so that no lost work would show: name writes=… in app(), or"
+                " effects=… in verdict(); effects={} judges the records in Kafka only"
+            )
         if effects is None:
             effects = dict.fromkeys(self._writes, inputs["value"]["id"])
         made = [self._effect(name, of, inputs["topic"]) for name, of in effects.items()]
@@ -189,6 +206,7 @@ class Cluster:
         seed: int | None = None,
     ) -> Verdict:
         """Run what was said so far, and return the verdict. See `scenario`. Raises as `chaos.testing.Session.run`."""
+        self._waits = ""
         return self._run(self.scenario(effects, expect, title), seed)
 
     def _use(self, topic: str) -> None:

@@ -102,6 +102,33 @@ def test_mistakes_are_said_before_anything_starts(kafka):
     assert asked == []
 
 
+def test_a_test_that_forgets_its_verdict_fails(kafka):
+    cluster, asked = kafka
+    with pytest.raises(UsageError, match=r"no verdict\(\) follows the fault app-kill-1; end the test with"), cluster:
+        app = cluster.app("python service.py", reads="orders", writes="invoices")
+        cluster.send("orders", samples="orders.jsonl", id="$.order_id")
+        app.kill(1)
+    assert not asked
+    with cluster:
+        cluster.verdict()
+    with pytest.raises(UsageError, match=r"no verdict.* follows the fault broker-kill-2"), cluster:
+        cluster.verdict()
+        cluster.kill(broker=2)
+    with pytest.raises(ZeroDivisionError), cluster:  # the failure of the test is not hidden
+        cluster.send("orders", samples="orders.jsonl", id="$.order_id")
+        raise ZeroDivisionError
+
+
+def test_an_application_without_an_effect_is_judged_only_on_demand(kafka):
+    cluster, asked = kafka
+    cluster.app("python service.py", reads="orders")
+    cluster.send("orders", samples="orders.jsonl", id="$.order_id")
+    with pytest.raises(UsageError, match="nothing says what an input leads to"):
+        cluster.verdict()
+    cluster.verdict(effects={})
+    assert len(asked) == 1 and "effects" not in asked[0][0]
+
+
 def result(verdict, **fields):
     given = {"sentence": "S.", "expectations": [], "effects": [], "problems": [], "seed": 7, **fields}
     return SimpleNamespace(verdict=verdict, **given)
