@@ -169,16 +169,11 @@ class Cluster:
 
         effects: by name, the place of the input's id in the topic of that name, or a whole effect of a scenario; each
         topic that an application writes, with the id at the same place as in the input, if left out. expect: as in a
-        scenario. Raises `UsageError` if nothing is sent, or if applications have neither effects nor topics they write.
+        scenario.
         """
         if not self._producers:
             raise UsageError("nothing is sent: call send(topic, samples=…, id=…) before verdict()")
         inputs = self._producers[0]
-        if effects is None and self._apps and not self._writes:
-            raise UsageError(
-                "nothing says what an input leads to, so that no lost work would show: name writes=… in app(), or"
-                " effects=… in verdict(); effects={} judges the records in Kafka only"
-            )
         if effects is None:
             effects = dict.fromkeys(self._writes, inputs["value"]["id"])
         made = [self._effect(name, of, inputs["topic"]) for name, of in effects.items()]

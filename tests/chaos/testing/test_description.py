@@ -119,16 +119,6 @@ def test_a_test_that_forgets_its_verdict_fails(kafka):
         raise ZeroDivisionError
 
 
-def test_an_application_without_an_effect_is_judged_only_on_demand(kafka):
-    cluster, asked = kafka
-    cluster.app("python service.py", reads="orders")
-    cluster.send("orders", samples="orders.jsonl", id="$.order_id")
-    with pytest.raises(UsageError, match="nothing says what an input leads to"):
-        cluster.verdict()
-    cluster.verdict(effects={})
-    assert len(asked) == 1 and "effects" not in asked[0][0]
-
-
 def result(verdict, **fields):
     given = {"sentence": "S.", "expectations": [], "effects": [], "problems": [], "seed": 7, **fields}
     return SimpleNamespace(verdict=verdict, **given)
