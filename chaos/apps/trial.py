@@ -139,9 +139,8 @@ def check_faults(asked: Asked) -> None:
     """Raise `UsageError` for an unknown fault."""
     for name in asked.breaks:
         if name not in FAULTS:
-            raise UsageError(
-                f"--only {name}: there is no such fault{nearest(name, FAULTS)}; there are {', '.join(FAULTS)}"
-            )
+            several = "; --only names one fault, and may be repeated" if "," in name else nearest(name, FAULTS)
+            raise UsageError(f"--only {name}: there is no such fault{several}; there are {', '.join(FAULTS)}")
 
 
 def scenario_of(asked: Asked) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def test(
     rate: Annotated[str, typer.Option(help="Inputs per second.")] = "200/s",
     records: Annotated[int, typer.Option(min=100, help="Inputs at least; the traffic outlasts the faults.")] = 2_000,
     breaks: Annotated[
-        list[str] | None, typer.Option("--only", metavar="FAULT", help="Only these faults, in order.")
+        list[str] | None, typer.Option("--only", metavar="FAULT", help="Only this fault. Repeatable, in order.")
     ] = None,
     name: Name = "",
     save: Annotated[Path | None, typer.Option(help="The file of the scenario; below --runs-dir if left out.")] = None,

@@ -34,13 +34,16 @@ class Cluster:
         self._apps: list[dict[str, Any]] = []
         self._writes: list[str] = []
         self._faults: list[dict[str, Any]] = []
+        self._verdict: Verdict | None = None
         self._waits = ""  # what was said last and no verdict has run
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Raise `UsageError` for what no verdict has run, which would be a green test that proved nothing.
+        """Raise `UsageError` for what no verdict has run, and `AssertionError` for a failed verdict that nobody read.
+
+        Either would be a green test that proved nothing.
 
         The cluster stays warm for the next test, and the session ends it.
         """
@@ -49,6 +52,8 @@ class Cluster:
                 f"nothing of this has run: no verdict() follows {self._waits}; end the test with"
                 " kafka.verdict(…).assert_passed(), which runs what was said before it"
             )
+        if kind is None and self._verdict and not self._verdict.read:
+            self._verdict.assert_passed()
 
     def topic(self, name: str, partitions: int = PARTITIONS, replicas: int | None = None, **config: Any) -> None:
         """Name a topic with its own partitions, replicas and settings; others have 4 partitions and up to 3 replicas.
@@ -202,7 +207,8 @@ class Cluster:
     ) -> Verdict:
         """Run what was said so far, and return the verdict. See `scenario`. Raises as `chaos.testing.Session.run`."""
         self._waits = ""
-        return self._run(self.scenario(effects, expect, title), seed)
+        self._verdict = self._run(self.scenario(effects, expect, title), seed)
+        return self._verdict
 
     def _use(self, topic: str) -> None:
         if topic not in self._topics:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.run.result import Result
 
 
-@dataclass(frozen=True)
 class Verdict:
-    """The result of a run. scenario: the file with the scenario; report: the page."""
+    """The result of a run. scenario: the file with the scenario; report: the page; read: whether the test looked."""
 
-    result: Result
-    scenario: Path
-    report: Path
+    def __init__(self, result: Result, scenario: Path, report: Path) -> None:
+        self._result, self.scenario, self.report, self.read = result, scenario, report, False
+
+    @property
+    def result(self) -> Result:
+        """All of the result, as in `result.json`."""
+        self.read = True
+        return self._result
 
     @property
     def verdict(self) -> str:

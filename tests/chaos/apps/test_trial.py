@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import chaos
-from chaos.apps.trial import FAULTS, Asked, effects_of, free, propose_id, scenario_of, write_scenario
+from chaos.apps.trial import FAULTS, Asked, check_faults, effects_of, free, propose_id, scenario_of, write_scenario
 from chaos.errors import UsageError
 from chaos.scenario.load import parse
 
@@ -62,6 +62,13 @@ def asked(tmp_path, **more):
     samples = tmp_path / "s.jsonl"
     samples.write_text('{"id": "x"}\n{"id": "y"}\n')
     return Asked(["python", "a.py"], ["in"], ["out"], samples, "$.id", tmp_path, **more)
+
+
+def test_several_faults_in_one_option_are_refused_with_the_way_to_give_them(tmp_path):
+    with pytest.raises(UsageError, match=r"only kill,leader: .*; --only names one fault, and may be repeated; there"):
+        check_faults(asked(tmp_path, breaks=["kill,leader"]))
+    with pytest.raises(UsageError, match=r"only leadr: .*did you mean leader"):
+        check_faults(asked(tmp_path, breaks=["leadr"]))
 
 
 def test_each_fault_waits_until_the_application_works_again_after_the_one_before(tmp_path):

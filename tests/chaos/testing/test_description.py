@@ -124,6 +124,19 @@ def result(verdict, **fields):
     return SimpleNamespace(verdict=verdict, **given)
 
 
+def test_a_verdict_that_nobody_read_is_asserted_at_the_end(kafka, tmp_path):
+    cluster, _ = kafka
+    cluster.send("orders", samples="orders.jsonl", id="$.order_id")
+    cluster._run = lambda scenario, seed: Verdict(result("fail"), tmp_path, tmp_path)
+    with pytest.raises(AssertionError, match="FAIL: S"), cluster:
+        cluster.verdict()
+    with cluster:  # a test may want a failure
+        assert cluster.verdict().verdict == "fail"
+    cluster._run = lambda scenario, seed: Verdict(result("pass"), tmp_path, tmp_path)
+    with cluster:
+        cluster.verdict()
+
+
 def test_a_failure_shows_the_sentence_what_did_not_hold_the_story_and_how_to_run_it_again(tmp_path):
     bound = {"check": "effects", "name": "no effect is missing", "expected": "0", "seen": "3", "scope": "invoices"}
     told = EffectStory(kind="missing", cause="c", number=3, sentence="x has no invoices", prevents="commit later")
