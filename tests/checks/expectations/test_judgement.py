@@ -320,7 +320,7 @@ def test_a_torn_tail_is_expected_only_of_an_incarnation_that_a_fault_killed(fake
     run.ledger["lifecycle"] += [
         life("billing/1", "consumer", "crashed", **({"unexpected": True} if unexpected else {}))
     ]
-    run.torn = {file: 100}
+    run.torn = {file: 1}
     assert judged(run)["ledger_complete", "torn", ""].verdict == verdict
 
 
