@@ -527,6 +527,7 @@ def test_an_instance_that_ignores_its_address_is_named(started, monkeypatch):
         one.apps._used = lambda: {"", "billing/1"}
         (stranger,) = one.apps.strangers()
         assert stranger.startswith("billing/2 never connected to its address front-of-billing/2:1: it ignores")
+        assert "or a configuration file that `files` of the application makes" in stranger
         one.apps.kill("billing/2", hold=True)
         assert one.apps.strangers() == [], "an instance that is gone may have had no time"
 
