@@ -511,6 +511,22 @@ def test_one_record_of_each_topic_and_each_reader_is_enough_to_prove_something(f
     assert others_pass(judged(run))
 
 
+@pytest.mark.parametrize("count", [0, None])
+def test_a_topic_without_an_acknowledged_record_proves_nothing_whatever_the_others_have(fake, count):
+    topic = "  - {name: bills, partitions: 1, replication_factor: 3}\n"
+    producer = "  - {name: bank, topic: bills, records: 1000}\n"
+    two = SCENARIO.replace("topics: [{", "topics:\n  - {").replace("3}]\n", f"3}}\n{topic}", 1)
+    run = fake(two.replace("producers: [", "producers:\n  - ").replace("1000}]\n", f"1000}}\n{producer}"))
+    assert others_pass(judged(run))
+    rows = [row for row in run.counts if (row["name"], row["scope"]) == ("acked", "bills")]
+    assert rows
+    for row in rows:
+        row["value"] = count
+    run.counts = [row for row in run.counts if row["value"] is not None]
+    found = judged(run)["something_happened", "acked", ""]
+    assert found.verdict == "inconclusive" and found.why.startswith("nothing was acknowledged in bills; ")
+
+
 def test_why_not_all_records_were_sent_is_what_the_drive_waited_for_at_its_limit(fake):
     run = fake()
     next(r for r in run.counts if r["name"] == "sent").update(value=900)
