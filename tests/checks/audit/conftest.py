@@ -14,6 +14,6 @@ from checks.spark import parts
 def several_tasks() -> Iterator[None]:
     """Set the sizes from which on there are several tasks to almost nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "BYTES_PER_TASK", 1)
+        patch.setattr(parts, "ROWS_PER_TASK", 1)
         patch.setattr(scan, "FEW_ROWS", 0)
         yield

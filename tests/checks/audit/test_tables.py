@@ -115,7 +115,7 @@ def tables(spark: Any, by_name: dict[str, Story], tmp_path_factory: pytest.TempP
 def test_one_task_finds_what_several_find(
     spark: Any, by_name: dict[str, Story], tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checks.spark.parts.BYTES_PER_TASK", 1 << 30)
+    monkeypatch.setattr("checks.spark.parts.ROWS_PER_TASK", 1 << 30)
     monkeypatch.setattr("checks.audit.engine.scan.FEW_ROWS", 1 << 30)
     run = make_run(tmp_path / RUN_ID, list(by_name.values()))
     audit(spark, run, resolved_of(list(by_name.values())))
