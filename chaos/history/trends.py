@@ -149,7 +149,7 @@ class Judgement(BaseModel):
 def judge_times(values: Sequence[int | None], judged: Sequence[bool], resolution_us: int) -> Judgement:
     """Compare each run with those before it; `values` and `judged` are by time. None: not measured."""
     usual: list[float] = []  # logarithms
-    streak: list[float] = []  # those of the last runs, if they are slower
+    streak: list[float] = []  # logarithms of the last runs, if they are slower
     slower, base, limits = [], [], None
     for value, counts in zip(values, judged, strict=True):
         base = usual[-WINDOW:]

@@ -72,7 +72,7 @@ def tasks_for(files: Files, most: int) -> int:
 
 
 def _rows(path: str) -> int:
-    """Return the rows of a part, 0 for a damaged one, whose task says what is wrong with it."""
+    """Return the rows of a part, 0 for a damaged one: its task says what is wrong."""
     try:
         return int(pq.read_metadata(path).num_rows)
     except (pa.ArrowException, OSError):

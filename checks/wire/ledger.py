@@ -157,7 +157,7 @@ def _batches(sizes: Mapping[tuple[str, int], int]) -> Iterator[list[tuple[str, i
 
 
 def _by_partition(run: Run, places: list[tuple[str, int]]) -> list[pa.Table]:
-    """Return the rows of each of some partitions, those of all tables together: column `part` names their table."""
+    """Return the rows of each partition from all tables together: column `part` names the table."""
     topic, partition = pc.field("topic"), pc.field("partition")
     (first, lowest), (last, highest) = places[0], places[-1]  # all between them are in it, too
     within = topic.isin(sorted({name for name, _ in places}))
