@@ -19,7 +19,7 @@ from chaos.campaign.engine import Trial, Wanted
 from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import of_run
 from chaos.campaign.mixture import Cell, Mixer, Mixture
-from chaos.campaign.moments import BASELINE, CALM, FromMoments, allowed, source_of
+from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
@@ -32,7 +32,6 @@ from chaos.run.campaign import Part, TrialRun
 from chaos.run.directory import Run
 from chaos.run.exploration import Covered, ExploreResult, Filed
 from chaos.run.result import Result, Verdict
-from chaos.scenario.expect import EffectBound
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 
@@ -107,10 +106,7 @@ class RandomSearch(FromMoments):
 
     def expected(self, faults: Sequence[Raw]) -> Raw:
         """Return what the settings promise, and the scenario's kinds of effects in any number; none may be missing."""
-        bounds: dict[str, Raw] = {}
-        for effect in self.subject.scenario.effects:
-            given = self.subject.scenario.expect.effects.get(effect.name, EffectBound())
-            bounds[effect.name] = {kind: {"min": 0} for kind in allowed(effect, given)}
+        bounds = {name: {kind: {"min": 0} for kind in kinds} for name, kinds in self.allowed.items()}
         return {"promised": True, "effects": bounds}
 
     def _judged(self, scenario: Scenario) -> Scenario:

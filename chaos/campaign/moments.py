@@ -133,6 +133,12 @@ class FromMoments(Plan):
     drive: ClassVar[str] = "60s"
     """Limit of the load of a run: a moment that does not come until then is not reached."""
 
+    @property
+    def allowed(self) -> dict[str, dict[str, float | None]]:
+        """What the scenario allows of each effect; see the function."""
+        given = self.subject.scenario.expect.effects
+        return {e.name: allowed(e, given.get(e.name, EffectBound())) for e in self.subject.scenario.effects}
+
     def first_runs(self, runs: Sequence[TrialRun]) -> list[Trial]:
         """Return the runs that show the moments, as far as they are wanted after these runs."""
         first = [self.trial(BASELINE, BASELINE, lambda: map(leave, self.apps))]

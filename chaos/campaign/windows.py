@@ -19,14 +19,13 @@ from functools import partial
 
 from chaos.campaign.engine import Trial
 from chaos.campaign.mechanisms import of_run, showing
-from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, allowed, leave, source_of
+from chaos.campaign.moments import BASELINE, CALM, FromMoments, Moment, leave, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.subject import Raw
 from chaos.run.campaign import Part, TrialRun
 from chaos.run.exploration import BLOWS, Blow, ExploreResult, Filed, Window, has_blow
 from chaos.run.result import Verdict
 from chaos.run.result import merge as worst
-from chaos.scenario.expect import EffectBound
 
 CRASH = "crash"
 ROUNDS: tuple[tuple[Blow, ...], ...] = (("kill", "answer"), ("stop",), ("broker",))
@@ -80,10 +79,9 @@ class Exploration(FromMoments):
     def expected(self, faults: Sequence[Raw]) -> Raw:
         """Return the bounds of effects: nothing is missing, and the scenario's upper bounds for the other kinds."""
         bounds: dict[str, Raw] = {}
-        for effect in self.subject.scenario.effects:
-            given = self.subject.scenario.expect.effects.get(effect.name, EffectBound())
-            most = {kind: {"min": 0} if n is None else {"max": n} for kind, n in allowed(effect, given).items()}
-            bounds[effect.name] = {**most, "missing": 0}
+        for name, kinds in self.allowed.items():
+            most = {kind: {"min": 0} if n is None else {"max": n} for kind, n in kinds.items()}
+            bounds[name] = {**most, "missing": 0}
         return {"effects": bounds}
 
     def describe(self, run: TrialRun) -> str:

@@ -195,10 +195,10 @@ def plan_survey(spark: SparkSession, inputs: Inputs, token: str) -> Planned:
 
     Runs jobs only if a topic was deleted, and for commits with an outcome that the client did not learn.
     """
-    scenario, files = inputs.scenario, inputs.ledger.files
+    scenario, files, rows = inputs.scenario, inputs.ledger.files, inputs.ledger.rows
     begins = {partition: start or 0 for partition, (start, _) in inputs.ranges.items()}
     found = topic_lives(inputs.tables["cluster"], inputs.faults, begins, scenario.compacted)
-    topics = scan.settle_lives(spark, files, found, token)
+    topics = scan.settle_lives(spark, files, rows, found, token)
     deleted = deletions(inputs.faults, topics)
     ordered = ordered_starts(inputs.ranges, deleted, inputs.faults)
     decider = _decider(inputs, topics)
@@ -211,7 +211,7 @@ def plan_survey(spark: SparkSession, inputs: Inputs, token: str) -> Planned:
         lives=topics,
         deletions=deleted,
         processors=frozenset(p.name for p in scenario.processors),
-        decisions=scan.settle_commits(spark, files, decider),
+        decisions=scan.settle_commits(spark, files, rows, decider),
         compacted=frozenset(scenario.compacted),
     )
     return Planned(plan, decider, ordered, due_starts(inputs.ranges, ordered, scenario, inputs.run_us))
@@ -249,7 +249,7 @@ class Surveyed:
 
 def survey(spark: SparkSession, inputs: Inputs, planned: Planned) -> Surveyed:
     """Return what the first pass finds. Raises `RunDirError` if it reads other rows than were sealed."""
-    tally = scan.survey(spark, inputs.ledger.files, planned.survey)
+    tally = scan.survey(spark, inputs.ledger.files, inputs.ledger.rows, planned.survey)
     settle(inputs.ledger, summaries.rows_of_parts(tally))
     end_us = max(inputs.end_us, tally.count(counters.DRIVE_END_US))
     rows = inputs.tables["assignments"]

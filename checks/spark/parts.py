@@ -10,7 +10,6 @@ from typing import Any
 from zipimport import zipimporter
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from checks.spark.session import configured
@@ -52,9 +51,12 @@ def each_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any
             yield path.rsplit("/", 2)[-2].removesuffix(".parquet"), path, content.as_buffer()
 
 
-def large_rows(spark: SparkSession, files: Files) -> AbstractContextManager[None]:
-    """Configure Spark for rows as large as a file: few rows per batch, and several tasks per core for many bytes."""
-    tasks = tasks_for(files, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+def large_rows(spark: SparkSession, files: Files, rows: int) -> AbstractContextManager[None]:
+    """Configure Spark for rows as large as a file: few per batch, and several tasks per core if they hold many rows.
+
+    rows: in all files.
+    """
+    tasks = tasks_for(files, rows, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     settings = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
         "spark.sql.files.minPartitionNum": str(tasks),
@@ -63,20 +65,11 @@ def large_rows(spark: SparkSession, files: Files) -> AbstractContextManager[None
     return configured(spark, settings)
 
 
-def tasks_for(files: Files, most: int) -> int:
-    """Return the number of tasks for these files; `most` if the driver cannot look into them."""
-    paths = [path for parts in files.values() for path in parts]
-    if not all(path.startswith("/") for path in paths):
+def tasks_for(files: Files, rows: int, most: int) -> int:
+    """Return the number of tasks for files with so many rows; `most` if the driver cannot look into the files."""
+    if not all(path.startswith("/") for parts in files.values() for path in parts):
         return most
-    return min(most, 1 + sum(map(_rows, paths)) // ROWS_PER_TASK)
-
-
-def _rows(path: str) -> int:
-    """Return the rows of a part, 0 for a damaged one: its task says what is wrong."""
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
-        return 0
+    return min(most, 1 + rows // ROWS_PER_TASK)
 
 
 def begin_task() -> None:

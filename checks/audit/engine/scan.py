@@ -6,7 +6,7 @@ Spark passes the bytes of each part to Python workers. Packed tallies return to 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -54,7 +54,9 @@ _UNREADABLE = ""
 """The block of parts that cannot be read; its pieces are the errors."""
 
 
-def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token: str) -> TopicLives:
+def settle_lives(
+    spark: SparkSession, files: Files, rows: Mapping[str, int], lives: TopicLives, run_token: str
+) -> TopicLives:
     """Return lives with the positions in the final log of the records that time does not assign to one of them.
 
     Runs two jobs, only if a topic was deleted. Raises `RunDirError` for the first part that cannot be read.
@@ -62,7 +64,7 @@ def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token
     if not lives:
         return lives
     tables = {table: files[table] for table in ("sends", "deliveries")}
-    found = _each_part(spark, tables, partial(_add_unsettled, lives))
+    found = _each_part(spark, tables, rows, partial(_add_unsettled, lives))
     unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
     extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []
@@ -70,7 +72,7 @@ def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token
     wanted = frozenset(record for records in unsettled.values() for record in records)
     settled: dict[Any, frozenset[Position]] = {}
     if wanted:
-        found = _each_part(spark, {"log": files["log"]}, partial(_add_positions, run_token, wanted))
+        found = _each_part(spark, {"log": files["log"]}, rows, partial(_add_positions, run_token, wanted))
         settled = {record: frozenset(positions) for record, positions in found.each(SETTLED)}
     sends = frozenset(unsettled.get("sends", ()))
     return replace(lives, settled=settled, unsettled_sends=sends, placed=placed, unlocated=unlocated)
@@ -86,19 +88,19 @@ def _add_positions(
     part_lives.add_positions(Part(table, path, data, surveying.COLUMNS[table]), run_token, wanted, tally)
 
 
-def settle_commits(spark: SparkSession, files: Files, decider: Decider) -> Decisions:
+def settle_commits(spark: SparkSession, files: Files, rows: Mapping[str, int], decider: Decider) -> Decisions:
     """Return the decisions on commits with an outcome that the client did not learn.
 
     Runs one job, and a second one if there are such commits. Raises `RunDirError` for the first part that cannot be
     read.
     """
     tables = {"commits": files["commits"]}
-    wanted = frozenset(_each_part(spark, tables, _add_unanswered).members(UNANSWERED))
+    wanted = frozenset(_each_part(spark, tables, rows, _add_unanswered).members(UNANSWERED))
     if not wanted:
         return Decisions()
     logged = decider.log.committed(place[0] for place, _ in wanted)
     add = partial(_add_attempts, wanted, logged, decider.deleted, decider.clock_us)
-    found = _each_part(spark, tables, add)
+    found = _each_part(spark, tables, rows, add)
     acknowledged = {group: compared for (group,), compared in found.each(COMPARED)}
     attempts: list[Attempt] = found.get(ATTEMPTS) or []
     return decider.decide(attempts, acknowledged)
@@ -121,8 +123,10 @@ def _add_attempts(
     add_attempts(Part(table, path, data, surveying.COLUMNS[table]), wanted, logged, deleted, clock_us, tally)
 
 
-def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, object, Tally], None]) -> Tally:
-    """Return the tally to which a function added every part."""
+def _each_part(
+    spark: SparkSession, files: Files, rows: Mapping[str, int], add: Callable[[str, str, object, Tally], None]
+) -> Tally:
+    """Return the tally to which a function added every part. rows: by table."""
 
     def add_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -134,14 +138,14 @@ def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, objec
                 tally.add(UNREADABLE, value=[(path, str(e))])
         yield _packed(tally)
 
-    with large_rows(spark, files):
+    with large_rows(spark, files, sum(rows[table] for table in files)):
         return _readable(_collected(contents(spark, files).mapInArrow(add_parts, _TALLY)))
 
 
-def survey(spark: SparkSession, files: Files, plan: surveying.SurveyPlan) -> Tally:
+def survey(spark: SparkSession, files: Files, rows: Mapping[str, int], plan: surveying.SurveyPlan) -> Tally:
     """Run the first pass. Raises `RunDirError` for the first part that cannot be read."""
 
-    return _each_part(spark, files, partial(_survey, plan))
+    return _each_part(spark, files, rows, partial(_survey, plan))
 
 
 def _survey(plan: surveying.SurveyPlan, table: str, path: str, data: object, tally: Tally) -> None:
@@ -187,7 +191,7 @@ def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_b
         yield _packed(tally)
 
     tasks = max(spark.sparkContext.defaultParallelism if rows > FEW_ROWS else 1, -(-rows // ROWS_PER_TASK))
-    with large_rows(spark, files):
+    with large_rows(spark, files, rows):
         pieces = contents(spark, files).mapInArrow(cut_parts, _PIECE)
         return _readable(_collected(pieces.repartition(tasks, "block").mapInArrow(judge_blocks, _TALLY)))
 

@@ -133,11 +133,11 @@ def test_commits_come_first_and_what_may_not_come_again_last():
         moment("OffsetCommit request", "Produce response", 1),
         moment("Fetch request", "OffsetFetch response", 1),
     )
-    fetch, told = moment("Fetch request", "EndTxn response", 99), moment("EndTxn response", "EndTxn request", 9)
-    assert by_interest([crossed, fetch, tenth, joined, told, often, only]) == [
+    fetch, ended = moment("Fetch request", "EndTxn response", 99), moment("EndTxn response", "EndTxn request", 9)
+    assert by_interest([crossed, fetch, tenth, joined, ended, often, only]) == [
         only,
         often,
-        told,
+        ended,
         tenth,
         fetch,
         joined,
