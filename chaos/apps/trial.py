@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from chaos.effects.before import warnings
 from chaos.errors import UsageError
 from chaos.setup.effects import Effect
 from chaos.setup.names import nearest
@@ -181,6 +182,11 @@ def effects_of(asked: Asked) -> list[dict[str, Any]]:
         name = next(name for name in names if name not in found)
         found[name] = {**effect, "name": name}
     return list(found.values())
+
+
+def check_databases(asked: Asked) -> list[str]:
+    """Return a warning for each effect in a database that cannot be read yet. Raises `UsageError` if it never can."""
+    return warnings((Effect.model_validate(made) for made in effects_of(asked) if "sql" in made), hidden=False)
 
 
 def effect_of(text: str, asked: Asked) -> dict[str, Any]:

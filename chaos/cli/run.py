@@ -324,8 +324,11 @@ def _looked_at(asked: Asked, runs_dir: Path, kafka: str | None, driver: str | No
         return asked
     with View() as view:
         view.doing("loading")
+        from chaos.apps.trial import check_databases
         from chaos.drive.look import look, proposed
 
+        for warning in check_databases(asked):
+            view.say(warning)
         seen = look(asked, runs_dir, kafka, driver, view)
         found = proposed(asked, seen)
         view.say(f"reads: {', '.join(found.reads)}{f', as group {found.group}' if found.group else ''}")

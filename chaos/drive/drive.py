@@ -20,8 +20,9 @@ from chaos.clients.streams.traits import ASSIGNOR as STREAMS
 from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
 from chaos.drive.moments import Moments, Recoveries
+from chaos.effects.before import READY, warnings
 from chaos.effects.watch import Watch
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError, UsageError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
@@ -161,6 +162,7 @@ class Drive:
                 if self._scenario.apps:
                     with self._events.stage("apps"):
                         apps.start()
+                    self._ask_databases()
                 self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()
@@ -214,6 +216,15 @@ class Drive:
         if failure and error is None:  # only the capture shows whether applications got records, and by which way
             say = self._events.problem if self._scenario.apps else self._events.note
             say(f"the capture of the wire is not complete: {failure}")
+
+    def _ask_databases(self) -> None:
+        """Note what the databases of effects lack when the applications are ready: each has made its tables then."""
+        try:
+            lines = warnings(self._scenario.effects, self._scenario.hides_payloads, READY)
+        except UsageError as e:
+            lines = [str(e)]
+        for line in lines:
+            self._events.note(line)
 
     def _inputs(self, fleet: Fleet, topic: str) -> int:
         """Return the acknowledged records of the producers with ids that write to a topic, and to no other."""

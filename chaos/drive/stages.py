@@ -24,7 +24,7 @@ from chaos.cluster.secured.settings import client_principal
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.cluster.teardown import driver_of as driver_name
 from chaos.drive.drive import Drive, placement_problems
-from chaos.effects.sources import database_url
+from chaos.effects.before import warnings
 from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
 from chaos.guarantees.from_cluster import DIFFER, add_cluster
@@ -94,9 +94,7 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
         raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")
     check_owner(loaded, request.i_own_this_cluster)
     check_programs(loaded, path)
-    for effect in loaded.effects:
-        if effect.sql is not None:
-            database_url(effect)  # a secret that is missing ends the run before it begins
+    warnings(loaded.effects, loaded.hides_payloads)  # a database that does not answer ends the run before it begins
     run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path.absolute())
@@ -154,6 +152,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
         _announce_capture(run, scenario, events)
+        for warning in warnings(scenario.effects, scenario.hides_payloads):
+            events.note(warning)
         driver = driver_of(scenario.cluster.driver)
         with events.stage("install", "installing the client libraries" if scenario.attached else ""):
             for client in scenario.client_libraries:

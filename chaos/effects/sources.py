@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, unquote_plus
 
 from chaos.effects.payload import Record, Unreadable, shown
@@ -28,6 +28,11 @@ from chaos.kafka.security import read_secret
 from chaos.processes.scrub import Scrubber
 from chaos.setup.effects import Effect
 
+if TYPE_CHECKING:
+    from sqlalchemy import Result
+    from sqlalchemy.engine import URL
+
+T = TypeVar("T")
 CONNECT_S = 10
 LOOK_S, READ_S = 30.0, 120.0
 """Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
@@ -38,19 +43,22 @@ MOST_COUNTED = 2_000_000
 _NO_TABLE = re.compile(r"no such table|there is no file|relation .* does not exist|doesn't exist", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)")
 _PARAMETER = re.compile(r"(?<![:\w\\]):(?=\w)")
-_ENCODED = "; in a login, write / as %2F, : as %3A and @ as %40"
+ENCODED = (
+    "; in a name or password, write % as %25, / as %2F, : as %3A, @ as %40, # as %23, ? as %3F, a space as %20 and a "
+    "line break as %0A"
+)
 _PASSWORD = re.compile(r"(?:://[^/@\s]*?:|[?;&](?:password|pwd|passwd)=)([^@;&\s]+)", re.IGNORECASE)
 
 
 class SourceError(AftershockError):
     """A source of an effect that cannot be read. The message names it, and says why.
 
-    absent: there is no such file or table, so there is no effect yet.
+    absent: there is no such file or table, so there is no effect yet. connected: whether a database took the login.
     """
 
-    def __init__(self, message: str, absent: bool = False) -> None:
+    def __init__(self, message: str, absent: bool = False, connected: bool = False) -> None:
         super().__init__(message)
-        self.absent = absent
+        self.absent, self.connected = absent, connected
 
 
 @dataclass(frozen=True)
@@ -81,10 +89,22 @@ def database_url(effect: Effect) -> str:
         try:
             parts = make_url(url)
         except (ArgumentError, ValueError):  # the message has the URL, or a part of it
-            raise UsageError(f"{setting}: {given} is no URL of a database{_ENCODED}") from None
-        if parts.password is not None and "@" in f"{parts.host}{parts.database}":
-            raise UsageError(f"{setting}: the login in {given} has an @ that ends it{_ENCODED}")
+            raise UsageError(f"{setting}: {given} is no URL of a database{ENCODED}") from None
+        if problem := _login_problem(url, parts):
+            raise UsageError(f"{setting}: the login in {given} {problem}{ENCODED}")
     return url
+
+
+def _login_problem(url: str, parts: URL) -> str:
+    """Return how a URL is read otherwise than it is meant, as far as that shows."""
+    if parts.get_backend_name() == "sqlite":
+        return ""
+    if "@" in f"{parts.host}{parts.database}":
+        return "ends at another place than its last @"
+    if any(ord(char) < ord(" ") for char in url):
+        return "has a line break or another control character"
+    login = url.partition("://")[2].rpartition("@")[0]
+    return "has a % that encodes nothing" if re.search(r"%(?![0-9A-Fa-f]{2})", login) else ""
 
 
 def by_spark(url: str) -> bool:
@@ -94,9 +114,23 @@ def by_spark(url: str) -> bool:
 
 def scrubber(url: str) -> Scrubber:
     """Return what replaces the URL and the password in it, in messages."""
-    written = _PASSWORD.findall(url)
+    written = [*_PASSWORD.findall(url), *_parsed_passwords(url)]
     passwords = {form for password in written for form in (password, unquote(password), unquote_plus(password))}
     return Scrubber([*([url] if passwords else []), *passwords])
+
+
+def _parsed_passwords(url: str) -> list[str]:
+    """Return the passwords in a URL as SQLAlchemy reads them: they may have a character that should be encoded."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):  # a URL of Spark
+        return []
+    named = [value for name, value in parts.query.items() if name.lower() in ("password", "pwd", "passwd")]
+    texts = [text for value in named for text in ([value] if isinstance(value, str) else value)]
+    return [text for text in (str(parts.password or ""), *texts) if text]
 
 
 def without_values(reason: str) -> str:
@@ -112,28 +146,42 @@ class Query:
 
     def __init__(self, effect: Effect, hidden: bool) -> None:
         self._effect, self._hidden, self._url = effect, hidden, database_url(effect)
-        self._scrub = scrubber(self._url)
+        self._scrub, self._connected = scrubber(self._url), False
 
     def items(self, limit_s: float = READ_S) -> Iterator[Item]:
         """Yield the rows. Raises `SourceError`, also after a time without a row."""
         return patient(self._rows(), limit_s, self._effect)
 
+    def columns(self, limit_s: float = LOOK_S) -> list[str]:
+        """Return the columns of the rows without reading one. Raises `SourceError`."""
+        return list(patient(self._columns(), limit_s, self._effect))
+
     def _rows(self) -> Iterator[Item]:
+        with self._result() as result:
+            for number, row in enumerate(result.mappings(), 1):
+                yield Item(Record(dict(row)), f"row {number:,} of the query", "")
+
+    def _columns(self) -> Iterator[str]:
+        with self._result() as result:
+            yield from result.keys()
+
+    @contextmanager
+    def _result(self) -> Iterator[Result[Any]]:
         from sqlalchemy import create_engine, make_url, text
         from sqlalchemy.pool import NullPool
 
         with self._errors():
             url = make_url(self._url)
             if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
-                raise self._error(f"there is no file {url.database}")
+                is_other = Path(url.database).exists()
+                raise self._error(f"{url.database} is no file" if is_other else f"there is no file {url.database}")
             limit = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("postgresql", "mysql") else {}
             engine = create_engine(url, poolclass=NullPool, connect_args=limit)
             with engine.connect() as connection:
+                self._connected = True
                 streamed = connection.execution_options(stream_results=True, max_row_buffer=ROWS_PER_FETCH)
                 # a query has no parameters: a colon, as in a text or a time, is itself
-                result = streamed.execute(text(_PARAMETER.sub(r"\:", self._effect.query or "")))
-                for number, row in enumerate(result.mappings(), 1):
-                    yield Item(Record(dict(row)), f"row {number:,} of the query", "")
+                yield streamed.execute(text(_PARAMETER.sub(r"\:", self._effect.query or "")))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -158,18 +206,18 @@ class Query:
         lines = self._scrub.text(str(reason)).strip().splitlines() or ["no reason given"]
         shown_line = without_values(lines[0]) if self._hidden else lines[0]
         message = f"effect {self._effect.name} cannot be read: {shown_line}"
-        return SourceError(message, bool(_NO_TABLE.search(lines[0])))
+        return SourceError(message, bool(_NO_TABLE.search(lines[0])), self._connected)
 
 
-def patient(items: Iterator[Item], limit_s: float, effect: Effect) -> Iterator[Item]:
+def patient(items: Iterator[T], limit_s: float, effect: Effect) -> Iterator[T]:
     """Yield the items of a database. Raises `SourceError` after `limit_s` without one.
 
     No driver ends a request to a server that hangs, so it stays behind in a separate thread.
     """
-    batches: queue.Queue[list[Item] | Exception] = queue.Queue(2)
+    batches: queue.Queue[list[T] | Exception] = queue.Queue(2)
     left = threading.Event()
 
-    def hand_over(batch: list[Item] | Exception) -> None:
+    def hand_over(batch: list[T] | Exception) -> None:
         while not left.is_set():
             with suppress(queue.Full):
                 return batches.put(batch, timeout=1)

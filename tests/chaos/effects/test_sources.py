@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import threading
 import zipfile
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -172,18 +173,38 @@ def test_no_message_has_a_password(monkeypatch):
 
 @pytest.mark.parametrize(
     "url",
-    ["no url hunter22", "postgresql://me:p@hunter22@h/x", "postgresql://me:p@s/hunter22@h/x", "mysql://h:hunter22"],
+    [
+        "no url hunter22",
+        "postgresql://me:p@hunter22@h/x",
+        "postgresql://me:p@s/hunter22@h/x",
+        "mysql://h:hunter22",
+        "postgresql://m/e:hunter22@h/x",
+        "postgresql://me:hunter22%x@h/x",
+        "postgresql://me:hunter22\n@h/x",
+        "postgresql://me:hunter22@h/x\n\n",
+    ],
 )
 def test_a_login_that_is_not_encoded_is_refused_without_a_part_of_it(monkeypatch, url):
     monkeypatch.setenv("DB", url)
-    with pytest.raises(UsageError, match=r"^effects: db: sql: .*env:DB .*write / as %2F, : as %3A and @ as %40$") as e:
+    with pytest.raises(UsageError, match=r"^effects: db: sql: .*env:DB .*; in a name or password, write % as ") as e:
         Query(sql("env:DB"), hidden=False)
-    assert "hunter22" not in str(e.value)
+    assert "hunter22" not in str(e.value) and "\n" not in str(e.value)
+    for char in "%/:@#? \n":
+        assert quote(char, safe="") in str(e.value)
 
 
 def test_the_decoded_form_of_a_password_is_replaced_too():
     for url in ("jdbc:postgresql://h/d?user=u&password=p%40s%2Bx+1", "postgresql://u:p%40s%2Bx+1@h/d"):
         assert scrubber(url).text("p@s+x 1, p@s+x+1, p%40s%2Bx+1") == "[secret], [secret], [secret]"
+
+
+@pytest.mark.parametrize("char", "/:#? &;\n%")
+def test_a_password_is_replaced_whole_whatever_characters_it_has(char):
+    for url in (
+        f"postgresql://u:first1{char}second2@h/d",
+        f"postgresql://h/d?password={quote(f'first1{char}second2')}",
+    ):
+        assert scrubber(url).text(f"no login with 'first1{char}second2'") == "no login with '[secret]'"
 
 
 def test_a_database_that_does_not_answer_is_given_up():

@@ -1,0 +1,74 @@
+"""What the databases of effects show before anything starts.
+
+A database that does not answer, and a query that its tables refuse, are mistakes that a run would show only at its end.
+A table that does not exist may be one that the application creates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from chaos.effects.sources import ENCODED, Query, SourceError, by_spark, database_url
+from chaos.errors import UsageError
+from chaos.setup.effects import Effect
+
+_TABLE = re.compile(
+    r"no such table: (?P<sqlite>\S+)|relation \"(?P<postgres>[^\"]+)\"|Table '(?P<mysql>[^']+)'|file (?P<file>.+)$",
+    re.IGNORECASE,
+)
+_FOR_NOW = re.compile(
+    r"did not answer within|is locked|lock wait|too many (?:clients|connections)|starting up|recovery", re.IGNORECASE
+)
+_LOGIN = re.compile(r"authentication|access denied|login failed|password", re.IGNORECASE)
+
+
+YET, READY = "yet", "although the application is ready"
+
+
+def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET) -> list[str]:
+    """Return a line for each database whose rows cannot be read now, but may be later: without the table, or locked.
+
+    Raises `UsageError` for a database that does not answer, and for a query that it refuses. A database that Spark
+    reads is not asked. hidden: as for `Query`. since: YET or READY.
+    """
+    found = (_warning(e, hidden, since) for e in effects if e.sql is not None and not by_spark(database_url(e)))
+    return [line for line in found if line]
+
+
+def _warning(effect: Effect, hidden: bool, since: str) -> str:
+    try:
+        columns = Query(effect, hidden).columns()
+    except SourceError as e:
+        reason = str(e).partition(" cannot be read: ")[2]
+        if e.absent:
+            return f"effect {effect.name}: {_missing(reason)} does not exist {since}; the application has to create it"
+        if _FOR_NOW.search(reason):
+            return f"{e}; the run looks again"
+        raise UsageError(_mistake(effect, e, reason)) from None
+    for key in ("id", "value", "at"):
+        name = getattr(effect, key)
+        if name is not None and name not in columns:
+            raise UsageError(
+                f"effects: {effect.name}: {key}: the query has no column {name!r}; it has {', '.join(columns)}"
+            )
+    return ""
+
+
+def _missing(reason: str) -> str:
+    match = _TABLE.search(reason)
+    if match is None:
+        return f"a table of the query ({reason})"
+    kind, name = next((kind, name) for kind, name in match.groupdict().items() if name)
+    return f"{'file' if kind == 'file' else 'table'} {name}"
+
+
+def _mistake(effect: Effect, error: SourceError, reason: str) -> str:
+    if error.connected:
+        wrong = "URL" if "not a database" in reason else "query"
+        return f"effects: {effect.name}: query: the database {effect.sql} refuses it: {reason}; correct the {wrong}"
+    hint = ENCODED if _LOGIN.search(reason) else ""
+    return (
+        f"effects: {effect.name}: sql: the database {effect.sql} cannot be read: {reason}; start it, or correct its URL"
+        f"{hint}"
+    )
