@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
+from pathlib import Path
 
 from chaos import __version__
 from chaos.campaign.engine import Listed, Report, Trial, conduct, digest_of
@@ -12,11 +13,14 @@ from chaos.campaign.score import differences, tally, this_machine
 from chaos.campaign.subject import Request, Subject
 from chaos.clients.runtime import runtime
 from chaos.errors import UsageError
+from chaos.incident.bundle import SUFFIX
 from chaos.lab.progress import ProgressListener
 from chaos.run.campaign import PartsResult, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import RunOutcome, merge
 from chaos.scenario.inputs import programs_notes
+from chaos.scenario.shipped import bugs, shipped
+from chaos.setup.names import nearest
 
 KIND, SAME = "replay", "the same"
 
@@ -29,6 +33,7 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
     Raises `UsageError` or `RunDirError` for a source without a run, and as `Lab.drive`.
     """
     asked = resumed(request, KIND)
+    _check_exists(asked.source)
     subject = asked.subject()
     notes = version_notes(subject)
     asked = asked.fixed(subject)
@@ -58,6 +63,17 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
 
     owned = asked.i_own_this_cluster
     return conduct(plan, folder, asked, listener, judge, report, i_own_this_cluster=owned)
+
+
+def _check_exists(source: str) -> None:
+    """Raise `UsageError` if a source is neither a path nor the name of a scenario, which has another message."""
+    path = Path(source)
+    if source and not path.exists() and source not in {**bugs(), **shipped()}:
+        near = nearest(path.name, (found.name for found in path.parent.glob(f"*{SUFFIX}")))
+        raise UsageError(
+            f"there is no bundle or run directory {source}{near}; `python -m chaos bundle RUN_DIR` makes a bundle of a "
+            "run"
+        )
 
 
 def version_notes(subject: Subject) -> list[str]:

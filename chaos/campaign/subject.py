@@ -16,6 +16,7 @@ from chaos.clients.runtime import runtime
 from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions, with_inputs
+from chaos.kinds import kind_of
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.inputs import Programs, programs_problems
@@ -102,7 +103,7 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
     Raises `RunDirError` for a damaged bundle or run directory, else `ScenarioError` or `UsageError` for bad input.
     """
     path = Path(source)
-    if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")):
+    if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")) or kind_of(path) == "bundle":
         if variant:
             raise UsageError(f"--variant selects a side of a scenario; {source} is a single run, so leave it out")
         if path.is_dir():

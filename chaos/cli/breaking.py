@@ -171,7 +171,7 @@ def _described(bootstrap: str | None, file: Path | None, verbs: list[str]) -> Cl
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             raise UsageError(f"{file} cannot be read: {e}") from None
-        whole = read_mapping(text, str(file), "a description of a cluster", "bootstrap, security, verbs")
+        whole = read_mapping(text, str(file), "cluster", "bootstrap, security, verbs")
         raw = whole["cluster"] if isinstance(whole.get("cluster"), dict) else whole
         source = Source(text, str(file), {} if raw is not whole else {("cluster", key): (key,) for key in whole})
     given = {name: command for name, _, command in (text.partition("=") for text in verbs)}

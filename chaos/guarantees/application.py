@@ -8,6 +8,7 @@ that it has.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self, get_args
@@ -35,6 +36,7 @@ from chaos.guarantees.names import (
 from chaos.guarantees.values import Problems, Setting, Settings, check_number, setting
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
+from chaos.kinds import kind_of, kind_of_mapping, mistaken
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.expect import EffectBound
 from chaos.scenario.load import read_mapping, validated
@@ -211,11 +213,24 @@ def read_app(path: Path) -> AppFile:
         raise UsageError(f"{path} cannot be read: {e.strerror}") from None
     if not text.strip():
         raise UsageError(f"{path} is empty; give at least one of {', '.join(App.model_fields)}")
-    raw = read_mapping(text, str(path), "an application", ", ".join(App.model_fields))
+    raw = read_mapping(text, str(path), "application", ", ".join(App.model_fields))
     if not raw:
         raise UsageError(f"{path} is empty; give at least one of {', '.join(App.model_fields)}")
     source = Source(text, str(path))
     return AppFile(validated(App, raw, source, f"{path} is not a valid application"), path, source)
+
+
+def _check_kind(path: Path) -> None:
+    """Raise `UsageError` for a path that another command takes."""
+    kind = kind_of(path)
+    if path.suffix in (".yaml", ".yml") and kind is None:
+        with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
+            node = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+            keys = {str(key.value) for key, _ in node.value} if isinstance(node, yaml.MappingNode) else set()
+            if "title" in keys:  # files of other programs have keys such as topics, too
+                kind = kind_of_mapping(keys, "application")
+    if kind is not None and kind != "settings":
+        raise UsageError(mistaken(path, kind, "an application or its settings"))
 
 
 @dataclass(frozen=True)
@@ -261,6 +276,8 @@ class _Files:
         self.app = AppFile()
         self._whole: SettingsFile | None = None
         self._plain: tuple[Part, ...] = ()
+        if options.app:
+            _check_kind(options.app)
         if options.app and is_app(options.app):
             self.app = read_app(options.app)
         elif options.app:

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chaos.clients.choice import RUNTIMES
 from chaos.errors import RunDirError, UsageError
 from chaos.install.cache import cached
+from chaos.kinds import kind_of, mistaken
 from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
@@ -252,6 +253,8 @@ def _members(path: Path, names: set[str]) -> Iterator[tuple[str, bytes, Manifest
             f"{path} is not a bundle, or damaged ({e}); `python -m chaos bundle RUN_DIR` makes one"
         ) from None
     except OSError as e:
+        if kind := kind_of(path):
+            raise RunDirError(mistaken(path, kind, "a bundle")) from None
         raise RunDirError(f"{path} cannot be read: {e.strerror or e}") from None
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
+from chaos.kinds import kind_of, mistaken
 
 Model = TypeVar("Model", bound=BaseModel)
 LONGEST_NAME = 150
@@ -69,6 +70,10 @@ class Run:
     def open(cls, path: Path) -> Run:
         """Return the run in an existing directory. Raises `RunDirError` if it is no run directory."""
         run = cls(path.absolute())
+        if not run.path.exists():
+            raise RunDirError(f"there is no {path}; give a run directory, such as runs/<run_id>")
+        if (kind := kind_of(path)) is not None and kind != "run":
+            raise RunDirError(mistaken(path, kind, "the directory of a run"))
         if not run.path.is_dir():
             raise RunDirError(f"{path} is not a directory; give a run directory, such as runs/<run_id>")
         if not run.resolved.is_file():

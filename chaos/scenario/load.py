@@ -14,12 +14,13 @@ from pydantic import BaseModel, ValidationError
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.faults import SPECS
+from chaos.kinds import WORDS, Kind, kind_of, kind_of_mapping, mistaken
 from chaos.scenario.client_rules import with_files
 from chaos.scenario.effect_rules import with_effect_files
 from chaos.scenario.mistakes import Path as Place
 from chaos.scenario.mistakes import Source, mistakes, models_in, models_of
 from chaos.scenario.model import Scenario, Variant
-from chaos.scenario.shipped import bugs, shipped
+from chaos.scenario.shipped import GATES, bugs, shipped, titles
 from chaos.setup.clients import Assign, Subscribe
 from chaos.setup.names import nearest
 from chaos.setup.share import Share
@@ -42,15 +43,19 @@ M = TypeVar("M", bound=BaseModel)
 def find(name_or_file: str) -> Path:
     """Return the file of a shipped scenario or bug by its name, or the file itself. Raises `ScenarioError`."""
     path = Path(name_or_file)
-    if path.suffix in (".yaml", ".yml") or "/" in name_or_file:
+    names = {**bugs(), **shipped()}
+    if name_or_file not in names and (kind := kind_of(path)) is not None:
+        raise ScenarioError(mistaken(name_or_file, kind, "a scenario"))
+    if path.suffix in (".yaml", ".yml") or "/" in name_or_file or (path.is_dir() and name_or_file not in names):
         if path.is_dir():
             raise ScenarioError(f"{name_or_file} is a directory; give a file such as {path / 'mine.yaml'}")
         if not path.is_file():
             near = nearest(path.name, (found.name for found in path.parent.glob("*.y*ml")))
             raise ScenarioError(f"there is no scenario file {name_or_file}{near}")
         return path
-    names = {**bugs(), **shipped()}
     if name_or_file not in names:
+        if name_or_file in titles(GATES):
+            raise ScenarioError(mistaken(name_or_file, "gate", "a scenario"))
         raise ScenarioError(
             f"there is no scenario {name_or_file!r}{nearest(name_or_file, names)}; "
             "`python -m chaos list` shows all names; give a file by its path"
@@ -102,7 +107,7 @@ def _client_options(client: str | None) -> dict[str, str | None]:
 
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
     """Return the scenario of a YAML text. `where` is its origin in errors. All variants are checked."""
-    raw, source = read_mapping(text, where, "a scenario", "title, topics, producers, …"), Source(text, where)
+    raw, source = read_mapping(text, where, "scenario", "title, topics, producers, …"), Source(text, where)
     for override in overrides:
         for path in _apply(raw, override):
             source.changes[path] = f"--set {override.partition('=')[0].strip()}"
@@ -124,8 +129,12 @@ def of_mapping(raw: dict[str, Any], where: str) -> Scenario:
     return _validated(raw, Source("", where), where)
 
 
-def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:
-    """Return the mapping in a YAML text. Raises `ScenarioError`, which names `kind` and `keys`, for anything else."""
+def read_mapping(text: str, where: str, wanted: Kind, keys: str) -> dict[str, Any]:
+    """Return the mapping in a YAML text. Raises `ScenarioError` for anything else, and for a mapping of another kind.
+
+    keys: some that a mapping of this kind has.
+    """
+    kind = WORDS[wanted][0]
     try:
         raw = _read(text)
     except yaml.YAMLError as e:
@@ -135,6 +144,8 @@ def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         found = "a list" if isinstance(raw, list) else "plain text"
         raise ScenarioError(f"{where}:1 is {found}, not {kind}: it must be a mapping with {keys}")
+    if other := kind_of_mapping(raw, wanted):
+        raise ScenarioError(mistaken(where, other, kind))
     return raw
 
 

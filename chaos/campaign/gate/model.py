@@ -11,10 +11,12 @@ from chaos.campaign.clients import parse_choice
 from chaos.clients.choice import DEFAULT
 from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
+from chaos.kinds import Kind, kind_of, mistaken
 from chaos.scenario.load import read_mapping, validated
 from chaos.scenario.mistakes import Source
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.shipped import GATES
+from chaos.scenario.shipped import shipped as scenarios
 from chaos.setup.triggers import Strict
 from chaos.units import Release
 
@@ -139,6 +141,9 @@ def find(name_or_file: str) -> Path:
     if name_or_file in known:
         return known[name_or_file]
     path = Path(name_or_file)
+    kind: Kind | None = "scenario" if name_or_file in scenarios() else kind_of(path)
+    if kind is not None:
+        raise ScenarioError(mistaken(name_or_file, kind, "a gate"))
     if not path.is_file():
         raise ScenarioError(f"there is no gate {name_or_file}; give a YAML file, or one of {', '.join(known)}")
     return path
@@ -155,7 +160,7 @@ def load(path: Path, **changes: Any) -> Gate:
 
 def parse(text: str, where: str, **changes: Any) -> Gate:
     """Parse a gate from YAML text. where: the origin of the text for errors. Raises `ScenarioError`."""
-    raw = read_mapping(text, where, "a gate", "title, scenarios, kafka, …")
+    raw = read_mapping(text, where, "gate", "title, scenarios, kafka, …")
     given = {name: value for name, value in changes.items() if value is not None}
     source = Source(text, where, {(name,): f"--{name}" for name in given})
     return validated(Gate, raw | given, source, f"{where} is not a valid gate")
