@@ -74,4 +74,4 @@ def _judged(subject: Subject, runs: list[TrialRun], count: int, command: str) ->
 
 def _command(asked: Request, count: int) -> str:
     words = ["python", "-m", "chaos", "repeat", asked.source, "--repeat", str(count), *asked.options()]
-    return shlex.join([*words, *(["--same-seed"] if asked.same_seed else [])])
+    return shlex.join([*words, *asked.owned(), *(["--same-seed"] if asked.same_seed else [])])

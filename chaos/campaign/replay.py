@@ -51,7 +51,7 @@ def replay(request: Request, listener: ProgressListener, report: Report[PartsRes
             title=f"Replay: {subject.scenario.title}",
             verdict=merge(run.verdict for run in runs),
             sentence=sentence,
-            command=shlex.join(["python", "-m", "chaos", KIND, asked.source, *asked.sets()]),
+            command=shlex.join(["python", "-m", "chaos", KIND, asked.source, *asked.sets(), *asked.owned()]),
             machine=this_machine(),
             made_us=now_us(),
             seed=subject.seed,

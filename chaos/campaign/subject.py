@@ -70,6 +70,10 @@ class Request(Asked):
         words = ["--seed", str(self.seed), *(["--variant", self.variant] if self.variant else [])]
         return words + self.sets()
 
+    def owned(self) -> list[str]:
+        """Return the word of the command line that allows faults on an existing cluster, if it was given."""
+        return ["--i-own-this-cluster"] if self.i_own_this_cluster else []
+
     def sets(self) -> list[str]:
         """Return the words of the command line that apply the overrides."""
         return [word for override in self.overrides for word in ("--set", override)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -314,7 +315,8 @@ def _print_proof(result: ProofResult, folder: Path) -> None:
         if (folder / name).exists():
             print_line(f"{name}: {folder / name}")
     count = len(result.runs) + sum(len(part.runs) for part in (result.program.parts if result.program else ()))
-    print_line(f"{count} runs in {result.seconds:.0f} s, {result.per_hour:.0f} an hour; continue: --resume {folder}")
+    print_line(f"{count} runs in {result.seconds:.0f} s, {result.per_hour:.0f} an hour")
+    print_line(f"continue:  python -m chaos prove --resume {shlex.quote(str(folder))}")
 
 
 def _broken_promise(found: Break) -> str:

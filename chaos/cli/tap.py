@@ -221,6 +221,9 @@ def _order(
     if payloads not in ("none", "needed", "all"):
         raise UsageError(f"--payloads {payloads!r} is none of none, needed, all")
     address, security = cluster_of(bootstrap, cluster)
+    place = {"--cluster": cluster.absolute()} if cluster else {"--bootstrap": address}
+    options = {**place, "--listen": listen, "--advertise": advertise, "--for": for_, "--limit": limit}
+    options |= {"--payloads": payloads} if payloads != "none" else {}
     return Order(
         bootstrap=address,
         security=security,
@@ -232,6 +235,7 @@ def _order(
         for_s=_parsed("--for", for_, parse_duration),
         tls=security.tls,
         authority=into and into.absolute() / "tls",  # of the first tap there: applications trust it for good
+        options=[word for name, value in options.items() if value for word in (name, str(value))],
     )
 
 

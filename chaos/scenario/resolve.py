@@ -53,6 +53,8 @@ class Resolved(BaseModel):
     """The prefix of all topics and groups on an existing cluster; empty on a new cluster."""
     programs: Programs = {}
     """The programs of applications, which a bundle does not contain."""
+    options: list[str] = []
+    """The words of the command line of a tap, which has no file with its settings."""
 
     def rng(self, purpose: str) -> random.Random:
         """Return a generator of random choices for one purpose. Choices for another purpose do not influence it."""
@@ -98,7 +100,8 @@ class Resolved(BaseModel):
     def command(self) -> str:
         """Return the command that repeats the run."""
         if self.scenario.tapped:
-            return f"python -m chaos tap --bootstrap {self.scenario.cluster.bootstrap}"
+            words = self.options or ["--bootstrap", str(self.scenario.cluster.bootstrap)]
+            return shlex.join(["python", "-m", "chaos", "tap", *words])
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         sets += f" --variant {self.variant}" if self.variant else ""
         client = self.scenario.clients.confluent_kafka or ""

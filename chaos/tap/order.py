@@ -6,7 +6,7 @@ import fcntl
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ LOCK = "tap.lock"
 @dataclass(frozen=True)
 class Order:
     """What is asked of a tap. security: of its own connections to the cluster. limit: bytes of the capture.
-    authority: the folder of the authority with which a tap ends TLS; below its own folder if left out."""
+    authority: the folder of the authority with which a tap ends TLS; below its own folder if left out. options: the
+    words of the command line that ask for the same again."""
 
     bootstrap: str
     security: Security
@@ -35,6 +36,7 @@ class Order:
     for_s: float | None = None
     tls: bool = False
     authority: Path | None = None
+    options: Sequence[str] = ()
 
 
 class Ending:

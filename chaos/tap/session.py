@@ -415,6 +415,7 @@ def judge_later(run: Run, events: EventLog) -> None:
         0,
         record.advertise,
         resolved.scenario.captured or "none",
+        options=resolved.options,
     )
     tap = Tap(run, order, events, lambda words: None, True)
     tap._kafka = Kafka(order.bootstrap, ANSWER_S, Access.of(order.security))
@@ -554,4 +555,12 @@ def _resolved(run: Run, order: Order, topics: list[dict[str, Any]], apps: list[d
     }
     created = tapped(run)
     began = created.sittings[0].began_us if created and created.sittings else now_us()
-    return Resolved(run_id=run.run_id, name="tap", seed=0, scenario=scenario, versions=versions, created_us=began)
+    return Resolved(
+        run_id=run.run_id,
+        name="tap",
+        seed=0,
+        scenario=scenario,
+        versions=versions,
+        created_us=began,
+        options=[*order.options],
+    )

@@ -27,7 +27,7 @@ APPS = [{"name": "billing", "external": True, "group": "billing", "reads": ["ord
 def run(tmp_path):
     made = Run.create(tmp_path, "tap-1")
     security = Security(protocol="SASL_SSL", mechanism="PLAIN", username="u", password="env:TAP_PASSWORD")
-    order = Order("kafka:9092", security, "0.0.0.0", 9092, "tap.internal", "none")
+    order = Order("kafka:9092", security, "0.0.0.0", 9092, "tap.internal", "none", options=["--listen", "0.0.0.0:9092"])
     save(made, _resolved(made, order, TOPICS, APPS))
     return made
 
@@ -37,7 +37,7 @@ def test_a_tap_is_a_run_without_clients_of_ours_that_is_judged_on_the_wire(run):
     assert resolved.scenario.tapped and resolved.scenario.judged_on_wire and resolved.scenario.hides_payloads
     (reader,) = resolved.audited().scenario.readers
     assert (reader.group, reader.topics) == ("billing", ["orders"])
-    assert resolved.command() == "python -m chaos tap --bootstrap kafka:9092"
+    assert resolved.command() == "python -m chaos tap --listen 0.0.0.0:9092"
 
 
 def test_nothing_of_a_tap_runs_again_and_changes_the_cluster(run):
