@@ -58,6 +58,8 @@ class Asked:
     instances: int = 2
     group: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """The templates, by the path that the file made from each one has in {files}."""
     ready: Mapping[str, str | int] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     """Where the id of the input is, by written topic; as in the input if left out."""
@@ -263,15 +265,38 @@ def _app(asked: Asked) -> dict[str, Any]:
         "command": list(asked.command),
         "directory": str(asked.directory),
         "instances": asked.instances,
-        "env": with_address(asked.env, asked.command),
+        "env": with_address(asked.env, [*asked.command, *map(_text, asked.files.values())]),
         "reads": list(asked.reads),
     }
+    app |= {"files": {name: str(template) for name, template in asked.files.items()}} if asked.files else {}
     app |= {"group": asked.group} if asked.group else {}
     return app | ({"ready": dict(asked.ready)} if asked.ready else {})
 
 
+def check_files(asked: Asked) -> None:
+    """Raise `UsageError` for a template that cannot be read, and for one that nothing leads the application to."""
+    for name, template in asked.files.items():
+        _text(template)
+        if not any("{files}" in text for text in (*asked.command, *asked.env.values())):
+            raise UsageError(
+                f"--file {name}=…: nothing tells the application where the file is; write {{files}}/{name} into the "
+                "command or --env"
+            )
+
+
+def _text(template: Path) -> str:
+    """Return the text of a template. Raises `UsageError` if it cannot be read."""
+    try:
+        return template.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"--file: {template} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+
+
 def with_address(env: Mapping[str, str], command: Sequence[str]) -> dict[str, str]:
-    """Return the variables with the usual ones for the address, unless the user says where the address is."""
+    """Return the variables with the usual ones for the address, unless the user says where the address is.
+
+    command: its words, and the texts of its templates.
+    """
     if any("{bootstrap}" in text for text in (*env.values(), *command)):
         return dict(env)
     return {**dict.fromkeys(ADDRESS_VARIABLES, "{bootstrap}"), **env}

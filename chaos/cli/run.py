@@ -165,6 +165,13 @@ Variables = Annotated[
     list[str] | None,
     typer.Option("--env", metavar="NAME=VALUE", help="A variable, such as KAFKA={bootstrap}; usual names if left out."),
 ]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file", metavar="NAME=TEMPLATE", help="A file for it, made from a template with {bootstrap}: its path is "
+        "{files}/NAME in COMMAND and --env. Repeatable.",
+    ),
+]  # fmt: skip
 ReadyWhen = Annotated[
     str | None,
     typer.Option("--ready", metavar="KIND=VALUE", help="When it is ready: group=…, topic=…, log=…, port=…, http=…."),
@@ -183,6 +190,7 @@ def init(
     instances: Instances = 2,
     group: Group = None,
     env: Variables = None,
+    files: Files = None,
     ready: ReadyWhen = None,
     name: Name = "",
     kafka: opt.Kafka = None,
@@ -198,7 +206,7 @@ def init(
 
     if save.exists():
         raise UsageError(f"{save} exists; name another file with --save, or remove it")
-    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, ready, name)
+    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
     write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), save)
     typer.echo(f"scenario: {save}; change it as you like, then: python -m chaos run {save}", err=True)
 
@@ -213,6 +221,7 @@ def test(
     instances: Instances = 2,
     group: Group = None,
     env: Variables = None,
+    files: Files = None,
     ready: ReadyWhen = None,
     rate: Annotated[str, typer.Option(help="Inputs per second.")] = "200/s",
     records: Annotated[int, typer.Option(min=100, help="Inputs at least; the traffic outlasts the faults.")] = 2_000,
@@ -235,7 +244,7 @@ def test(
     """
     from chaos.apps.trial import check_faults, free, scenario_of, write_scenario
 
-    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, ready, name)
+    asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
     path = save or free(runs_dir / f"test-{asked.app}.yaml")
@@ -291,11 +300,12 @@ def _asked(
     instances: int,
     group: str | None,
     env: list[str] | None,
+    files: list[str] | None,
     ready: str | None,
     name: str,
 ) -> Asked:
     """Return what the options say. The id is proposed from the samples if none is named."""
-    from chaos.apps.trial import Asked, effects_of, propose_id
+    from chaos.apps.trial import Asked, check_files, effects_of, propose_id
 
     if not identity:
         identity = propose_id(samples)
@@ -312,9 +322,11 @@ def _asked(
         instances=instances,
         group=group,
         env=dict(_split(text, "--env") for text in env or ()),
+        files={file: Path(template).absolute() for file, template in (_split(f, "--file") for f in files or ())},
         ready=dict([_split(ready, "--ready")]) if ready else None,
     )
     effects_of(asked)  # a mistake is said before the first run
+    check_files(asked)
     return asked
 
 
@@ -346,5 +358,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"{option} {text!r} is not understood; write NAME=VALUE")
+        raise UsageError(
+            f"{option} {text!r} is not understood; write NAME={'TEMPLATE' if option == '--file' else 'VALUE'}"
+        )
     return key.strip(), value

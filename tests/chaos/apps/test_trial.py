@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 import chaos
-from chaos.apps.trial import FAULTS, Asked, check_faults, effects_of, free, propose_id, scenario_of, write_scenario
+from chaos.apps.trial import (
+    FAULTS,
+    Asked,
+    check_faults,
+    check_files,
+    effects_of,
+    free,
+    look_of,
+    propose_id,
+    scenario_of,
+    write_scenario,
+)
 from chaos.errors import UsageError
 from chaos.scenario.load import parse
 
@@ -85,6 +96,28 @@ def test_each_fault_waits_until_the_application_works_again_after_the_one_before
 def test_the_usual_variables_have_the_address_unless_the_user_says_where_it_is(tmp_path, env, usual):
     (app,) = scenario_of(asked(tmp_path, env=env))["apps"]
     assert ("KAFKA_BOOTSTRAP_SERVERS" in app["env"]) == usual and env.items() <= app["env"].items()
+
+
+def test_a_file_from_a_template_is_in_the_scenario_and_its_address_is_enough(tmp_path):
+    template = tmp_path / "app.properties"
+    template.write_text("bootstrap.servers={bootstrap}\n")
+    given = asked(tmp_path, files={"etc/app.properties": template}, env={"CONFIG": "{files}/etc"})
+    check_files(given)
+    for made in (scenario_of(given), look_of(given)):
+        (app,) = made["apps"]
+        assert app["files"] == {"etc/app.properties": str(template)}
+        assert "KAFKA_BOOTSTRAP_SERVERS" not in app["env"]
+
+
+def test_a_template_that_is_missing_or_leads_nowhere_is_one_line(tmp_path):
+    template = tmp_path / "app.properties"
+    with pytest.raises(UsageError, match=r"^--file: .*app\.properties cannot be read: No such file or directory$"):
+        check_files(asked(tmp_path, files={"app.properties": template}))
+    template.write_text("bootstrap.servers={bootstrap}\n")
+    with pytest.raises(
+        UsageError, match=r"^--file app\.properties=…: .*; write \{files\}/app\.properties into the comm"
+    ):
+        check_files(asked(tmp_path, files={"app.properties": template}))
 
 
 def test_a_written_scenario_is_never_replaced_and_a_place_that_cannot_be_written_is_one_line(tmp_path):
