@@ -62,8 +62,14 @@ class Moment:
         return self.api in MEMBERSHIP or self.after.startswith(MEMBERSHIP)
 
     def nth(self, seed: int) -> int:
-        """Return which of these moments gets the crash: one in the second quarter, chosen by the seed."""
+        """Return which of these moments gets the crash: one in the second quarter, chosen by the seed.
+
+        Of a change of the group, it is one in the third quarter: the first half may be the start of the group, in which
+        no instance has work that a crash could lose.
+        """
         first, last = self.count // 4 + 1, max(self.count // 2, 1)
+        if self.of_change:
+            first, last = self.count // 2 + 1, max(3 * self.count // 4, self.count // 2 + 1)
         return Random(f"{seed} {self.title}").randint(min(first, last), last)
 
     def wire(self, nth: int) -> Raw:

@@ -145,6 +145,14 @@ def test_commits_come_first_and_what_may_not_come_again_last():
     ]
 
 
+def test_a_crash_at_a_change_of_the_group_is_after_its_start():
+    for count, among in (1, {1}), (2, {2}), (3, {2}), (4, {3}), (8, {5, 6}):
+        joined = Moment("billing", "OffsetFetch request", "SyncGroup response", count)
+        assert {joined.nth(seed) for seed in range(50)} == among
+        fetched = Moment("billing", "OffsetCommit request", "Fetch response", count)
+        assert {fetched.nth(seed) for seed in range(50)} <= set(range(1, max(1, count // 2) + 1))
+
+
 def test_each_moment_gets_each_blow_at_a_place_that_the_seed_fixes(plan):
     trials = plan.trials([run(BASELINE)])
     assert [trial.part for trial in trials[1:3]] == [part_of(COMMIT, "kill"), part_of(FETCH, "kill")]
