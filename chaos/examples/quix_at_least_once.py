@@ -10,6 +10,7 @@ app = Application(
     broker_address=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
     consumer_group="billing",
     auto_offset_reset="earliest",
+    state_dir=os.environ.get("STATE_DIR", "state"),
     consumer_extra_config={"session.timeout.ms": 6000},
 )
 orders = app.topic("orders", value_deserializer="json")

@@ -10,6 +10,7 @@ app = Application(
     broker_address=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
     consumer_group="billing",
     auto_offset_reset="earliest",
+    state_dir=os.environ.get("STATE_DIR", "state"),
     processing_guarantee="exactly-once",
     producer_extra_config={"transactional.id": "billing"},
     consumer_extra_config={"session.timeout.ms": 6000},

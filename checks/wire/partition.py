@@ -41,6 +41,7 @@ OF_IDENTITY = ("lost_write", "duplicate_write", "reordered_write", "misplaced_wr
 TWINS = "equal records were sent again after an acknowledgement, and no identity tells them apart"
 UNMATCHED = "their checksum is in no request, and the broker may have changed the checksum of a batch that was sent"
 ABSENT = "their batch is not in the log by its checksum, and its records were not kept (`capture: {payloads: needed}`)"
+DELETED = "retention, or a fault, deleted the log up to behind the place where they were acknowledged"
 REBATCHED = (
     "they were not acknowledged, and their client may have sent them again in other batches, but their records were "
     "not kept (`capture: {payloads: all}`)"
@@ -125,7 +126,9 @@ class Partition:
             self.undecided[check, TWINS] += int((records * sent.attempts)[sent.twins].sum())
             self.undecided[check, TWINS] += int((w.same.number == NONE).sum())
         acked = (sent.acked > 0) | (sent.unanswered > 0)
-        self.undecided["lost_write", ABSENT] += int(records[w.unfound & acked].sum())
+        deleted = (sent.acked_offset >= 0) & (sent.acked_offset + sent.records <= self._start)
+        for why, missing in (DELETED, acked & deleted), (ABSENT, acked & ~deleted):
+            self.undecided["lost_write", why] += int(records[w.unfound & missing].sum())
         for check in ("phantom_write", "duplicate_write"):
             self.undecided[check, UNMATCHED] += int(w.batches.records[self._unmatched].sum())
         if self._by_fault:

@@ -22,6 +22,7 @@ from checks.wire.partition import (
     ABSENT,
     BY_FAULT,
     COMPACTED,
+    DELETED,
     REBATCHED,
     TWINS,
     UNCOUNTED,
@@ -320,6 +321,12 @@ def test_without_the_records_a_batch_that_is_not_there_by_its_checksum_is_undeci
     found = ledger([sent("a", outcome="unknown", kept=False)], logged(0, "b", kept=False))
     assert undecided(found) == {("phantom_write", UNMATCHED): 1, ("duplicate_write", UNMATCHED): 1}
     assert found.log()["producer"].tolist() == ["? orders"]
+
+
+@pytest.mark.parametrize(("start", "why"), [(0, ABSENT), (6, ABSENT), (7, DELETED), (99, DELETED)])
+def test_a_batch_that_was_acknowledged_before_the_start_of_the_log_is_missing_for_another_reason(start, why):
+    batch = sent("ab", kept=False, offset=5, at=10) | {"number": 1}
+    assert undecided(partition([batch], [logged(100, "c", kept=False)], start=start)) == {("lost_write", why): 2}
 
 
 def test_a_batch_to_which_the_broker_gave_its_time_is_found_where_it_was_acknowledged():
