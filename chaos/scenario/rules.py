@@ -295,7 +295,10 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     created = {f.target.topic for f in faults if isinstance(f, CreateTopicSpec)}
     for i, topic in enumerate(setup.topics):
         if topic.replication_factor > brokers and not setup.attached:
-            yield f"topics[{i}].replication_factor: {topic.replication_factor} replicas do not fit on {brokers} brokers"
+            yield (
+                f"topics[{i}].replication_factor: {topic.replication_factor} replicas do not fit on {brokers} brokers; "
+                f"write replication_factor: {brokers}, or more brokers in cluster.brokers"
+            )
         min_isr = topic.config.get("min.insync.replicas", setup.cluster.config.get("min.insync.replicas", 1))
         if isinstance(min_isr, int) and min_isr > topic.replication_factor:
             yield (

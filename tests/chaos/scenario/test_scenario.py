@@ -88,7 +88,7 @@ def test_a_bound_describes_its_range(bound, text, inside, outside):
         ("expect.lost_wriet=0", "expect.lost_wriet: unknown key (did you mean lost_write?)"),
         ("consumers.billing.comit={}", "consumers[0].comit: unknown key (did you mean commit?)"),
         ("faults.kill.kind=broker.kil", "did you mean broker.kill?"),
-        ("cluster.brokers=2", "3 replicas do not fit on 2 brokers"),
+        ("cluster.brokers=2", "3 replicas do not fit on 2 brokers; write replication_factor: 2, or more brokers"),
         ("topics.orders.config={min.insync.replicas: 4}", "no acks=all write could ever succeed"),
         ("faults.kill.target={leader_of: orders/7}", "orders has partitions 0 to 1, not 7"),
         ("faults.kill.target={leader_of: oders/0}", "there is no topic 'oders'"),
