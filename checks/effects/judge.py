@@ -261,6 +261,11 @@ class _Judged:
             for row in rows
         ]
 
+    def _cut(self, partition: int | None) -> bool:
+        """Return whether the log of a partition, or of any one if it is not known, begins after its first record."""
+        starts = {number: start for (topic, number), start in self.tables.starts.items() if topic == self.topic}
+        return bool(starts.get(partition)) if partition in starts else any(starts.values())
+
     def _why(self, row: Row) -> str:
         """Return what the write path did to an input, if that explains a finding."""
         state, copies = row.get("state"), row.get("copies")
@@ -273,6 +278,9 @@ class _Judged:
             start = self.tables.starts.get((self.topic, row["partition"])) or 0
             if row.get("offset") is not None and row["offset"] < start:
                 return "it was deleted from the log before the end"
+            if row.get("offset") is None and self._cut(row["partition"]):
+                unknown = "it may be lost, or deleted by retention"
+                return f"it is not in the log, and was acknowledged without an offset: {unknown}"
             if self.topic in self.tables.resolved.scenario.compacted:
                 return "it is not in the compacted log at the end"
             return "it is not in the log, so no application could read it (lost_write)"

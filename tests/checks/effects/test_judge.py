@@ -112,6 +112,15 @@ def test_an_input_that_retention_deleted_is_not_called_lost(spark, story):
     s.judge(spark)
     assert words(s, "missing")[0].endswith("has no invoices: it was deleted from the log before the end")
     assert words(s, "missing")[1].endswith("(lost_write)"), "the log begins with it"
+    unknown = "it is not in the log, and was acknowledged without an offset: it may be lost, or deleted by retention"
+    assert words(s, "missing")[2].endswith(unknown)
+
+
+def test_an_input_without_an_offset_is_lost_if_nothing_was_deleted(spark, story):
+    s = story(inputs=0)
+    s.input(0, copies=0, offset=None)
+    s.judge(spark)
+    assert words(s, "missing")[0].endswith("(lost_write)")
 
 
 COMPACTED = SCENARIO.replace("partitions: 2}}", "partitions: 2, config: {{cleanup.policy: compact}}}}").replace(
