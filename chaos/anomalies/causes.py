@@ -220,6 +220,13 @@ CAUSES: dict[str, Cause] = {
         "the application ended by itself, and nothing started it again",
         {"": "let it run until it is asked to end, or let a supervisor start it again (restart: {policy: always})"},
     ),
+    "keeps_ending": Cause(
+        "the application ended by itself again and again, and did not come past it",
+        {
+            "": "find the input at which it ends (its log says why), and let it go on behind an input that it cannot "
+            "take: report that one, or send it to a dead letter topic"
+        },
+    ),
     "not_idempotent": Cause("the work is not idempotent, or output and offsets need one transaction", _ONCE),
     "moved": Cause("its partition moved before the offset was committed, and the work is not idempotent", _MOVED),
     "went_back": Cause(
@@ -267,7 +274,7 @@ CAUSES: dict[str, Cause] = {
 }
 """By the key that findings have."""
 
-STOPPED = frozenset({"unread", "unfinished", "left_off"})
+STOPPED = frozenset({"unread", "unfinished", "left_off", "keeps_ending"})
 """The causes of what is missing because the application did not go on until the run ended."""
 
 

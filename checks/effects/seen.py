@@ -29,6 +29,8 @@ _WRITTEN = re.compile(r"(.+)/(\d+) offset ([\d,]+)")
 
 
 BY_ITSELF = "ended by itself"
+IN_A_ROW = 3
+"""Ends by itself in a row from which on an instance counts as one that ends again and again."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,12 @@ class Facts:
         """Whether no instance ran when the run began to stop them, and the last ones had ended by themselves."""
         last = [lives[-1] for lives in self.lives.values() if lives]
         return bool(last) and all(life.end_us is not None and life.by_itself for life in last)
+
+    @property
+    def keeps_ending(self) -> bool:
+        """Whether each instance ended by itself some times in a row, and was started again in between."""
+        ended = [[life for life in lives if life.end_us is not None][-IN_A_ROW:] for lives in self.lives.values()]
+        return bool(ended) and all(len(last) == IN_A_ROW and all(life.by_itself for life in last) for last in ended)
 
 
 class Wire:

@@ -18,6 +18,7 @@ A frame is an arrow between an instance and a broker, or an event of an instance
 |           | set_past                    | before a commit past it, a fault set the offset of its group past it      |
 |           | unread, unfinished          | never fetched; fetched, and never committed past                          |
 |           | left_off                    | the same, and no instance ran any more: the last ones ended by themselves |
+|           | keeps_ending                | the same, and each instance ended by itself three times in a row          |
 | duplicate | not_idempotent              | fetched, its instance ended before a commit past it, fetched again        |
 |           | moved                       | fetched again by another instance before a commit past it, or that commit |
 |           |                             | was answered when the other instance had the partition                    |
@@ -225,6 +226,11 @@ def _app(row: Row) -> str:
     return str(row["instance"]).partition("/")[0]
 
 
+def _stopped(facts: Facts) -> str:
+    """Return why the application came to no end with any input, if its instances ended by themselves; or nothing."""
+    return "keeps_ending" if facts.keeps_ending else "left_off" if facts.left_off else ""
+
+
 def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyond: Row | None) -> tuple[str, str]:
     """Return how the sentence ends, and the cause."""
     past = _past(story.facts, commits, fetches)
@@ -242,8 +248,7 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
             story.commit(past)
         if beyond:
             story.fetch(beyond, f"{beyond['instance']} read on from offset {beyond['asked_offset']:,}")
-        late = "left_off" if story.facts.left_off else "unread"
-        return "no member fetched it", "skipped" if past or beyond else late
+        return "no member fetched it", "skipped" if past or beyond else _stopped(story.facts) or "unread"
     if past is None:
         last = fetches[-1]
         story.all_fetches(fetches)
@@ -251,7 +256,7 @@ def _missing(story: _Story, fetches: Sequence[Row], commits: Sequence[Row], beyo
             return f"{CHANGED}, and no commit passed it", "altered"
         end = story.end(last["instance"], last["answered_us"])
         ending = "no member fetched it again" if end else "no commit passed it"
-        return ending, "left_off" if story.facts.left_off else "unfinished"
+        return ending, _stopped(story.facts) or "unfinished"
     instance, at_us = past["instance"], past["asked_us"]
     life = story.facts.life(instance, at_us)
     own = [r for r in fetches if story.facts.same(r, life, instance) and r["answered_us"] <= at_us]

@@ -261,6 +261,7 @@ BEFORE_IT, BEHIND_IT = ([write("billing/2", second, "fail") | {"error": 19}] for
 
 
 DONE = Life("billing/2", 0, at(12.5), "ended by itself (exit code 0)")
+LOOP = [Life("billing/2", at(s), at(s + 0.5), "ended by itself (exit code 1)") for s in (11.9, 13, 14)]
 AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended by itself (exit code 0)")]}
 
 
@@ -313,6 +314,11 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
         ("unfinished", facts(), {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="aborted")]}),
         ("left_off", facts(AGAIN), {"fetches": FETCHED}),
         ("left_off", facts(AGAIN), {}),
+        ("keeps_ending", facts({"billing/2": LOOP}), {"fetches": FETCHED}),
+        ("keeps_ending", facts({"billing/2": [*LOOP, Life("billing/2", at(15))]}), {}),
+        ("left_off", facts({"billing/2": LOOP[:2]}), {"fetches": FETCHED}),
+        ("unread", facts({"billing/2": LOOP, "billing/1": [Life("billing/1", 0)]}), {}),
+        ("unread", facts({"billing/2": [*LOOP, *KILLED["billing/2"]]}), {}),
         ("unfinished", facts({"billing/2": [DONE, Life("billing/2", at(14))]}), {"fetches": FETCHED}),
         ("unread", facts({"billing/2": [DONE], "billing/1": [Life("billing/1", 0)]}), {}),
         ("", facts(certain=False), {}),
