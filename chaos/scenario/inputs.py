@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from chaos.scenario.model import Scenario
 from chaos.setup.effects import Avro, Effect, Protobuf
 from chaos.values.model import FILES
 
-FOLDER = "inputs"
+FOLDER, SQLITE = "inputs", b"SQLite format 3\0"
 Programs = dict[str, dict[str, str]]
 """SHA-256 of the files among the words of a command, by word and application."""
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
@@ -100,12 +100,22 @@ def outside(scenario: Scenario, folder: Path) -> Scenario:
 
 
 def programs_of(scenario: Scenario) -> Programs:
-    """Return the digests of the programs of applications, as far as they are files."""
+    """Return the digests of the programs of applications, as far as they are files.
+
+    A word of a command may also name what the application writes: a database, or the files of an effect.
+    """
+    effects = [effect.files for effect in scenario.effects if effect.files]
     return {
-        app.name: {word: _digest(path) for word, path in app.program_files()}
+        app.name: {word: _digest(path) for word, path in app.program_files() if not _is_written(path, effects)}
         for app in scenario.apps
         if app.command or app.program
     }
+
+
+def _is_written(path: Path, effects: Sequence[str]) -> bool:
+    """Return whether a file is a database of SQLite, or is read as an effect. effects: the patterns of these files."""
+    with path.open("rb") as f:
+        return f.read(len(SQLITE)) == SQLITE or any(path.match(pattern) for pattern in effects)
 
 
 def programs_problems(scenario: Scenario, then: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
