@@ -151,7 +151,7 @@ def _command(given: stages.ScenarioRequest, repeat: int) -> str:
     options += "".join(f" --set {shlex.quote(text)}" for text in given.sets)
     options += f" --repeat {repeat}" if repeat > 1 else ""
     options += " --i-own-this-cluster" if given.i_own_this_cluster else ""
-    return f"python -m chaos run {shlex.quote(given.scenario)} --seed {given.seed}{options}"
+    return f"python -m chaos run {shlex.quote(lasting(given.scenario))} --seed {given.seed}{options}"
 
 
 def ab(request: Request, listener: ProgressListener) -> Comparison:

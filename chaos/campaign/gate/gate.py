@@ -109,9 +109,9 @@ def plan_gate(request: GateRequest) -> tuple[GateJudge, GateRequest]:
     if unknown := set(asked.cells) - {cell.number for cell in cells}:
         raise UsageError(f"there is no cell {min(unknown)}; the gate has {len(cells)}, see --plan")
     seed = new_seed() if gate.seed is None else gate.seed
-    options = [f"--baseline {shlex.quote(str(asked.baseline))}"] if asked.baseline else []
+    options = [f"--baseline {shlex.quote(str(asked.baseline.absolute()))}"] if asked.baseline else []
     options += [f"--repeat {gate.repeat} --seed {seed}"]
-    command = " ".join(["python -m chaos gate", shlex.quote(asked.gate), *options])
+    command = " ".join(["python -m chaos gate", shlex.quote(lasting(asked.gate)), *options])
     judge = GateJudge(gate, file.stem, command, seed, cells, pairs, stored, planned.left_out)
     earlier = asked.baseline.absolute() if asked.baseline else None
     return judge, replace(asked, gate=lasting(asked.gate), repeat=gate.repeat, seed=seed, baseline=earlier)

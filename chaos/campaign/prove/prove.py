@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from chaos.campaign.engine import Budget, Plan, Report, Trial, conduct
-from chaos.campaign.folder import Asked, Folder, resumed
+from chaos.campaign.folder import Asked, Folder, lasting, resumed
 from chaos.campaign.moments import BASELINE, source_of
 from chaos.campaign.prove import application
 from chaos.campaign.prove.judge import ProofJudge, changes, observe, read_earlier
@@ -187,7 +187,7 @@ def plan_proof(request: ProofRequest) -> tuple[ProofJudge, ProofRequest]:
     seed = new_seed() if asked.seed is None else asked.seed
     sets = {faults.id: faults for faults in planned.sets}
     follow_up = FollowUp(app, found, sets, seed, _mended(options))
-    words = ["python -m chaos prove", shlex.quote(str(path))]
+    words = ["python -m chaos prove", shlex.quote(lasting(str(path)))]
     words += [f"--select {shlex.quote(name)}" for name in asked.select]
     given = {"most": asked.most if asked.most != MOST else None, "bootstrap": asked.bootstrap, "topic": asked.topic}
     words += [f"--{name} {value}" for name, value in {**given, "for": asked.budget}.items() if value]

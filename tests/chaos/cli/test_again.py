@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from chaos.campaign.gate.gate import GateRequest, plan_gate
 from chaos.campaign.repeat import _command as repeat_command
 from chaos.campaign.subject import Request
 from chaos.cli import app, tap
@@ -57,3 +58,10 @@ def test_a_run_on_an_existing_cluster_is_repeated_with_its_permission():
         Request(runs_dir=Path(), source="a.yaml", i_own_this_cluster=True, seed=1), 2
     )
     assert "--i-own-this-cluster" not in repeat_command(Request(runs_dir=Path(), source="a.yaml", seed=1), 2)
+
+
+def test_the_command_of_a_gate_names_its_file_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gate.yaml").write_text("title: G\nscenarios: [clean-run]\n")
+    given = GateRequest(runs_dir=tmp_path, gate="gate.yaml", seed=1)
+    assert plan_gate(given)[0].command == f"python -m chaos gate {tmp_path}/gate.yaml --repeat 5 --seed 1"
