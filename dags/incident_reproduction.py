@@ -16,18 +16,17 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from aftershock_forms import OVERRIDE, folder_params, seed_param  # noqa: E402
-from aftershock_outcome import default_runs_dir, task_failure  # noqa: E402
-from aftershock_slots import POOL  # noqa: E402
-from aftershock_workers import queue_arguments  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.anomalies import ANOMALIES  # noqa: E402
 from chaos.campaign.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
+from dags.provider.forms import OVERRIDE, folder_params, seed_param  # noqa: E402
+from dags.provider.outcome import default_runs_dir, task_failure  # noqa: E402
+from dags.provider.slots import POOL  # noqa: E402
+from dags.provider.workers import queue_arguments  # noqa: E402
 
 _RANGE = r"^\d+\.\d+\.\d+\.\.\d+\.\d+\.\d+$"
 _CLIENT = r"^([a-z-]+:)?\d+\.\d+\.\d+(\.\.|,)\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*$|^[a-z-]+$"

@@ -4,7 +4,7 @@
 
 `prepare` checks the application and writes the plan into a new folder, or opens the folder of a proof that goes on.
 `run` runs the sets of faults within the budget, in a child process that Airflow can kill. It takes a slot of the pool
-and of AFTERSHOCK_CLUSTERS (see `aftershock_slots`). `verdict` judges all stored runs, writes campaign.json, report.html
+and of AFTERSHOCK_CLUSTERS (see `provider.slots`). `verdict` judges all stored runs, writes campaign.json, report.html
 and the card, and fails unless every tested promise held. Airflow tries nothing again: trigger the DAG with `resume` to
 continue.
 """
@@ -17,20 +17,20 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from aftershock_forms import folder_params, seed_param  # noqa: E402
-from aftershock_outcome import (  # noqa: E402
+from airflow.sdk import DAG, Param, task  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+
+from dags.provider.forms import folder_params, seed_param  # noqa: E402
+from dags.provider.outcome import (  # noqa: E402
     Notifier,
     add_links,
     default_runs_dir,
     task_failure,
 )
-from aftershock_slots import slot_for_task, slot_task  # noqa: E402
-from aftershock_workers import queue_arguments  # noqa: E402
-from airflow.sdk import DAG, Param, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
+from dags.provider.workers import queue_arguments  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 PARAMS = {

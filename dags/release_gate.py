@@ -4,7 +4,7 @@
 
 `prepare` checks the gate, its baseline and every cell before anything starts, and fixes the seed. Each `run_cell` runs
 all repetitions of its cell on its own cluster, in a child process. It takes a slot of the pool and a slot of
-AFTERSHOCK_CLUSTERS (see `aftershock_slots`), and fails if its cell broke a contract or is inconclusive. `verdict`
+AFTERSHOCK_CLUSTERS (see `provider.slots`), and fails if its cell broke a contract or is inconclusive. `verdict`
 judges all stored runs including times, writes campaign.json, summary.md, junit.xml and report.html, and fails unless
 the gate passes; a missing cell makes it inconclusive. No run is tried again.
 
@@ -20,22 +20,21 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from aftershock_forms import folder_params, seed_param  # noqa: E402
-from aftershock_outcome import (  # noqa: E402
+from airflow.sdk import DAG, Param, task  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+
+from chaos.scenario.shipped import GATES  # noqa: E402
+from dags.provider.forms import folder_params, seed_param  # noqa: E402
+from dags.provider.outcome import (  # noqa: E402
     Notifier,
     add_links,
     default_runs_dir,
     task_failure,
 )
-from aftershock_slots import slot_for_task, slot_task  # noqa: E402
-from aftershock_workers import queue_arguments  # noqa: E402
-from airflow.sdk import DAG, Param, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
-
-from chaos.scenario.shipped import GATES  # noqa: E402
+from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
+from dags.provider.workers import queue_arguments  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 PARAMS = {

@@ -11,9 +11,9 @@ There is a DAG for each shipped scenario and for each scenario in the folder AFT
 shipped ones of the same name. A scenario with a `schedule:` follows it, one run at a time; runs that were missed while
 Airflow was down are not made up for. The DAG of an invalid scenario has one task, which fails with the reason.
 
-`publish` always runs: it adds the run to the history and updates the assets, see `aftershock_outcome`. It also writes
+`publish` always runs: it adds the run to the history and updates the assets, see `provider.outcome`. It also writes
 the report after a `deploy` that failed, because Airflow then starts no task before the teardown. The limit of clusters
-at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
+at once is AFTERSHOCK_CLUSTERS, see `provider.slots`.
 
 `drive` runs clients and faults, because `airflow dags test` runs tasks one after another. It is never retried: a second
 try would hide the result of the first. If it failed, the run is judged as by the command line, and has a report in any
@@ -38,33 +38,8 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
-sys.path.insert(0, str(PROJECT / "dags"))
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from aftershock_connections import existing_cluster, spark_master  # noqa: E402
-from aftershock_forms import request_of, scenario_doc, scenario_params, scenario_tags  # noqa: E402
-from aftershock_outcome import (  # noqa: E402
-    BEGAN,
-    Notifier,
-    add_links,
-    asset,
-    default_runs_dir,
-    handed_on,
-    report_broken_off,
-    runs_of,
-    summary,
-    task_failure,
-)
-from aftershock_slots import POOL, slot_task, take_slot  # noqa: E402
-from aftershock_workers import (  # noqa: E402
-    check_directory,
-    check_executor,
-    check_not_driven,
-    check_worker,
-    problem,
-    queue_arguments,
-    remember_worker,
-)
 from airflow.sdk import DAG, Metadata, TaskGroup, get_current_context, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -76,6 +51,30 @@ from chaos.run.events import EventLog  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
 from chaos.scenario.shipped import dag_of, scenarios_in, shipped  # noqa: E402
+from dags.provider.connections import existing_cluster, spark_master  # noqa: E402
+from dags.provider.forms import request_of, scenario_doc, scenario_params, scenario_tags  # noqa: E402
+from dags.provider.outcome import (  # noqa: E402
+    BEGAN,
+    Notifier,
+    add_links,
+    asset,
+    default_runs_dir,
+    handed_on,
+    report_broken_off,
+    runs_of,
+    summary,
+    task_failure,
+)
+from dags.provider.slots import POOL, slot_task, take_slot  # noqa: E402
+from dags.provider.workers import (  # noqa: E402
+    check_directory,
+    check_executor,
+    check_not_driven,
+    check_worker,
+    problem,
+    queue_arguments,
+    remember_worker,
+)
 
 RUNS = default_runs_dir(PROJECT)
 

@@ -55,7 +55,8 @@ from airflow.sdk.definitions.param import ParamsDict
 copied, deepcopy = [], ParamsDict.__deepcopy__
 ParamsDict.__deepcopy__ = lambda params, memo: (copied.append(len(params)), deepcopy(params, memo))[1]
 
-import aftershock_forms, release_gate, prove, incident_reproduction
+from dags import incident_reproduction, prove, release_gate
+from dags.provider import forms
 from airflow.sdk.exceptions import ParamValidationError
 
 def refused(param, value):
@@ -67,7 +68,7 @@ def refused(param, value):
 
 values = json.loads(sys.argv[1])
 copied.clear()
-import resilience
+from dags import resilience
 in_all = sum(copied)
 dags = {name.removeprefix("resilience_"): dag for name, dag in vars(resilience).items()
         if name.startswith("resilience_")}
@@ -77,7 +78,7 @@ checked = dags["clean-run"].params
 print(json.dumps({
     "refused": [refused(checked.get_param(name), value) for name, value in values],
     "copied": in_all,
-    "names": list(aftershock_forms.PARAM_NAMES),
+    "names": list(forms.PARAM_NAMES),
     "dags": {name: {
         "display": dag.dag_display_name, "doc": dag.doc_md, "tags": sorted(dag.tags), "params": list(dag.params),
         "drivers": dag.params.get_param("driver").schema["enum"] if name in dags else None,
@@ -123,8 +124,8 @@ AGREEING = [
 ]
 REQUEST = """
 import json, sys
-from aftershock_forms import PARAM_NAMES, request_of
-from aftershock_outcome import task_failure
+from dags.provider.forms import PARAM_NAMES, request_of
+from dags.provider.outcome import task_failure
 from airflow.sdk.exceptions import AirflowFailException
 
 empty = {**dict.fromkeys(PARAM_NAMES), "overrides": [], "kafka_conn_id": "", "i_own_this_cluster": False}
@@ -142,8 +143,8 @@ print(json.dumps([refusal(params) for params in json.loads(sys.argv[1])]))
 ADDRESS = """
 import json, sys
 from types import SimpleNamespace
-from aftershock_outcome import ReportLink, report_url
-import resilience
+from dags.provider.outcome import ReportLink, report_url
+from dags import resilience
 
 class Task(SimpleNamespace):
     dag_id, run_id, task_id = "resilience.leader-kill", "manual__2026-11-27T10:00:00+00:00", "drive"

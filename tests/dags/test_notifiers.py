@@ -22,7 +22,7 @@ NOTIFY = """
 import json, sys
 from types import SimpleNamespace
 from airflow.sdk import Connection
-from aftershock_outcome import Notifier, Variable
+from dags.provider.outcome import Notifier, Variable
 given = json.loads(sys.argv[1])
 for name in given["known"]:
     Connection.get(name)

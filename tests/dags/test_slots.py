@@ -10,22 +10,22 @@ WAIT = """
 import asyncio, json, os, sys
 from pathlib import Path
 from types import SimpleNamespace
-import aftershock_slots
+
 from airflow.sdk import DAG
 from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import TaskDeferred
-import dags.aftershock_slots as trigger
+from dags.provider import slots as slot_tasks
 from chaos.processes.slots import Slots
 
-trigger.LOOK_S = 0.01
-trigger.ELSEWHERE_S = 0.05
-slots = Slots(Path(os.environ["AIRFLOW_HOME"]) / aftershock_slots.FILE, 1)
+slot_tasks.LOOK_S = 0.01
+slot_tasks.ELSEWHERE_S = 0.05
+slots = Slots(Path(os.environ["AIRFLOW_HOME"]) / slot_tasks.FILE, 1)
 ran = []
 
 with DAG("waiting") as dag:
-    @aftershock_slots.slot_task(retries=0)
+    @slot_tasks.slot_task(retries=0)
     def work():
-        bind = aftershock_slots.take_slot(SimpleNamespace(dag_id="waiting", run_id="r"))
+        bind = slot_tasks.take_slot(SimpleNamespace(dag_id="waiting", run_id="r"))
         ran.append(bind)
         return "done"
     work()
@@ -61,6 +61,6 @@ print(json.dumps([path, ran_before, early, getattr(operator, method)({}, event={
 
 def test_a_task_without_a_slot_defers_and_runs_when_one_is_free(tmp_path):
     path, ran_before, fired_early, result, ran, free = run_program(tmp_path, WAIT)
-    assert path == "dags.aftershock_slots.SlotTrigger"
+    assert path == "dags.provider.slots.SlotTrigger"
     assert (ran_before, fired_early) == (0, False)
     assert (result, ran, free) == ("done", 1, False)

@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.landing, pytest.mark.airflow]
 ASK = """
 import json, sys
 from types import SimpleNamespace
-import aftershock_workers as workers
-import release_gate, resilience
+from dags.provider import workers
+from dags import release_gate, resilience
 from airflow.sdk.exceptions import AirflowFailException
 
 pulled = []
@@ -39,7 +39,7 @@ print(json.dumps({
 
 REFUSE = """
 import json
-import aftershock_workers as workers
+from dags.provider import workers
 from airflow.sdk.exceptions import AirflowFailException
 
 try:
@@ -99,7 +99,7 @@ def test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods(tmp
 DRIVE_AGAIN = """
 import json, sys
 from pathlib import Path
-import aftershock_workers as workers
+from dags.provider import workers
 from airflow.sdk.exceptions import AirflowFailException
 from chaos.run.directory import Run
 from chaos.run.events import EventLog

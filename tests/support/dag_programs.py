@@ -14,7 +14,7 @@ from tests.support.platform import ROOT
 
 def run_program(folder: Path, program: str, *arguments: str, **env: str) -> Any:
     """Run a Python program in a folder, which is Airflow's home too; return the JSON of its last line."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "dags")])
+    path = str(ROOT)
     env = {**os.environ, "AIRFLOW_HOME": str(folder), "PYTHONPATH": path, **env}
     argv = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)

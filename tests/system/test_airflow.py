@@ -132,7 +132,7 @@ def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_inval
 NOTIFY = """
 import json, sys
 from types import SimpleNamespace
-from aftershock_outcome import Notifier, Variable
+from dags.provider.outcome import Notifier, Variable
 for given in json.loads(sys.argv[1]):
     Variable.get = staticmethod(lambda name, default=None: given["variable"])
     ti = SimpleNamespace(xcom_pull=lambda task_ids: given["run_dir"])
@@ -178,7 +178,7 @@ def test_each_notifier_gets_the_message_although_another_one_fails(airflow, tmp_
     given = [{"variable": both, "run_dir": str(run)}, *({"variable": v, "run_dir": None} for v in broken)]
     for one in given:
         one["runs"] = str(tmp_path / "runs")
-    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags"), str(tmp_path)])}
+    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
     argv = [sys.executable, "-c", NOTIFY, json.dumps(given)]
     subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=True)
     lines = [json.loads(line) for line in (tmp_path / "runs" / "notifications.jsonl").read_text().splitlines()]
@@ -198,7 +198,7 @@ MASTERS = {
 }
 ASK_MASTERS = """
 import json, sys
-from aftershock_connections import spark_master
+from dags.provider.connections import spark_master
 print(json.dumps([spark_master(name) for name in sys.argv[1:]]))
 """
 
@@ -206,7 +206,7 @@ print(json.dumps([spark_master(name) for name in sys.argv[1:]]))
 def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provider(airflow):
     names = {f"spark_{n}": connection for n, connection in enumerate(MASTERS)}
     given = {f"AIRFLOW_CONN_{name.upper()}": connection for name, connection in names.items()}
-    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags")]), **given}
+    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT)]), **given}
     argv = [sys.executable, "-c", ASK_MASTERS, *names, "missing"]
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == [*MASTERS.values(), None]

@@ -11,7 +11,7 @@ from chaos.drive import stages
 from chaos.errors import ScenarioError, UsageError
 from chaos.kafka.security import Access, Security, librdkafka_settings
 from chaos.scenario.load import all_overrides, parse
-from dags.aftershock_connections import overrides
+from dags.provider.connections import overrides
 
 PLAIN = """
 title: t

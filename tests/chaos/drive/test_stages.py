@@ -65,4 +65,4 @@ def test_the_room_that_a_capture_takes_is_said_before_the_run_and_a_full_disk_is
 )
 def test_a_run_of_a_file_with_any_name_has_one_that_containers_and_dags_take(file, begin):
     assert new_run_id(file).startswith(begin)
-    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", new_run_id(file))  # RUN_ID of dags/aftershock_forms.py
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", new_run_id(file))  # RUN_ID of dags/provider/forms.py

@@ -13,7 +13,7 @@ folder of the runs, and calls every notifier in the Airflow variable `aftershock
     [{"notifier": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "to": "oncall@example.org",
       "from_email": "aftershock@example.org", "subject": "{{ headline }}", "html_content": "{{ message }}"}]
 
-Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...), or `aftershock_webhook`; its templated
+Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...), or `provider.webhook`; its templated
 arguments may use `headline`, `message`, `verdict`, `sentence`, `regressions`, `report`, `link`, `run_dir` and all
 variables of Airflow. Secrets that Airflow knows are masked in all of them. If a notifier fails, the others
 are still called.

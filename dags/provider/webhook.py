@@ -4,7 +4,7 @@ The address is in an Airflow connection of the type `http`, because it is a secr
 is the part before the token, such as `https://hooks.slack.com/services`, and the password is the rest. In the variable
 `aftershock_notifiers`:
 
-    {"notifier": "aftershock_webhook.WebhookNotifier", "conn_id": "aftershock_webhook",
+    {"notifier": "dags.provider.webhook.WebhookNotifier", "conn_id": "aftershock_webhook",
      "text": "{{ message }} <{{ link }}|report>"}
 """
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aftershock_connections import existing_cluster
 from airflow.sdk import Param
 from pydantic import TypeAdapter
 
@@ -24,6 +23,7 @@ from chaos.scenario.model import Scenario
 from chaos.setup.model import DEFAULT_KAFKA
 from chaos.setup.names import Bootstrap, nearest
 from chaos.units import Release
+from dags.provider.connections import existing_cluster
 
 _RELEASE, _BOOTSTRAP = (TypeAdapter(type_).json_schema()["pattern"] for type_ in (Release, Bootstrap))
 _CONN_ID = r"^[A-Za-z0-9_.-]*$"

@@ -40,8 +40,8 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for
 
     Who holds a slot shows only on the machine of the holders. A triggerer on another machine resumes the task after a
     while, and the task looks itself. In both cases a task that finds no slot defers again, so a wrong answer costs one
-    start of a task, not more: the trigger waits before it looks. The triggerer imports this module as
-    `dags.aftershock_slots`: the project is on its path, or installed.
+    start of a task, not more: the trigger waits before it looks. The triggerer imports this module by
+    its name: the project is on its path, or installed.
     """
 
     def __init__(self, file: str, slots: int, host: str) -> None:
@@ -50,7 +50,7 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments, for the triggerer."""
-        return "dags.aftershock_slots.SlotTrigger", {"file": self.file, "slots": self.slots, "host": self.host}
+        return f"{__name__}.SlotTrigger", {"file": self.file, "slots": self.slots, "host": self.host}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event when the task should try again."""

@@ -1,0 +1,1 @@
+"""The provider for Airflow: operators, a sensor, a connection type, links, assets and lineage."""
