@@ -109,7 +109,7 @@ PARAMS = {
         title="Settings of clients",
         description="Of from-logs: a file with settings of clients.",
     ),
-    "runs_dir": folder_params(default_runs_dir(PROJECT), "runs")["runs_dir"],
+    "runs_dir": folder_params(default_runs_dir(), "runs")["runs_dir"],
 }
 
 

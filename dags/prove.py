@@ -32,7 +32,7 @@ from dags.provider.outcome import (  # noqa: E402
 from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
 from dags.provider.workers import queue_arguments  # noqa: E402
 
-RUNS = default_runs_dir(PROJECT)
+RUNS = default_runs_dir()
 PARAMS = {
     "app": Param(
         None,

@@ -36,7 +36,7 @@ from dags.provider.outcome import (  # noqa: E402
 from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
 from dags.provider.workers import queue_arguments  # noqa: E402
 
-RUNS = default_runs_dir(PROJECT)
+RUNS = default_runs_dir()
 PARAMS = {
     "gate": Param(
         "upgrade-3.9-to-4.3",

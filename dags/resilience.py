@@ -76,7 +76,7 @@ from dags.provider.workers import (  # noqa: E402
     remember_worker,
 )
 
-RUNS = default_runs_dir(PROJECT)
+RUNS = default_runs_dir()
 
 
 @slot_task()

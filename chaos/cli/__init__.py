@@ -115,6 +115,12 @@ def _load(name: str) -> Any:
     return typer.main.get_group(parent).commands[name]
 
 
+def options_of(command: str) -> list[str]:
+    """Return the options of a command, without the dashes, in the order of its help. Imports its module."""
+    long = (name for parameter in _load(command).params for name in parameter.opts if name.startswith("--"))
+    return [name.removeprefix("--") for name in long]
+
+
 app = typer.Typer(
     cls=LazyGroup,
     help="Break a real Apache Kafka cluster on purpose, and prove record by record what happened.\n\n"

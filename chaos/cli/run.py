@@ -52,8 +52,8 @@ def run(
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
 
     A scenario with variants runs N times for each of them, with the same seeds, and ends with their comparison. It says
-    that a setting caused a difference only with enough runs of each (--repeat). --into, --resume, --for and --repeat
-    are for such a scenario; `repeat` runs one scenario N times.
+    that a setting caused a difference only with enough runs of each (--repeat). --resume, --for and --repeat are for
+    such a scenario; `repeat` runs one scenario N times.
     """
     with View() as view:
         view.doing("loading")
@@ -77,11 +77,12 @@ def run(
         _run_variants(plan_variants(asked), metrics, as_json)
     if not scenario:
         raise UsageError("name a scenario, or --resume with the folder of an A/B run; `list` shows the scenarios")
-    if repeat or budget or into:
+    if repeat or budget:
         raise UsageError(
-            f"--repeat, --for and --into are for a scenario with variants; here: python -m chaos repeat {scenario}"
+            f"--repeat and --for are for a scenario with variants; here: python -m chaos repeat {scenario}"
         )
-    prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant)
+    runs_dir = into.absolute().parent if into else runs_dir
+    prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant, run_id=into.name if into else None)
     with View() as view:
         view.say(f"run directory: {prepared.path}")
         with recorded([prepared], runs_dir, view.problem, metrics):
@@ -233,6 +234,7 @@ def test(
     kafka: opt.Kafka = None,
     driver: opt.Driver = None,
     seed: opt.Seed = None,
+    into: opt.Into = None,
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     as_json: opt.Json = False,
 ) -> None:
@@ -247,10 +249,11 @@ def test(
     asked = _asked(command, samples, identity, reads, writes, effects, instances, group, env, files, ready, name)
     asked = replace(asked, rate=rate, records=records, breaks=breaks or asked.breaks)
     check_faults(asked)
+    runs_dir = into.absolute().parent if into else runs_dir
     path = save or free(runs_dir / f"test-{asked.app}.yaml")
     write_scenario(scenario_of(_looked_at(asked, runs_dir, kafka, driver)), path)
     typer.echo(f"scenario: {path}", err=True)
-    run(str(path), kafka=kafka, driver=driver, seed=seed, runs_dir=runs_dir, as_json=as_json)
+    run(str(path), kafka=kafka, driver=driver, seed=seed, into=into, runs_dir=runs_dir, as_json=as_json)
 
 
 def control(

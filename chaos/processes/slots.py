@@ -44,6 +44,11 @@ class Slots:
         with self._holders() as holders:
             holders[name] = {"deploys": str(ProcessId.current()), "run_dir": str(run_dir)}
 
+    def hand_on(self, name: str, process: ProcessId) -> None:
+        """Let another process hold the slot from now on: it deploys the clusters."""
+        with self._holders() as holders:
+            holders[name] = {"deploys": str(process), "run_dir": ""}
+
     def leave(self, name: str) -> None:
         """Release a slot before its holder ends."""
         with self._holders() as holders:

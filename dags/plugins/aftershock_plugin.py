@@ -44,8 +44,9 @@ def make_app() -> Any:
     from chaos.pages.app import create_app
     from chaos.pages.local import open_folder
     from chaos.pages.site import Site
+    from dags.provider.outcome import default_runs_dir
 
-    runs = Path(os.environ.get("AFTERSHOCK_RUNS") or PROJECT / "runs")
+    runs = Path(default_runs_dir())
     site = Site(open_folder(os.environ.get(URL) or str(runs), runs), os.environ.get("AFTERSHOCK_HISTORY") or None)
     return create_app(site, [_access()], run_dir_of)
 
@@ -77,7 +78,7 @@ def run_dir_of(dag_id: str, run_id: str, task_id: str) -> str | None:
     from airflow.utils.session import create_session
 
     group = task_id.rpartition(".")[0]
-    tasks = [f"{group}.deploy_side"] if group else list(FIRST_TASKS)
+    tasks = [task_id, *([f"{group}.deploy_side"] if group else FIRST_TASKS)]  # an operator makes its own directory
     query = XComModel.get_many(run_id=run_id, dag_ids=dag_id, task_ids=tasks)
     with create_session() as session:
         values = {(x.task_id, x.key): XComModel.deserialize_value(x) for x in session.scalars(query)}

@@ -1,7 +1,9 @@
-"""Values of Airflow connections: the cluster of a Kafka connection, and the master of a Spark connection.
+"""Values of Airflow connections: an existing cluster, and the master of a Spark connection.
 
-A Kafka connection holds librdkafka settings as JSON. Secrets move from the connection into the environment of this
-process; everything else receives only the names of the variables. Airflow is imported on use, so that tests need none.
+A cluster is a connection of the type `kafka` (of the Kafka provider), with librdkafka settings as JSON in its extra
+field, or of the type `aftershock`: the bootstrap servers as host, user and password as such, and other settings in the
+extra field. Secrets move from the connection into the environment of this process; everything else receives only the
+names of the variables. Airflow is imported on use, so that tests need none.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any
 
 from chaos.errors import UsageError
 
+TYPE = "aftershock"
+"""The type of connection that this provider adds."""
 PASSWORD, KEY_PASSWORD = "AFTERSHOCK_KAFKA_PASSWORD", "AFTERSHOCK_KAFKA_KEY_PASSWORD"
 
 _SETTINGS = {
@@ -29,12 +33,26 @@ _HOSTNAME = "ssl.endpoint.identification.algorithm"
 
 
 def existing_cluster(conn_id: str | None) -> list[str]:
-    """Return the cluster of a Kafka connection as overrides; put its secrets into the environment of this process."""
+    """Return the cluster of a connection as overrides; put its secrets into the environment of this process."""
     if not conn_id:
         return []
     from airflow.sdk import Connection
 
-    return overrides(conn_id, Connection.get(conn_id).extra_dejson, os.environ)
+    return overrides(conn_id, settings(Connection.get(conn_id)), os.environ)
+
+
+def settings(connection: Any) -> dict[str, Any]:
+    """Return the librdkafka settings of a connection: its extra field, and the fields of the type `aftershock`."""
+    found = dict(connection.extra_dejson)
+    if connection.conn_type == TYPE:
+        port = f":{connection.port}" if connection.port else ""
+        fields = {
+            "bootstrap.servers": f"{connection.host}{port}" if connection.host else None,
+            "sasl.username": connection.login,
+            "sasl.password": connection.password,
+        }
+        found = {**{name: value for name, value in fields.items() if value}, **found}
+    return found
 
 
 def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, str]) -> list[str]:
@@ -44,7 +62,8 @@ def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, s
     security settings.
     """
     if not extra.get("bootstrap.servers"):
-        raise UsageError(f"the Airflow connection {conn_id} has no bootstrap.servers in its extra field")
+        where = f"in its extra field, or as host of a connection of the type {TYPE}"
+        raise UsageError(f"the Airflow connection {conn_id} has no bootstrap.servers {where}")
     security: dict[str, Any] = {}
     for key, value in extra.items():
         if key in _SETTINGS:

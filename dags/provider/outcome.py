@@ -230,9 +230,14 @@ def with_params(message: str) -> str:
     return _OPTIONS.sub(lambda o: f"the param {_OTHER_NAMES.get(o[1], o[1].replace('-', '_'))}", message)
 
 
-def default_runs_dir(project: Path) -> str:
-    """Return the absolute path of the folder for run directories without a param for it."""
-    return str(Path(os.environ.get("AFTERSHOCK_RUNS") or project / "runs").absolute())
+def default_runs_dir() -> str:
+    """Return the absolute path of the folder for run directories without a param for it.
+
+    It is AFTERSHOCK_RUNS, else `runs` in the checkout, or in the home of Airflow if Aftershock is installed.
+    """
+    from chaos.install.locations import airflow_home, checkout
+
+    return str(Path(os.environ.get("AFTERSHOCK_RUNS") or (checkout() or airflow_home()) / "runs").absolute())
 
 
 def report_url(run_dir: str | None, runs_dir: str, section: str = "") -> str:

@@ -90,22 +90,22 @@ def slot_task(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
 def take_slot(dag_run: Any) -> Callable[[Path], None]:
     """Take a slot for a DAG run, or defer the task. Returns a function that binds the slot to a run directory."""
     name = f"{dag_run.dag_id} {dag_run.run_id}"
-    return partial(_take(name).bind, name)
+    return partial(slots_with(name).bind, name)
 
 
 @contextmanager
 def slot_for_task(dag_run: Any, part: str) -> Iterator[None]:
     """Hold a slot while a task runs clusters, or defer the task. part: names the task within the DAG run."""
     name = f"{dag_run.dag_id} {dag_run.run_id} {part}"
-    slots = _take(name)
+    slots = slots_with(name)
     try:
         yield
     finally:
         slots.leave(name)  # the process may live on: `airflow dags test` runs all tasks in one
 
 
-def _take(name: str) -> Any:
-    """Take a slot, and return the slots. Raises `TaskDeferred` if none is free."""
+def slots_with(name: str) -> Any:
+    """Take a slot under a name, and return the slots. Raises `TaskDeferred` if none is free."""
     from chaos.processes.slots import Slots
 
     file = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow") / FILE

@@ -1,0 +1,391 @@
+"""Operators for DAGs of others: run a scenario, test an application, gate a release, prove promises, audit a run.
+
+    from aftershock.dags.provider.operators import AftershockTestOperator
+
+    held = AftershockTestOperator(
+        task_id="break_it",
+        command="python service.py",
+        options={"samples": "orders.jsonl", "reads": "orders", "writes": "invoices", "kafka": "{{ params.kafka }}"},
+        directory="/srv/billing",
+    )
+    build >> held >> deploy
+
+Each operator runs one command of `aftershock`, and `options` are the options of this command (`aftershock run --help`),
+without the dashes: True sets a flag, a list repeats the option, a mapping repeats it as NAME=VALUE. An unknown option
+is an import error of the DAG; a wrong value fails the task before anything starts, with the line of the command line.
+
+The task succeeds only with a pass, or with `fail_unless_pass=False` with any verdict. Its XCom has `verdict`,
+`sentence`, `run_id`, `run_dir`, `report` (a path), `link` (its address on the pages), `seed`, `command`, which runs it
+again, and `regressions`: what became worse with this run. It updates the assets `aftershock/<name>/verdict` and, with a
+pass, `aftershock/<name>/pass`; the name is the scenario, the gate or the application. A verdict is never tried again.
+Waiting for a slot (`slots`) holds no worker, and with `deferrable=True` neither does the run: the command goes on as a
+process on the worker's machine, and the triggerer waits for its end. Workers on several machines: see `workers`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from dags.provider.connections import existing_cluster, spark_master
+from dags.provider.job import LOOK_S, Job, JobTrigger, fields
+from dags.provider.outcome import BEGAN, SECTIONS, asset, default_runs_dir, report_url, runs_of, summary
+from dags.provider.slots import POOL, slots_with
+from dags.provider.workers import VARIABLE, queue_arguments
+
+JOB = "job"
+"""The XCom key of the started command."""
+OURS = frozenset({"into", "runs-dir", "json", "plan", "judge", "cell", "timings"})
+"""Options that an operator sets, or that give no verdict."""
+Options = Mapping[str, Any]
+
+
+@attrs.define
+class OwnReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed for mypy here
+    """The link of a task that makes a run directory itself."""
+
+    name: str = "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """Return the address; an empty text without a run. ti_key: the running task instance, on the worker."""
+        run_dir = ti_key.xcom_pull(task_ids=ti_key.task_id, key=BEGAN, map_indexes=ti_key.map_index)
+        runs_dir = str(operator.runs_dir or default_runs_dir())
+        return report_url(str(run_dir), runs_dir, SECTIONS["verdict"]) if run_dir else ""
+
+
+class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not typed for mypy here
+    """Runs one command of Aftershock, and takes its verdict. Use a subclass.
+
+    options: of the command. runs_dir: the folder of the runs; AFTERSHOCK_RUNS if left out. directory: the working
+    directory of the command, for relative paths. env: variables for it, such as the secrets that a scenario names.
+    """
+
+    command_name: ClassVar[str]
+    starts_clusters: ClassVar[bool] = True
+    ui_color = "#f5d7c3"
+    template_fields: Sequence[str] = ("options", "runs_dir", "directory", "env")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"options": "json", "env": "json"}
+    operator_extra_links = (OwnReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        options: Options | None = None,
+        runs_dir: str | None = None,
+        directory: str | None = None,
+        env: Mapping[str, str] | None = None,
+        fail_unless_pass: bool = True,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{**queue_arguments(), **(POOL if self.starts_clusters else {}), "retries": 0, **kwargs})
+        self.options = check_options(self.command_name, options or {})
+        self.runs_dir, self.directory, self.env = runs_dir, directory, dict(env or {})
+        self.fail_unless_pass, self.deferrable = fail_unless_pass, deferrable
+        self._job: Job | None = None
+        self._folder: str | None = None
+
+    def subject(self) -> str:
+        """Return what is judged: a name or a path."""
+        raise NotImplementedError
+
+    def arguments(self) -> list[str]:
+        """Return what the command gets besides the options, before them and after them."""
+        return [self.subject()]
+
+    def add_assets(self) -> None:
+        """Name the assets of the verdict; none if the subject is a template, which is known too late."""
+        if "{{" not in self.subject():
+            kinds = ["verdict", *(["pass"] if self.fail_unless_pass else [])]
+            self.outlets: list[Any] = [*self.outlets, *(asset(self.label(), kind) for kind in kinds)]
+
+    def label(self) -> str:
+        """Return the name of the subject: in the assets, and at the begin of the run directory's name."""
+        return Path(self.subject()).stem or self.task_id
+
+    def folder(self) -> Path:
+        """Return the new run directory."""
+        from chaos.run.directory import new_run_id
+
+        if resumed := self.options.get("resume"):
+            return Path(str(resumed)).absolute()
+        return Path(self.runs_dir or default_runs_dir()).absolute() / new_run_id(self.label())
+
+    def placed(self, folder: Path) -> list[str]:
+        """Return the options that place the results."""
+        return [] if self.options.get("resume") else ["--into", str(folder)]
+
+    def given(self) -> Options:
+        """Return the options of the command, with what a connection adds."""
+        return self.options
+
+    def execute(self, context: Any) -> Any:
+        """Start the command, and wait for it or defer."""
+        ti = context["ti"]
+        name = f"{ti.dag_id} {ti.run_id} {ti.task_id} {ti.map_index}"
+        slots = slots_with(name) if self.starts_clusters else None
+        folder = self.folder()
+        line = [self.command_name, *words(self.given()), *self.placed(folder), "--json", *self.arguments()]
+        self.log.info("%s", shlex.join(["aftershock", *line]))
+        at = Path(self.runs_dir or default_runs_dir()).absolute() / ".tasks" / f"{folder.name}-{ti.try_number}"
+        if self.directory and not Path(self.directory).is_dir():
+            raise AirflowFailException(f"the directory {self.directory} does not exist on {socket.gethostname()}")
+        job = self._job = Job.start(at, folder, line, directory=self.directory, env=self.env)
+        if slots:
+            from chaos.processes.process import ProcessId
+
+            slots.hand_on(name, ProcessId.parse(job.process))
+        ti.xcom_push(BEGAN, str(folder))
+        ti.xcom_push(JOB, fields(job))
+        if self.deferrable:
+            self._defer(job, 0)
+        read = 0
+        while True:
+            ended = job.ended()
+            read = self._copy(job, read)
+            if ended:
+                return self.finish(context, {"job": fields(job), "read": read})
+            time.sleep(LOOK_S)
+
+    def resume(self, context: Any, event: Any = None) -> Any:
+        """Start after a wait for a slot. Airflow calls it with the event of the trigger."""
+        return self.execute(context)
+
+    def finish(self, context: Any, event: Any) -> dict[str, Any]:
+        """Return the verdict of an ended command; fail the task unless it is a pass."""
+        done, read = Job(**event["job"]), event["read"]
+        folder = self._folder = done.results
+        if not done.is_here:
+            raise AirflowFailException(
+                f"the command runs on {done.host}, and this task resumed on another machine; set {VARIABLE} to a queue "
+                f"that the workers of one machine consume. The run goes on in {folder}"
+            )
+        if not done.ended():
+            self._defer(done, read)
+        self._copy(done, read)
+        found = self._found(done)
+        shutil.rmtree(done.folder, ignore_errors=True)
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra.update(found)
+        self.log.info("%s: %s", found["verdict"], found["sentence"])
+        if self.fail_unless_pass and found["verdict"] != "pass":
+            context["ti"].xcom_push("return_value", found)
+            raise AirflowFailException(f"{found['verdict']}: {found['sentence']} See {found['report'] or folder}")
+        return found
+
+    def on_kill(self) -> None:
+        """End the command with everything that it started."""
+        if self._job:
+            self._job.end()
+
+    def resume_execution(self, next_method: str, next_kwargs: Any, context: Any) -> Any:
+        """Go on after a trigger; if it ran into a time-out or broke, end the command."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except AirflowException:
+            if next_method == "__fail__" and (job := context["ti"].xcom_pull(task_ids=self.task_id, key=JOB)):
+                Job(**job).end()
+            raise
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return what the provider of OpenLineage sends at the end of the task."""
+        from dags.provider.lineage import lineage
+
+        return lineage(self._folder)
+
+    get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
+
+    def _defer(self, job: Job, read: int) -> None:
+        self.defer(trigger=JobTrigger(fields(job), read), method_name="finish", timeout=self.execution_timeout)
+
+    def _copy(self, job: Job, read: int) -> int:
+        """Copy the output from a position into the log of the task; return the position behind it."""
+        lines, read = job.lines(read)
+        for line in lines:
+            self.log.info("%s", line)
+        return read
+
+    def _found(self, job: Job) -> dict[str, Any]:
+        """Return the verdict of a command. Raises `AirflowFailException` with its last line if it gave none."""
+        code, lines = job.code(), job.lines()[0]
+        if code not in (0, 1, 3) or not (Path(job.folder) / "result.json").stat().st_size:
+            last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+            ended = "was killed" if code is None else f"ended with exit code {code}"
+            raise AirflowFailException(f"{self.command_name} gave no verdict, it {ended}: {last}")
+        from chaos.history.recording import new_regressions
+
+        found, runs_dir = summary(job.results), str(self.runs_dir or default_runs_dir())
+        link = report_url(found["run_dir"], runs_dir, SECTIONS["verdict"])
+        return {**found, "link": link, "regressions": new_regressions(runs_of(job.results), Path(runs_dir))}
+
+
+class AftershockRunOperator(AftershockOperator):
+    """Runs a scenario, by name or file; one with variants as an A/B comparison.
+
+    kafka_conn_id: the existing cluster, as a connection of the type `aftershock` or `kafka`. Faults on it need
+    `options={"i-own-this-cluster": True}`; Airflow's `ApprovalOperator` before this one asks its owner.
+    """
+
+    command_name = "run"
+    template_fields = ("scenario", "kafka_conn_id", *AftershockOperator.template_fields)
+
+    def __init__(
+        self, *, scenario: str, kafka_conn_id: str | None = None, spark_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.scenario, self.kafka_conn_id, self.spark_conn_id = scenario, kafka_conn_id, spark_conn_id
+        self.add_assets()
+
+    def subject(self) -> str:
+        """Return the scenario."""
+        return self.scenario
+
+    def given(self) -> Options:
+        """Return the options, with the cluster of the Kafka connection and the master of the Spark connection."""
+        sets = [*_several(self.options.get("set")), *existing_cluster(self.kafka_conn_id)]
+        return {**self.options, "set": sets, **_spark(self.spark_conn_id)}
+
+
+class AftershockTestOperator(AftershockOperator):
+    """Tests an application, unmodified: under faults, with inputs like the samples (option `samples`).
+
+    command: of the application, as a shell's words or a list; it runs in `directory`. application: its name.
+    """
+
+    command_name = "test"
+    template_fields = ("command", "application", *AftershockOperator.template_fields)
+
+    def __init__(self, *, command: str | Sequence[str], application: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.command, self.application = command, application
+        if not self.options.get("samples"):
+            raise ValueError("an application needs inputs like its own: options={'samples': 'orders.jsonl', …}")
+        self.add_assets()
+
+    def subject(self) -> str:
+        """Return the name of the application: the name of its program if none is given."""
+        return self.application or self.arguments()[1]
+
+    def arguments(self) -> list[str]:
+        """Return the command of the application."""
+        return ["--", *(shlex.split(self.command) if isinstance(self.command, str) else self.command)]
+
+    def given(self) -> Options:
+        """Return the options, with the name of the application."""
+        return {**self.options, **({"name": self.application} if self.application else {})}
+
+
+class AftershockGateOperator(AftershockOperator):
+    """Runs a gate, by name or file: a matrix of scenarios, releases and settings, with one answer.
+
+    The DAG `release_gate` runs the cells of a gate as tasks.
+    """
+
+    command_name = "gate"
+    template_fields = ("gate", *AftershockOperator.template_fields)
+
+    def __init__(self, *, gate: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.gate = gate
+        self.add_assets()
+
+    def subject(self) -> str:
+        """Return the gate."""
+        return self.gate
+
+
+class AftershockProveOperator(AftershockOperator):
+    """Tries whether the promises of an application's settings hold. app: its app.yaml; None continues `resume`."""
+
+    command_name = "prove"
+    template_fields = ("app", *AftershockOperator.template_fields)
+
+    def __init__(self, *, app: str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.app = app
+        self.add_assets()
+
+    def subject(self) -> str:
+        """Return the file of the application."""
+        return self.app or "proof"
+
+    def arguments(self) -> list[str]:
+        """Return the file of the application, if there is one."""
+        return [self.app] if self.app else []
+
+
+class AftershockAuditOperator(AftershockOperator):
+    """Audits an earlier run again, from its ledger to the verdict, without Kafka."""
+
+    command_name = "audit"
+    starts_clusters = False
+    template_fields = ("run_dir", *AftershockOperator.template_fields)
+
+    def __init__(self, *, run_dir: str, spark_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_dir, self.spark_conn_id = run_dir, spark_conn_id
+
+    def subject(self) -> str:
+        """Return the run directory."""
+        return str(self.run_dir)
+
+    def folder(self) -> Path:
+        """Return the run directory."""
+        return Path(self.run_dir).absolute()
+
+    def placed(self, folder: Path) -> list[str]:
+        """Return nothing: the results are in the run directory."""
+        return []
+
+    def given(self) -> Options:
+        """Return the options, with the master of the Spark connection."""
+        return {**self.options, **_spark(self.spark_conn_id)}
+
+
+def _spark(conn_id: str | None) -> dict[str, str]:
+    master = spark_master(conn_id) if conn_id else None
+    return {"spark-master": master} if master else {}
+
+
+def check_options(command: str, options: Options) -> dict[str, Any]:
+    """Return the options of a command by their names with dashes. Raises `ValueError` for unknown ones."""
+    from chaos.cli import options_of
+    from chaos.setup.names import nearest
+
+    allowed = [name for name in options_of(command) if name not in OURS]
+    given = {name.replace("_", "-"): value for name, value in options.items()}
+    for name in given:
+        if name in OURS:
+            raise ValueError(f"the option {name} of `{command}` is not for operators")
+        if name not in allowed:
+            raise ValueError(f"`{command}` has no option {name}{nearest(name, allowed)}; it has {', '.join(allowed)}")
+    return given
+
+
+def words(options: Options) -> list[str]:
+    """Return options as the command line takes them."""
+    return [word for name, value in options.items() for one in _several(value) for word in _word(name, one)]
+
+
+def _word(name: str, value: Any) -> list[str]:
+    return [f"--{name}"] if value is True else [f"--{name}={value}"]
+
+
+def _several(value: Any) -> list[Any]:
+    """Return the values of an option: none for None and False, NAME=VALUE each for a mapping."""
+    if value is None or value is False or value == "":
+        return []
+    if isinstance(value, Mapping):
+        return [f"{name}={one if isinstance(one, str) else json.dumps(one)}" for name, one in value.items()]
+    return [*value] if isinstance(value, list | tuple) else [value]
