@@ -1,35 +1,24 @@
 """The DAG `prove`: whether the promises of an application hold, under the faults that could break them.
 
-    prepare -> run -> verdict
-
-`prepare` checks the application and writes the plan into a new folder, or opens the folder of a proof that goes on.
-`run` runs the sets of faults within the budget, in a child process that Airflow can kill. It takes a slot of the pool
-and of AFTERSHOCK_CLUSTERS (see `provider.slots`). `verdict` judges all stored runs, writes campaign.json, report.html
-and the card, and fails unless every tested promise held. Airflow tries nothing again: trigger the DAG with `resume` to
-continue.
+Its task runs the sets of faults within the budget, and is deferred meanwhile. It waits for a slot of the pool and of
+AFTERSHOCK_CLUSTERS (see `provider.slots`), and fails unless every tested promise held. The folder has campaign.json,
+report.html and the card. Airflow tries nothing again: trigger the DAG with `resume` to continue.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path.insert(0, str(PROJECT))  # checkout only
 
-from airflow.sdk import DAG, Param, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+from airflow.sdk import DAG, Param  # noqa: E402
 
 from dags.provider.forms import folder_params, seed_param  # noqa: E402
-from dags.provider.outcome import (  # noqa: E402
-    Notifier,
-    add_links,
-    default_runs_dir,
-    task_failure,
-)
-from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
+from dags.provider.operators import AftershockProveOperator  # noqa: E402
+from dags.provider.outcome import Notifier, default_runs_dir  # noqa: E402
 from dags.provider.workers import queue_arguments  # noqa: E402
 
 RUNS = default_runs_dir()
@@ -57,59 +46,6 @@ PARAMS = {
     **folder_params(RUNS, "proof"),
 }
 
-
-def request(params: dict[str, Any], folder: str | None = None) -> Any:
-    """Return the request of a DAG run's params. folder: of the proof, once it is prepared."""
-    from chaos.campaign.prove.prove import ProofRequest
-
-    def path(text: str | None) -> Path | None:
-        return None if text is None else Path(text)
-
-    runs_dir = Path(params["runs_dir"]).absolute()
-    into = runs_dir / params["run_id"] if params["run_id"] and not params["resume"] else None
-    return ProofRequest(
-        runs_dir=runs_dir,
-        app=path(params["app"]),
-        budget=params["budget"],
-        seed=params["seed"],
-        most=params["most"],
-        resume=path(folder or params["resume"]),
-        into=None if folder else into,
-        baseline=path(params["baseline"]),
-    )
-
-
-@task(retries=0)
-def prepare(params: dict[str, Any]) -> str:
-    """Check everything, write the plan into a new folder or open an earlier one, and return the folder."""
-    from chaos.campaign.prove.prove import open_proof, plan_proof
-
-    with task_failure():
-        return str(open_proof(*plan_proof(request(params))).folder.path)
-
-
-@slot_task(retries=0)
-def run(folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
-    """Run the sets of faults. Fails only if they cannot be run."""
-    from chaos.lab.child_call import call
-    from chaos.run.proof import ProofResult
-
-    with slot_for_task(dag_run, "proof"), task_failure():
-        call("chaos.campaign.prove.prove:prove", request(params, folder), ProofResult)
-
-
-@task(retries=0, trigger_rule="all_done")
-def verdict(folder: str, params: dict[str, Any]) -> str:
-    """Judge the stored runs and write the result. Fails unless every tested promise held."""
-    from chaos.campaign.prove.prove import judge_proof, open_proof, plan_proof
-
-    with task_failure():
-        result = judge_proof(open_proof(*plan_proof(request(params, folder))))
-    if result.verdict != "pass":
-        raise AirflowFailException(f"{result.verdict}: {result.sentence} See {folder}/report.html")
-    return folder
-
-
 with DAG(
     "prove",
     description="Whether the promises of an application hold, under the faults that could break them",
@@ -120,8 +56,17 @@ with DAG(
     default_args=queue_arguments(),
     params=PARAMS,
     tags=["prove"],
-    on_failure_callback=Notifier("prove", "prepare", RUNS),
+    on_failure_callback=Notifier("prove", "prove", RUNS),
+    render_template_as_native_obj=True,
 ) as dag:
-    where = prepare()
-    run(where) >> verdict(where)
-add_links(dag, RUNS, "prepare")
+    AftershockProveOperator(
+        task_id="prove",
+        app="{{ params.app }}",
+        runs_dir="{{ params.runs_dir }}",
+        run_id="{{ params.run_id }}",
+        options={
+            "for": "{{ params.budget }}",
+            **{name: f"{{{{ params.{name} }}}}" for name in ("most", "seed", "baseline", "resume")},
+        },
+        deferrable=True,
+    )

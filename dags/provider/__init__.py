@@ -25,6 +25,6 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": [
             {"connection-type": "aftershock", "hook-class-name": f"{hook}.AftershockHook", "hook-name": name}
         ],
-        "extra-links": [f"{operators}.OwnReportLink"],
+        "extra-links": [f"{__name__}.outcome.ReportLink"],
         "notifications": [f"{webhook}.WebhookNotifier"],
     }

@@ -33,14 +33,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import attrs
-from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk import BaseOperator
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.provider.connections import existing_cluster, spark_master
 from dags.provider.job import LOOK_S, Job, JobTrigger, fields
-from dags.provider.outcome import BEGAN, SECTIONS, asset, default_runs_dir, report_url, runs_of, summary
+from dags.provider.outcome import BEGAN, SECTIONS, ReportLink, asset, default_runs_dir, report_url, runs_of, summary
 from dags.provider.slots import POOL, slots_with
 from dags.provider.workers import VARIABLE, queue_arguments
 
@@ -51,38 +50,27 @@ OURS = frozenset({"into", "runs-dir", "json", "plan", "judge", "cell", "timings"
 Options = Mapping[str, Any]
 
 
-@attrs.define
-class OwnReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed for mypy here
-    """The link of a task that makes a run directory itself."""
-
-    name: str = "Report"
-
-    def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the address; an empty text without a run. ti_key: the running task instance, on the worker."""
-        run_dir = ti_key.xcom_pull(task_ids=ti_key.task_id, key=BEGAN, map_indexes=ti_key.map_index)
-        runs_dir = str(operator.runs_dir or default_runs_dir())
-        return report_url(str(run_dir), runs_dir, SECTIONS["verdict"]) if run_dir else ""
-
-
 class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not typed for mypy here
     """Runs one command of Aftershock, and takes its verdict. Use a subclass.
 
-    options: of the command. runs_dir: the folder of the runs; AFTERSHOCK_RUNS if left out. directory: the working
-    directory of the command, for relative paths. env: variables for it, such as the secrets that a scenario names.
+    options: of the command. runs_dir: the folder of the runs; AFTERSHOCK_RUNS if left out. run_id: the name of the run
+    directory; made from name and time if left out. directory: the working directory of the command, for relative
+    paths. env: variables for it, such as the secrets that a scenario names.
     """
 
     command_name: ClassVar[str]
     starts_clusters: ClassVar[bool] = True
     ui_color = "#f5d7c3"
-    template_fields: Sequence[str] = ("options", "runs_dir", "directory", "env")
+    template_fields: Sequence[str] = ("options", "runs_dir", "run_id", "directory", "env")
     template_fields_renderers: ClassVar[dict[str, str]] = {"options": "json", "env": "json"}
-    operator_extra_links = (OwnReportLink(),)
+    operator_extra_links = (ReportLink(section=SECTIONS["verdict"]),)
 
     def __init__(
         self,
         *,
         options: Options | None = None,
         runs_dir: str | None = None,
+        run_id: str | None = None,
         directory: str | None = None,
         env: Mapping[str, str] | None = None,
         fail_unless_pass: bool = True,
@@ -91,7 +79,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     ) -> None:
         super().__init__(**{**queue_arguments(), **(POOL if self.starts_clusters else {}), "retries": 0, **kwargs})
         self.options = check_options(self.command_name, options or {})
-        self.runs_dir, self.directory, self.env = runs_dir, directory, dict(env or {})
+        self.runs_dir, self.run_id, self.directory, self.env = runs_dir, run_id, directory, dict(env or {})
         self.fail_unless_pass, self.deferrable = fail_unless_pass, deferrable
         self._job: Job | None = None
         self._folder: str | None = None
@@ -120,7 +108,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
         if resumed := self.options.get("resume"):
             return Path(str(resumed)).absolute()
-        return Path(self.runs_dir or default_runs_dir()).absolute() / new_run_id(self.label())
+        return Path(self.runs_dir or default_runs_dir()).absolute() / (self.run_id or new_run_id(self.label()))
 
     def placed(self, folder: Path) -> list[str]:
         """Return the options that place the results."""
@@ -174,8 +162,10 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         if not done.ended():
             self._defer(done, read)
         self._copy(done, read)
-        found = self._found(done)
-        shutil.rmtree(done.folder, ignore_errors=True)
+        try:
+            found = self._found(done)
+        finally:
+            shutil.rmtree(done.folder, ignore_errors=True)  # what it says is in the log of the task
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra.update(found)
         self.log.info("%s: %s", found["verdict"], found["sentence"])

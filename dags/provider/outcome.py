@@ -57,7 +57,8 @@ def asset(scenario: str, what: str) -> Asset:
 def handed_on(ti: Any, first: str) -> str | None:
     """Return the run directory that the first task made; None if it made none."""
     # not an argument of the calling task, which would fail together with the first one
-    run_dir = ti.xcom_pull(task_ids=first) or ti.xcom_pull(task_ids=first, key=BEGAN)
+    mapped = {"map_indexes": ti.map_index} if first == ti.task_id else {}
+    run_dir = ti.xcom_pull(task_ids=first, key=BEGAN, **mapped) or ti.xcom_pull(task_ids=first, **mapped)
     return str(run_dir) if run_dir else None
 
 
@@ -279,10 +280,13 @@ SECTIONS = {
 
 @attrs.define
 class ReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed for mypy here
-    """The link of one task. first: the task that made the run directory. runs_dir: the folder that the pages serve."""
+    """The link of one task. first: the task that made the run directory; itself if left out.
 
-    first: str
-    runs_dir: str
+    runs_dir: the folder that the pages serve; the one of the operator if left out.
+    """
+
+    first: str = ""
+    runs_dir: str = ""
     section: str = ""
 
     @property
@@ -296,9 +300,10 @@ class ReportLink(BaseOperatorLink):  # type: ignore[misc] # Airflow is not typed
         For a run outside of the folder of the runs, it is the plugin's page of the task: it says where the run is, and
         what makes the pages serve it.
         """
-        run_dir = handed_on(ti_key, self.first)
+        run_dir = handed_on(ti_key, self.first or ti_key.task_id)
+        runs_dir = self.runs_dir or str(getattr(operator, "runs_dir", None) or default_runs_dir())
         of_task = f"{_mounted()}/of/{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}/task/{quote(ti_key.task_id)}"
-        return report_url(run_dir, self.runs_dir, self.section) or (of_task if run_dir else "")
+        return report_url(run_dir, runs_dir, self.section) or (of_task if run_dir else "")
 
 
 def add_links(dag: Any, runs_dir: str, first: str) -> None:

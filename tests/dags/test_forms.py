@@ -267,7 +267,7 @@ def test_each_task_has_a_link_to_a_section_that_exists(described):
     for name in (*shipped(), "release_gate", "prove"):
         for task, (link,) in described["dags"][name]["links"].items():
             first, section = link
-            assert first in described["dags"][name]["links"], task
+            assert (first or task) in described["dags"][name]["links"], task
             assert not section or section in sections
     sides = described["dags"]["acks1-leader-kill"]["links"]
     assert sides["acks-1.drive"] == [["acks-1.deploy_side", "faults"]] and sides["compare"] == [["prepare", ""]]

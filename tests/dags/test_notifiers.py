@@ -27,7 +27,7 @@ given = json.loads(sys.argv[1])
 for name in given["known"]:
     Connection.get(name)
 Variable.get = staticmethod(lambda name, default=None: given["variable"])
-ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: given["run_dir"])
+ti = SimpleNamespace(task_id="verdict", xcom_pull=lambda task_ids, key=None: given["run_dir"])
 run = SimpleNamespace(run_id="scheduled__1", conf={"runs_dir": given["runs"]})
 notifier = Notifier("leader-kill", "deploy", given["runs"])
 getattr(notifier, given["call"])({"ti": ti, "run_id": "scheduled__1", "dag_run": run})
@@ -55,7 +55,7 @@ class Runs:
             "AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp_uri),
             "AIRFLOW_CONN_AFTERSHOCK_WEBHOOK": json.dumps(hook_uri),
             "AIRFLOW__API__BASE_URL": "https://airflow.example.org",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags")]),
+            "PYTHONPATH": str(ROOT),
         }
 
     def judged(self, verdict, sentence="Nothing more."):

@@ -34,11 +34,13 @@ def why_no_celery() -> str:
 class AirflowParts:
     """The parts that were started; leaving the context ends them, the last first.
 
-    Each part has its log in `home`, and its environment from `env`, which a caller may change before the start.
+    Each part has its log in `home`, and its environment from `env`, which a caller may change before the start. python:
+    of another environment, which has Aftershock as a wheel.
     """
 
-    def __init__(self, home: Path, **env: str) -> None:
+    def __init__(self, home: Path, python: str = "", **env: str) -> None:
         self.home = home
+        self.python = python or sys.executable
         self.port = free_ports(1)[0]
         self.parts: dict[str, subprocess.Popen[bytes]] = {}
         secret = secrets.token_urlsafe(48)
@@ -58,15 +60,15 @@ class AirflowParts:
             "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": "" if python else str(ROOT),
             "PYTHONWARNINGS": "ignore",
             **env,
         }
         self._token = ""
 
     def __enter__(self) -> Self:
-        argv = [sys.executable, "-m", "airflow", "db", "migrate"]
-        subprocess.run(argv, env=self.env, capture_output=True, check=True)
+        argv = [self.python, "-m", "airflow", "db", "migrate"]
+        subprocess.run(argv, env=self.env, cwd=self.home, capture_output=True, check=True)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -87,7 +89,7 @@ class AirflowParts:
 
     def start(self, name: str, *arguments: str, hostname: str = "", **env: str) -> None:
         """Start a part: an Airflow command. hostname: the name of the machine that it sees, of a worker."""
-        part = [sys.executable, "-m", "airflow", *(arguments or (name,))]
+        part = [self.python, "-m", "airflow", *(arguments or (name,))]
         named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', hostname] if hostname else []
         self._start(name, [*named, *part], self.env | env)
 
@@ -187,6 +189,11 @@ class AirflowParts:
             return f"the run did not end: { ({name: task['state'] for name, task in self.tasks(run).items()}) }"
 
         return wait_until(state, timeout_s, why, every_s=0.5)
+
+    def xcom(self, run: str, task: str, key: str = "return_value") -> Any:
+        """Return what a task left under a key."""
+        value = self(f"{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true")["value"]
+        return json.loads(value) if isinstance(value, str) and value[:1] in '{["' else value
 
     def task_log(self, run: str, task: str) -> str:
         """Return the log of the first try of a task."""

@@ -80,6 +80,20 @@ def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leav
     assert slots.any_free()
 
 
+@pytest.mark.nightly(twin="system/test_installed.py::test_operators_in_a_dag_of_others_give_verdicts_links_and_assets")
+def test_a_deferred_operator_resumes_on_the_worker_of_the_queue(airflow, tmp_path):
+    app = tmp_path / "app.yaml"
+    app.write_text("producer: {config: {acks: all, enable.idempotence: true}}\ntopic: {replication_factor: 3}\n")
+    run = airflow.trigger("prove", runs_dir=str(tmp_path), run_id="proven", app=str(app), budget="1", most=1)
+    airflow.wait_task(run, "prove", "deferred")
+    airflow.wait_ended(run, 400)
+    task, found = airflow.tasks(run)["prove"], airflow.xcom(run, "prove")
+    assert (task["queue"], task["hostname"]) == ("aftershock", socket.gethostname())
+    assert json.loads((tmp_path / "proven" / "campaign.json").read_text())["verdict"] == found["verdict"]
+    assert (task["state"] == "success") == (found["verdict"] == "pass")
+    assert left_running(tmp_path) == []
+
+
 @pytest.mark.nightly(
     twin="dags/test_workers.py::test_a_run_without_a_queue_or_a_common_folder_is_refused_and_so_are_pods"
 )

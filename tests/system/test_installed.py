@@ -21,7 +21,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.platform import ROOT, Ended, left_running
+from chaos.processes.process import find_marked
+from chaos.wait import wait_until
+from tests.support.airflow_parts import AirflowParts
+from tests.support.platform import ROOT, SHORTEST, Ended, left_running
+from tests.system.provider_dags import PROGRAM
 
 pytestmark = pytest.mark.landing
 NOBODY = 65534
@@ -200,3 +204,70 @@ def test_airflow_finds_the_plugin_and_its_pages_need_a_login(installed: Installa
     assert "found" in done.stdout, done.stderr[-3000:]
     source, answers = json.loads(done.stdout.split("found ")[1].splitlines()[0])
     assert "aftershock" in source and answers == [401, 401]
+
+
+@pytest.fixture(scope="module")
+def airflow_of_others(installed: Installation) -> Iterator[AirflowParts]:
+    """Yield an Airflow that has nothing of this project but the wheel, with DAGs that use its operators."""
+    folder = installed.folder / "others"
+    (folder / "dags").mkdir(parents=True)
+    (folder / "dags" / "mine.py").write_text(PROGRAM)
+    (folder / "small.yaml").write_text(SHORTEST)
+    env = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AFTERSHOCK_RUNS": str(folder / "runs"),
+        "AFTERSHOCK_CLUSTERS": "2",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+        "AIRFLOW_CONN_STAGING": "aftershock://user:secret@localhost:9/",
+    }
+    with AirflowParts(folder, str(installed.folder / "Umgebung 1" / "bin" / "python"), **env) as parts:
+        parts.start("api-server", "api-server", "--port", str(parts.port))
+        for name in ("scheduler", "dag-processor", "triggerer"):
+            parts.start(name)
+        parts.wait_ready("mine")
+        yield parts
+
+
+@pytest.mark.airflow
+@pytest.mark.kafka
+def test_operators_in_a_dag_of_others_give_verdicts_links_and_assets(airflow_of_others: AirflowParts) -> None:
+    airflow, runs = airflow_of_others, airflow_of_others.home / "runs"
+    run = airflow.trigger("mine", scenario=str(airflow.home / "small.yaml"), seed=11)
+    assert airflow.wait_ended(run, 400) == "success", {n: t["state"] for n, t in airflow.tasks(run).items()}
+    held, lost = airflow.xcom(run, "held"), airflow.xcom(run, "lost")
+    assert (held["verdict"], held["seed"], Path(held["run_dir"]).parent) == ("pass", 11, runs)
+    assert lost["verdict"] == "fail" and "lost_write" in lost["sentence"]
+    assert airflow.xcom(run, "seen")["run_id"] == held["run_id"]
+    assert "producing, consuming" in airflow.task_log(run, "held")
+    links = airflow(f"{run}/taskInstances/held/links")["extra_links"]
+    assert links["Report"].endswith(f"/aftershock/runs/{held['run_id']}/report.html#verdict")
+    assert left_running(runs) == [] and list((runs / ".tasks").iterdir()) == []
+
+
+@pytest.mark.airflow
+@pytest.mark.kafka
+def test_a_deferred_run_that_is_marked_failed_ends_its_brokers_and_a_mistake_is_one_line(
+    airflow_of_others: AirflowParts,
+) -> None:
+    airflow, runs = airflow_of_others, airflow_of_others.home / "runs"
+    run = airflow.trigger("ended")
+    airflow.wait_task(run, "refused", "failed")  # at once: no retry mends it
+    assert "no-such-scenario" in airflow.task_log(run, "refused")
+    assert airflow.tasks(run)["refused"]["try_number"] == 1
+    airflow.wait_task(run, "killed", "deferred")
+    wait_until(lambda: bool(left_running(runs)), 200, "no broker was started")
+    airflow.fail_task(run, "killed")
+    wait_until(lambda: not left_running(runs), 60, lambda: f"still there: {left_running(runs)}")
+    assert airflow.wait_ended(run, 60) == "failed"
+    assert [p for p in find_marked() if runs in p.run_dir.parents] == []
+
+
+@pytest.mark.airflow
+def test_airflow_knows_the_provider_and_its_type_of_connection(airflow_of_others: AirflowParts) -> None:
+    airflow = airflow_of_others
+    names = [one["package_name"] for one in airflow("/api/v2/providers?limit=200")["providers"]]
+    assert "aftershock" in names
+    tested = airflow(
+        "/api/v2/connections/test", {"connection_id": "staging", "conn_type": "aftershock", "host": "127.0.0.1:9"}
+    )
+    assert (tested["status"], tested["message"]) == (False, "no broker answered")

@@ -1,0 +1,99 @@
+"""Operators without an Airflow around them: their options, the command that they run, its end and its mistakes."""
+
+import pytest
+
+from tests.support.dag_programs import run_program
+
+pytestmark = pytest.mark.airflow
+
+CASES = """
+import json
+from airflow.sdk import DAG
+from dags.provider import operators as op
+
+def refused(make):
+    try:
+        make()
+    except ValueError as e:
+        return str(e)
+    return ""
+
+with DAG("d"):
+    run = op.AftershockRunOperator(task_id="run", scenario="leader-kill", options={"seed": 7})
+    any_verdict = op.AftershockRunOperator(task_id="any", scenario="clean-run", fail_unless_pass=False)
+    templated = op.AftershockRunOperator(task_id="templated", scenario="{{ params.scenario }}")
+    test = op.AftershockTestOperator(
+        task_id="test", command="python 'my service.py'", application="billing", options={"samples": "s.jsonl"}
+    )
+print(json.dumps({
+    "words": op.words({
+        "i-own-this-cluster": True, "json": False, "seed": 0, "kafka": None, "variant": "",
+        "set": ["a=1", "b=2"], "env": {"X": "y z", "N": 3},
+    }),
+    "refused": [
+        refused(lambda: op.check_options("run", {"kafak": "4.3.1"})),
+        refused(lambda: op.check_options("run", {"runs_dir": "/x"})),
+        refused(lambda: op.AftershockTestOperator(task_id="t", command="x")),
+    ],
+    "outlets": {t.task_id: [o.name for o in t.outlets] for t in (run, any_verdict, templated, test)},
+    "test": [test.subject(), test.arguments(), test.given()],
+    "retries": run.retries,
+}))
+"""
+
+JOB = """
+import asyncio, json, os, signal, sys, time
+from pathlib import Path
+from dags.provider.job import Job, JobTrigger, fields
+
+def first(trigger):
+    async def wait():
+        return (await asyncio.wait_for(anext(trigger.run()), 120)).payload
+    return asyncio.run(wait())
+
+here = Path(os.environ["AIRFLOW_HOME"])
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a child of a shell's background job
+refused = Job.start(here / "refused", here / "r", ["run", "no-such"], directory=None, env={})
+event = first(JobTrigger(fields(refused)))
+serve = Job.start(here / "serve", here / "s", ["control", "--socket", str(here / "s.sock")], directory=None, env={})
+while not (here / "s.sock").exists() and not serve.ended():
+    time.sleep(0.05)
+alive = not serve.ended()
+asyncio.run(JobTrigger(fields(serve)).on_kill())
+killed = Job.start(here / "killed", here / "k", ["control", "--socket", str(here / "k.sock")], directory=None, env={})
+os.killpg(int(killed.process.partition(":")[0]), signal.SIGKILL)
+event_killed = first(JobTrigger(fields(killed)))
+print(json.dumps({
+    "refused": [refused.code(), refused.lines()[0], event["read"] == (here / "refused" / "output.log").stat().st_size],
+    "ended": [alive, serve.ended(), serve.code()],
+    "killed": [killed.ended(), killed.code(), event_killed["job"]["folder"] == killed.folder],
+}))
+"""
+
+
+def test_options_become_words_and_a_mistake_is_an_error_of_the_dag(tmp_path):
+    found = run_program(tmp_path, CASES)
+    assert found["words"] == [
+        "--i-own-this-cluster", "--seed=0", "--set=a=1", "--set=b=2", "--env=X=y z", "--env=N=3"
+    ]  # fmt: skip
+    unknown, ours, samples = found["refused"]
+    assert "`run` has no option kafak (did you mean kafka?)" in unknown
+    assert "runs-dir" in ours and "not for operators" in ours
+    assert "samples" in samples
+    verdict, passed = "aftershock/{}/verdict", "aftershock/{}/pass"
+    assert found["outlets"] == {
+        "run": [verdict.format("leader-kill"), passed.format("leader-kill")],
+        "any": [verdict.format("clean-run")],  # a pass is not what its success means
+        "templated": [],
+        "test": [verdict.format("billing"), passed.format("billing")],
+    }
+    assert found["test"] == ["billing", ["--", "python", "my service.py"], {"samples": "s.jsonl", "name": "billing"}]
+    assert found["retries"] == 0
+
+
+def test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_that_it_started(tmp_path):
+    found = run_program(tmp_path, JOB)
+    code, lines, read_all = found["refused"]
+    assert code == 2 and "no-such" in lines[-1] and read_all
+    assert found["ended"] == [True, True, 130]
+    assert found["killed"] == [True, None, True]  # killed: no exit code, and that is seen
