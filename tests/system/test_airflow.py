@@ -33,7 +33,7 @@ print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
              "leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": sorted(t.task_id for t in dag.teardowns),
              "retries": next((t.retries for t in dag.tasks
-                              if t.task_id.split(".")[-1] in {"drive", "reproduce", "run_cell", "run"}), None)}
+                              if t.task_id.split(".")[-1] in {"drive", "reproduce", "run_cell", "prove"}), None)}
     for dag_id, dag in bag.dags.items()}}))
 """
 
