@@ -94,7 +94,7 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
         raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")
     check_owner(loaded, request.i_own_this_cluster)
     check_programs(loaded, path)
-    warnings(loaded.effects, loaded.hides_payloads)  # a database that does not answer ends the run before it begins
+    _database_warnings(loaded)  # a database that does not answer ends the run before it begins
     run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path.absolute())
@@ -109,6 +109,11 @@ def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_
     )
     save(run, resolved.model_copy(update={"scenario": keep(run, resolved.scenario)}))
     return run
+
+
+def _database_warnings(scenario: Scenario) -> list[str]:
+    """Return what the databases of effects lack before the run. Of several applications, one may be the database."""
+    return warnings(scenario.effects, scenario.hides_payloads, started=len(scenario.apps) > 1)
 
 
 def _announce_capture(run: Run, scenario: Scenario, events: EventLog) -> None:
@@ -152,7 +157,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     scenario = resolved.scenario
     with events.stage("deploy", "connecting to the cluster" if scenario.attached else ""):
         _announce_capture(run, scenario, events)
-        for warning in warnings(scenario.effects, scenario.hides_payloads):
+        for warning in _database_warnings(scenario):
             events.note(warning)
         driver = driver_of(scenario.cluster.driver)
         with events.stage("install", "installing the client libraries" if scenario.attached else ""):

@@ -20,23 +20,27 @@ _TABLE = re.compile(
 _FOR_NOW = re.compile(
     r"did not answer within|is locked|lock wait|too many (?:clients|connections)|starting up|recovery", re.IGNORECASE
 )
+_AWAY = re.compile(r"refused|can't connect|could not connect", re.IGNORECASE)
 _LOGIN = re.compile(r"authentication|access denied|login failed|password", re.IGNORECASE)
 
 
 YET, READY = "yet", "although the application is ready"
 
 
-def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET) -> list[str]:
+def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET, started: bool = False) -> list[str]:
     """Return a line for each database whose rows cannot be read now, but may be later: without the table, or locked.
 
     Raises `UsageError` for a database that does not answer, and for a query that it refuses. A database that Spark
-    reads is not asked. hidden: as for `Query`. since: YET or READY.
+    reads is not asked. hidden: as for `Query`. since: YET or READY. started: whether an application of the run may be
+    what starts a database.
     """
-    found = (_warning(e, hidden, since) for e in effects if e.sql is not None and not by_spark(database_url(e)))
+    found = (
+        _warning(e, hidden, since, started) for e in effects if e.sql is not None and not by_spark(database_url(e))
+    )
     return [line for line in found if line]
 
 
-def _warning(effect: Effect, hidden: bool, since: str) -> str:
+def _warning(effect: Effect, hidden: bool, since: str, started: bool) -> str:
     try:
         columns = Query(effect, hidden).columns()
     except SourceError as e:
@@ -45,6 +49,8 @@ def _warning(effect: Effect, hidden: bool, since: str) -> str:
             return f"effect {effect.name}: {_missing(reason)} does not exist {since}; the application has to create it"
         if _FOR_NOW.search(reason):
             return f"{e}; the run looks again"
+        if started and not e.connected and _AWAY.search(reason):
+            return f"{e}; an application of the run has to start it"
         raise UsageError(_mistake(effect, e, reason)) from None
     for key in ("id", "value", "at"):
         name = getattr(effect, key)

@@ -95,6 +95,14 @@ def test_a_login_that_is_refused_names_the_characters_to_encode(db, monkeypatch)
         warnings(of(db), hidden=False)
 
 
+def test_a_database_that_one_of_several_applications_starts_may_be_away_before_the_run():
+    away = of("postgresql+psycopg2://127.0.0.1:1/x")
+    with pytest.raises(UsageError, match="Connection refused; start it, or correct its URL"):
+        warnings(away, hidden=False)
+    (line,) = warnings(away, hidden=False, started=True)
+    assert line.endswith("Connection refused; an application of the run has to start it")
+
+
 def test_a_run_with_a_database_that_does_not_answer_makes_no_directory(tmp_path, monkeypatch):
     scenario = tmp_path / "billing.yaml"
     scenario.write_text(
