@@ -97,3 +97,20 @@ def test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_th
     assert code == 2 and "no-such" in lines[-1] and read_all
     assert found["ended"] == [True, True, 130]
     assert found["killed"] == [True, None, True]  # killed: no exit code, and that is seen
+
+
+EXAMPLES = """
+import json
+from dags.provider.examples import deploy_if_it_held, every_night
+
+dags = [deploy_if_it_held.dag, every_night.nightly, every_night.asked]
+print(json.dumps({dag.dag_id: {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} for dag in dags}))
+"""
+
+
+def test_the_examples_deploy_only_after_a_pass_and_break_only_after_an_approval(tmp_path):
+    assert run_program(tmp_path, EXAMPLES) == {
+        "deploy_if_it_held": {"build": ["break_it"], "break_it": ["deploy"], "deploy": []},
+        "every_night": {"leader_kill": ["what_is_new"], "slow_consumer": ["what_is_new"], "what_is_new": []},
+        "break_staging": {"approve": ["break_staging"], "break_staging": []},
+    }

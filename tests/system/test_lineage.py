@@ -20,6 +20,13 @@ import pytest
 from tests.support.platform import ROOT, left_running
 
 PROVIDER = "apache-airflow-providers-openlineage"
+AGAIN = """
+from airflow.sdk import DAG
+from dags.provider.operators import AftershockAuditOperator
+
+with DAG("again", schedule=None):
+    AftershockAuditOperator(task_id="audit", run_dir="{run_dir}")
+"""
 TASKS = ("deploy", "drive", "audit", "validate", "report", "verdict")
 
 
@@ -84,4 +91,21 @@ def test_airflow_emits_lineage_and_metrics_of_each_task(
     wanted = {(f"resilience.clean-run.{task}", state) for task in TASKS for state in ("START", "COMPLETE")}
     assert wanted <= seen
     assert any(b"airflow.ti.finish.resilience__clean-run.drive.success" in body for body in received)
+
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "again.py").write_text(AGAIN.format(run_dir=tmp_path / "lineage"))
+    argv = [python, "-m", "airflow", "dags", "test", "again"]
+    env["AIRFLOW__CORE__DAGS_FOLDER"] = str(tmp_path / "dags")
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    (judged,) = [
+        event
+        for event in map(json.loads, events.read_text().splitlines())
+        if (event["job"]["name"], event["eventType"]) == ("again.audit", "COMPLETE")
+    ]
+    (topic,) = judged["inputs"]
+    assert topic["name"] == "orders" and topic["namespace"].startswith("kafka://")
+    assertions = topic["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert assertions and all(one["success"] for one in assertions)
+    assert [file["name"] for file in judged["outputs"]] == [str(tmp_path / "lineage" / "report.html")]
     assert left_running(tmp_path) == []
