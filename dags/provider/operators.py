@@ -25,6 +25,7 @@ process on the worker's machine, and the triggerer waits for its end. Workers on
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import socket
@@ -77,7 +78,9 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{**queue_arguments(), **(POOL if self.starts_clusters else {}), "retries": 0, **kwargs})
+        # only what the installation sets: an argument given here would hide the one in a DAG's default_args
+        pool = POOL if self.starts_clusters and os.environ.get("AFTERSHOCK_POOL") else {}
+        super().__init__(**{**queue_arguments(), **pool, "retries": 0, **kwargs})
         self.options = check_options(self.command_name, options or {})
         self.runs_dir, self.run_id, self.directory, self.env = runs_dir, run_id, directory, dict(env or {})
         self.fail_unless_pass, self.deferrable = fail_unless_pass, deferrable

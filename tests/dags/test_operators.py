@@ -18,7 +18,7 @@ def refused(make):
         return str(e)
     return ""
 
-with DAG("d"):
+with DAG("d", default_args={"pool": "mine", "retries": 3}):
     run = op.AftershockRunOperator(task_id="run", scenario="leader-kill", options={"seed": 7})
     any_verdict = op.AftershockRunOperator(task_id="any", scenario="clean-run", fail_unless_pass=False)
     templated = op.AftershockRunOperator(task_id="templated", scenario="{{ params.scenario }}")
@@ -37,7 +37,7 @@ print(json.dumps({
     ],
     "outlets": {t.task_id: [o.name for o in t.outlets] for t in (run, any_verdict, templated, test)},
     "test": [test.subject(), test.arguments(), test.given()],
-    "retries": run.retries,
+    "retries": [run.retries, run.pool],
 }))
 """
 
@@ -88,7 +88,7 @@ def test_options_become_words_and_a_mistake_is_an_error_of_the_dag(tmp_path):
         "test": [verdict.format("billing"), passed.format("billing")],
     }
     assert found["test"] == ["billing", ["--", "python", "my service.py"], {"samples": "s.jsonl", "name": "billing"}]
-    assert found["retries"] == 0
+    assert found["retries"] == [0, "mine"]  # a verdict is never tried again, whatever other tasks of the DAG do
 
 
 def test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_that_it_started(tmp_path):
