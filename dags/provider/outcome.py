@@ -234,11 +234,11 @@ def with_params(message: str) -> str:
 def default_runs_dir() -> str:
     """Return the absolute path of the folder for run directories without a param for it.
 
-    It is AFTERSHOCK_RUNS, else `runs` in the checkout, or in the home of Airflow if Aftershock is installed.
+    It is AFTERSHOCK_RUNS, else `runs` in the checkout or image, or in the home of Airflow if Aftershock is installed.
     """
-    from chaos.install.locations import airflow_home, checkout
+    from chaos.install.locations import PREFIX, ROOT, airflow_home
 
-    return str(Path(os.environ.get("AFTERSHOCK_RUNS") or (checkout() or airflow_home()) / "runs").absolute())
+    return str(Path(os.environ.get("AFTERSHOCK_RUNS") or (airflow_home() if PREFIX else ROOT) / "runs").absolute())
 
 
 def report_url(run_dir: str | None, runs_dir: str, section: str = "") -> str:
