@@ -80,7 +80,9 @@ def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leav
     assert slots.any_free()
 
 
-@pytest.mark.nightly(twin="system/test_installed.py::test_operators_in_a_dag_of_others_give_verdicts_links_and_assets")
+@pytest.mark.nightly(
+    twin="dags/test_operators.py::test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_that_it_started"
+)
 def test_a_deferred_operator_resumes_on_the_worker_of_the_queue(airflow, tmp_path):
     app = tmp_path / "app.yaml"
     app.write_text("producer: {config: {acks: all, enable.idempotence: true}}\ntopic: {replication_factor: 3}\n")

@@ -227,6 +227,9 @@ def airflow_of_others(installed: Installation) -> Iterator[AirflowParts]:
         yield parts
 
 
+@pytest.mark.nightly(
+    twin="dags/test_operators.py::test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_that_it_started"
+)
 @pytest.mark.airflow
 @pytest.mark.kafka
 def test_operators_in_a_dag_of_others_give_verdicts_links_and_assets(airflow_of_others: AirflowParts) -> None:
