@@ -19,7 +19,6 @@ from airflow.sdk import DAG, Param  # noqa: E402
 from dags.provider.forms import folder_params, seed_param  # noqa: E402
 from dags.provider.operators import AftershockProveOperator  # noqa: E402
 from dags.provider.outcome import Notifier, default_runs_dir  # noqa: E402
-from dags.provider.workers import queue_arguments  # noqa: E402
 
 RUNS = default_runs_dir()
 PARAMS = {
@@ -53,7 +52,6 @@ with DAG(
     catchup=False,
     dag_display_name="Prove: whether the promises of an application hold",
     doc_md=__doc__,
-    default_args=queue_arguments(),
     params=PARAMS,
     tags=["prove"],
     on_failure_callback=Notifier("prove", "prove", RUNS),

@@ -28,7 +28,7 @@ YET, READY = "yet", "although the application is ready"
 
 
 def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET, started: bool = False) -> list[str]:
-    """Return a line for each database whose rows cannot be read now, but may be later: without the table, or locked.
+    """Return a line for each database with rows that cannot be read now, but may be later: no table, or locked.
 
     Raises `UsageError` for a database that does not answer, and for a query that it refuses. A database that Spark
     reads is not asked. hidden: as for `Query`. since: YET or READY. started: whether an application of the run may be

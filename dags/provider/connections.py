@@ -56,7 +56,12 @@ def settings(connection: Any) -> dict[str, Any]:
 
 
 def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, str]) -> list[str]:
-    """Return the cluster of a connection as `path=value` overrides of a scenario, and put its secrets into `env`.
+    """Return the cluster of a connection as `path=value` overrides of a scenario, and put its secrets into `env`."""
+    return [f"cluster.{key}={json.dumps(value)}" for key, value in cluster_of(conn_id, extra, env).items()]
+
+
+def cluster_of(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, str]) -> dict[str, Any]:
+    """Return the cluster of a connection as in a scenario, and put its secrets into `env`.
 
     Settings that do not affect the connection, such as a group ID, are ignored. Raises `UsageError` for unsupported
     security settings.
@@ -78,8 +83,7 @@ def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, s
         elif key.startswith(("security.", "sasl.", "ssl.", "enable.ssl.")):
             known = ", ".join(sorted([*_SETTINGS, *_SECRETS, _HOSTNAME]))
             raise UsageError(f"the Airflow connection {conn_id} has {key}, which is not supported; known are {known}")
-    cluster = {"driver": "attached", "bootstrap": extra["bootstrap.servers"], "security": security}
-    return [f"cluster.{key}={json.dumps(value)}" for key, value in cluster.items()]
+    return {"driver": "attached", "bootstrap": extra["bootstrap.servers"], "security": security}
 
 
 def spark_master(conn_id: str) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from airflow.sdk import BaseHook
 
-from dags.provider.connections import TYPE, existing_cluster
-
-ANSWER_S = 10.0
+from dags.provider.connections import TYPE, cluster_of, settings
 
 
 class AftershockHook(BaseHook):  # type: ignore[misc] # Airflow is not typed for mypy here
@@ -35,22 +34,16 @@ class AftershockHook(BaseHook):  # type: ignore[misc] # Airflow is not typed for
             },
         }
 
-    def overrides(self) -> list[str]:
-        """Return the cluster as `path=value` overrides of a scenario, without its secrets."""
-        return existing_cluster(self.kafka_conn_id)
-
     def test_connection(self) -> tuple[bool, str]:
         """Connect to the cluster; return whether its brokers answered, and how many, or the error in a line."""
-        import yaml
-
         from chaos.errors import AftershockError
         from chaos.kafka.client import Kafka
         from chaos.kafka.security import Access, ClusterSecurity
 
         try:
-            cluster = dict(one.removeprefix("cluster.").split("=", 1) for one in self.overrides())
-            security = ClusterSecurity.model_validate(yaml.safe_load(cluster["security"])).given()
-            kafka = Kafka(yaml.safe_load(cluster["bootstrap"]), access=Access.of(security))
+            cluster = cluster_of(self.kafka_conn_id, settings(self.get_connection(self.kafka_conn_id)), os.environ)
+            security = ClusterSecurity.model_validate(cluster["security"]).given()
+            kafka = Kafka(cluster["bootstrap"], access=Access.of(security))
             try:
                 metadata = kafka.metadata()
             finally:

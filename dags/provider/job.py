@@ -1,6 +1,6 @@
 """A command of Aftershock as a process that outlives the task that starts it, and the trigger that waits for its end.
 
-The process is in a session of its own, so neither the end of the task nor the end of its worker ends it. Its folder has
+The process leads a new session: neither the end of the task nor the end of the worker ends it. The folder of a job has
 
     output.log   what the command says on stderr: stages, and the one line of an error
     result.json  what it prints with --json
@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,9 @@ class Job:
 
 
 class JobTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for mypy here
-    """Fires when a job has ended, and copies its output into the log of the task. read: position in the output.
+    """Fires when a job has ended, and copies its output into the log of the task.
+
+    job: the fields of a `Job`. read: position in the output.
 
     A triggerer on another machine sees neither; it resumes the task after a while, and the task looks itself.
     """
@@ -132,8 +134,3 @@ class JobTrigger(BaseTrigger):  # type: ignore[misc] # Airflow is not typed for 
         job = Job(**self.job)
         if job.is_here:
             await asyncio.to_thread(job.end)
-
-
-def fields(job: Job) -> dict[str, str]:
-    """Return a job as the JSON that `Job(**fields)` takes."""
-    return asdict(job)

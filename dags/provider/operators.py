@@ -31,6 +31,7 @@ import shutil
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.provider.connections import existing_cluster, spark_master
-from dags.provider.job import LOOK_S, Job, JobTrigger, fields
+from dags.provider.job import LOOK_S, Job, JobTrigger
 from dags.provider.outcome import BEGAN, SECTIONS, ReportLink, asset, default_runs_dir, report_url, runs_of, summary
 from dags.provider.slots import POOL, slots_with
 from dags.provider.workers import VARIABLE, queue_arguments
@@ -92,7 +93,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         raise NotImplementedError
 
     def arguments(self) -> list[str]:
-        """Return what the command gets besides the options, before them and after them."""
+        """Return what the command gets besides the options."""
         return [self.subject()]
 
     def add_assets(self) -> None:
@@ -138,7 +139,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
             slots.hand_on(name, ProcessId.parse(job.process))
         ti.xcom_push(BEGAN, str(folder))
-        ti.xcom_push(JOB, fields(job))
+        ti.xcom_push(JOB, asdict(job))
         if self.deferrable:
             self._defer(job, 0)
         read = 0
@@ -146,7 +147,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
             ended = job.ended()
             read = self._copy(job, read)
             if ended:
-                return self.finish(context, {"job": fields(job), "read": read})
+                return self.finish(context, {"job": asdict(job), "read": read})
             time.sleep(LOOK_S)
 
     def resume(self, context: Any, event: Any = None) -> Any:
@@ -200,7 +201,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
 
     def _defer(self, job: Job, read: int) -> None:
-        self.defer(trigger=JobTrigger(fields(job), read), method_name="finish", timeout=self.execution_timeout)
+        self.defer(trigger=JobTrigger(asdict(job), read), method_name="finish", timeout=self.execution_timeout)
 
     def _copy(self, job: Job, read: int) -> int:
         """Copy the output from a position into the log of the task; return the position behind it."""

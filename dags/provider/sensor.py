@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
 
     run_dir: the run, or the A/B comparison or campaign; else scenario: the newest run in the history of `runs_dir` that
     began after `since`, which is the time of the DAG run if left out. accept: the verdicts that succeed; another one
-    fails the task, because waiting longer does not change it. The XCom is the same as that of the operators.
+    fails the task, because waiting longer does not change it. The XCom has the same fields as the XCom of an operator.
     """
 
     template_fields: Sequence[str] = ("run_dir", "scenario", "runs_dir", "since")
@@ -88,7 +88,7 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
         """Wait in the worker, or defer."""
         if self.deferrable and not judged(*self._asked()):
             trigger = VerdictTrigger(*self._asked(), every=self.poke_interval)
-            self.defer(trigger=trigger, method_name="finish", timeout=self.timeout and _seconds(self.timeout))
+            self.defer(trigger=trigger, method_name="finish", timeout=timedelta(seconds=self.timeout))
         return super().execute(context)
 
     def poke(self, context: Any) -> Any:
@@ -107,9 +107,3 @@ class AftershockVerdictSensor(BaseSensorOperator):  # type: ignore[misc] # Airfl
 
     def _asked(self) -> tuple[str | None, str | None, str, str]:
         return self.run_dir, self.scenario, self.runs_dir or default_runs_dir(), self.since
-
-
-def _seconds(seconds: float) -> Any:
-    from datetime import timedelta
-
-    return timedelta(seconds=seconds)

@@ -43,8 +43,9 @@ print(json.dumps({
 
 JOB = """
 import asyncio, json, os, signal, sys, time
+from dataclasses import asdict
 from pathlib import Path
-from dags.provider.job import Job, JobTrigger, fields
+from dags.provider.job import Job, JobTrigger
 
 def first(trigger):
     async def wait():
@@ -54,15 +55,15 @@ def first(trigger):
 here = Path(os.environ["AIRFLOW_HOME"])
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a child of a shell's background job
 refused = Job.start(here / "refused", here / "r", ["run", "no-such"], directory=None, env={})
-event = first(JobTrigger(fields(refused)))
+event = first(JobTrigger(asdict(refused)))
 serve = Job.start(here / "serve", here / "s", ["control", "--socket", str(here / "s.sock")], directory=None, env={})
 while not (here / "s.sock").exists() and not serve.ended():
     time.sleep(0.05)
 alive = not serve.ended()
-asyncio.run(JobTrigger(fields(serve)).on_kill())
+asyncio.run(JobTrigger(asdict(serve)).on_kill())
 killed = Job.start(here / "killed", here / "k", ["control", "--socket", str(here / "k.sock")], directory=None, env={})
 os.killpg(int(killed.process.partition(":")[0]), signal.SIGKILL)
-event_killed = first(JobTrigger(fields(killed)))
+event_killed = first(JobTrigger(asdict(killed)))
 print(json.dumps({
     "refused": [refused.code(), refused.lines()[0], event["read"] == (here / "refused" / "output.log").stat().st_size],
     "ended": [alive, serve.ended(), serve.code()],

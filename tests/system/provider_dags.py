@@ -1,7 +1,7 @@
-"""DAGs of somebody who has only the wheel, as `test_installed` gives them to an Airflow of its own."""
+"""DAGs of somebody who has only the wheel, for the Airflow of `test_installed`."""
 
 PROGRAM = """
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG
 from aftershock.dags.provider.operators import AftershockRunOperator
 from aftershock.dags.provider.sensor import AftershockVerdictSensor
 

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes.process import find_marked
 from chaos.wait import wait_until
 from tests.support.airflow_parts import AirflowParts
 from tests.support.platform import ROOT, SHORTEST, Ended, left_running
@@ -261,7 +260,7 @@ def test_a_deferred_run_that_is_marked_failed_ends_its_brokers_and_a_mistake_is_
     airflow.fail_task(run, "killed")
     wait_until(lambda: not left_running(runs), 60, lambda: f"still there: {left_running(runs)}")
     assert airflow.wait_ended(run, 60) == "failed"
-    assert [p for p in find_marked() if runs in p.run_dir.parents] == []
+    assert left_running(runs) == []
 
 
 @pytest.mark.airflow
