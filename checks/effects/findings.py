@@ -88,7 +88,8 @@ def undecided(kind: str, number: int, unreadable: str) -> str:
         )
     if kind == "wrong":
         return f"the values of the inputs of {number:,} effects are not known"
-    return f"{number:,} more may be {kind}: the producer did not learn whether their inputs were written, and they are"
+    written = "the producer did not learn whether their inputs were written, and they are, or may have been deleted"
+    return f"{number:,} more may be {kind}: {written}"
 
 
 def sentence(finding: Row, began_us: int, *, story: bool = True, because: bool = True) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Tables:
         """Return the values of the inputs of an effect that compares them, by producer and seq."""
         values = self.table("effect_inputs").where(F.col("effect") == effect.name)
         log = self.table("log").where((F.col("run") == self.ids.run_token) & (F.col("topic") == topic))
-        return log.select(*KEY, "partition", "offset").join(values, ["partition", "offset"])
+        return log.select(*KEY, "partition", "offset", "committed").join(values, ["partition", "offset"])
 
     def inputs(self, topic: str) -> DataFrame:
         """Return the inputs of a topic."""
@@ -176,10 +177,14 @@ def _sized(spark: SparkSession, run: Run, effects: int) -> AbstractContextManage
 
 
 def same(one: str, other: str) -> Column:
-    """Return whether two texts are the same value; numbers with a fraction are compared to six digits of it."""
-    numbers = [F.expr(f"round(try_cast({name} as decimal(38, 10)), 6)") for name in (one, other)]
+    """Return whether two texts are the same value; numbers with a fraction are, if they differ by less than 10^-6.
+
+    Two rounded numbers would not do: a sum of floats and an exact sum may lie on both sides of a half.
+    """
+    first, second = (F.expr(f"try_cast({name} as decimal(38, 10))") for name in (one, other))
     fraction = F.col(one).contains(".") | F.col(other).contains(".")
-    return F.col(one).eqNullSafe(F.col(other)) | F.coalesce(fraction & (numbers[0] == numbers[1]), F.lit(False))
+    near = fraction & (F.abs(first - second) < F.lit(Decimal("0.000001")))
+    return F.col(one).eqNullSafe(F.col(other)) | F.coalesce(near, F.lit(False))
 
 
 def _sum(value: Column, where: Column | None = None) -> Column:
@@ -266,6 +271,11 @@ class _Judged:
         starts = {number: start for (topic, number), start in self.tables.starts.items() if topic == self.topic}
         return bool(starts.get(partition)) if partition in starts else any(starts.values())
 
+    def _deletes(self) -> bool:
+        """Return whether the log of the topic may lack records that were in it."""
+        starts, compacted = self.tables.starts, self.tables.resolved.scenario.compacted
+        return self.topic in compacted or any(start for (topic, _), start in starts.items() if topic == self.topic)
+
     def _why(self, row: Row) -> str:
         """Return what the write path did to an input, if that explains a finding."""
         state, copies = row.get("state"), row.get("copies")
@@ -332,7 +342,8 @@ class _Singles(_Judged):
         state, effects, n, none = F.col("state"), F.col("effects"), self.effect.per.input, F.lit(0).cast("long")
         known, stray = state.isin("ok", "unknown"), state.isin("none", "stranger")
         due = (state == "ok") | ((state == "unknown") & (effects > 0))
-        maybe = (state == "unknown") & (effects == 0) & (F.col("copies") > 0)
+        written = (F.col("copies") > 0) | F.lit(self._deletes())
+        maybe = (state == "unknown") & (effects == 0) & written
         open_ = stray & (F.col("unsure") | F.col("producer").isin(sorted(self.tables.crashed)))
         unknown_value = known & F.col("expected").isNull() if self.effect.equals else F.lit(False)
         done = (state == "ok") & F.col("at_us").isNotNull()
@@ -430,9 +441,10 @@ class _Aggregates(_Judged):
         """Return a row per key.
 
         open: its inputs that may count, of unknown outcome, or failed and in the log all the same. Aborted ones do not.
-        written: those of unknown outcome that an application could read.
+        Nor is known how an application counts an amount that is no number. written: the inputs of unknown outcome that
+        an application could read. new, unsure: effects that were not there before the run, and that perhaps were not.
         """
-        function = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}[self.effect.function[0]]
+        function = {"sum": F.try_sum, "count": F.count, "min": F.min, "max": F.max}[self.effect.function[0]]
         inputs = self.tables.inputs(self.topic)
         values = self.tables.values(self.effect, self.topic).dropDuplicates(KEY)
         number = F.expr("try_cast(amount as decimal(38, 10))")
@@ -441,7 +453,7 @@ class _Aggregates(_Judged):
         expected = expected.groupBy("key").agg(
             _plain(function(F.when(sure, number))).alias("expected"),
             F.count(F.when(sure, 1)).alias("inputs"),
-            F.count(F.when(unknown | (~sure & readable), 1)).alias("open"),
+            F.count_if(unknown | (~sure & readable) | (sure & number.isNull())).alias("open"),
             F.count(F.when(unknown & readable, 1)).alias("written"),
             F.min("acked_us").alias("acked_us"),
             F.max("copies").alias("copies"),
@@ -451,11 +463,11 @@ class _Aggregates(_Judged):
             F.count("*").alias("effects"),
             F.max(row)["value"].alias("found"),
             F.max("at_us").alias("at_us"),
-            F.min(F.col("before")).alias("before"),
-            F.min(F.col("unsure")).alias("unsure"),
+            F.count_if(~F.col("before") & ~F.col("unsure")).alias("new"),
+            F.count_if("unsure").alias("unsure"),
         )
-        columns = ("expected", "found", "acked_us", "copies", "at_us", "before", "unsure")
-        counted = ("inputs", "open", "written", "effects")
+        columns = ("expected", "found", "acked_us", "copies", "at_us")
+        counted = ("inputs", "open", "written", "effects", "new", "unsure")
         counts = (F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in counted)
         return self._judge(
             expected.join(effects, "key", "full_outer").select(F.col("key").alias("id"), *columns, *counts)
@@ -469,31 +481,28 @@ class _Aggregates(_Judged):
         """
         effects, due, none = F.col("effects"), F.col("inputs") > 0, F.lit(0).cast("long")
         known = (F.col("inputs") + F.col("open")) > 0
-        new = ~known & ~F.col("before")
         wrong = due & (effects > 0) & ~same("found", "expected")
-        blind = F.lit(self._blind())
-        is_open, unsure = (F.col("open") > 0) | blind, F.col("unsure") | blind
+        blind, new, unsure = self._blind(), F.col("new"), F.col("unsure")
+        is_open = (F.col("open") > 0) | F.lit(blind) | F.col("expected").isNull()
         numbers = {
             "missing": (due & (effects == 0)).cast("long"),
             f"missing{OPEN}": (~due & (F.col("written") > 0) & (effects == 0)).cast("long"),
             "duplicate": F.when(known, F.greatest(none, effects - 1)) if self.effect.sql else none,
-            "unexpected": F.when(new & ~unsure, effects),
-            f"unexpected{OPEN}": F.when(new & unsure, effects),
+            "unexpected": F.when(~known, none if blind else new),
+            f"unexpected{OPEN}": F.when(~known, unsure + new if blind else unsure),
             "wrong": (wrong & ~is_open).cast("long"),
             f"wrong{OPEN}": (wrong & is_open).cast("long"),
         }
         numbers = {name: F.coalesce(numbers.get(name, none), none).cast("int") for name in JUDGED if name not in SPANS}
         none_timed = dict.fromkeys(SPANS, F.lit(None).cast("long"))
-        return joined.withColumns(numbers | none_timed).drop("before", "unsure", "written")
+        return joined.withColumns(numbers | none_timed).drop("new", "unsure", "written")
 
     def _blind(self) -> bool:
         """Return whether there may be inputs with a key and a value that nobody knows.
 
         These are acknowledged inputs that are not in the log, and inputs of unknown outcome if records were deleted.
         """
-        starts, compacted = self.tables.starts, self.tables.resolved.scenario.compacted
-        deleted = self.topic in compacted or any(start for (topic, _), start in starts.items() if topic == self.topic)
-        states = ["ok", "unknown"] if deleted else ["ok"]
+        states = ["ok", "unknown"] if self._deletes() else ["ok"]
         gone = F.col("state").isin(states) & (F.col("copies") == 0)
         return bool(self.tables.inputs(self.topic).where(gone).limit(1).count())
 
@@ -504,13 +513,17 @@ class _Aggregates(_Judged):
         return self._counted(examined | ({"duplicate": effects} if self.effect.sql else {}))
 
     def findings(self, kinds: set[str]) -> list[Row]:
-        """Return the first findings of these kinds; wrong sums with `inputs`: place and amount of each of the key."""
+        """Return the first findings of these kinds; wrong sums with `inputs`: place and amount of each of the key.
+
+        Aborted ones are left out: the expected sum is without them.
+        """
         found = super().findings(kinds)
         wrong = {row["id"]: row for row in found if row["kind"] == "wrong" and not row["why"]}
         wrong = dict(list(wrong.items())[:LISTED])
         if not wrong or self.effect.function[0] not in ("sum", "count"):
             return found
-        values = self.tables.values(self.effect, self.topic).dropDuplicates(KEY).where(F.col("key").isin(list(wrong)))
+        values = self.tables.values(self.effect, self.topic).where(F.coalesce("committed", F.lit(True)))
+        values = values.dropDuplicates(KEY).where(F.col("key").isin(list(wrong)))
         amount = F.expr("try_cast(value as decimal(38, 10))").alias("amount")
         rows = values.select("key", "partition", "offset", amount).limit(MOST_INPUTS + 1).collect()
         for row in rows if len(rows) <= MOST_INPUTS else ():
