@@ -253,28 +253,36 @@ class Wire:
         return before.groupBy("nth").agg(F.max(F.struct("answered_us", "instance", "broker")).alias("last"))
 
     def _commits(self) -> DataFrame:
-        """Return the commits past an input with their state: ok, open (no answer), refused or aborted."""
+        """Return the commits past an input with their state: ok, open (no answer), refused or aborted.
+
+        A transaction ends with the first EndTxn that is answered without an error. An InitProducerId of its
+        transactional id aborts it, unless it had been asked to commit before: then that is open.
+        """
         past = self.table("commits").join(F.broadcast(self._asked), ["topic", "partition"])
         past = past.where("offset > at and sent_us is not null")
-        done = (
-            self.table("transactions")
-            .where("call = 'EndTxn'")
-            .select(
-                F.col("transactional_id").alias("ended_id"),
-                F.col("asked_us").alias("end_us"),
-                (F.col("committed") & (F.col("error") == 0)).alias("kept"),
-            )
+        calls = self.table("transactions").where("call in ('EndTxn', 'InitProducerId')")
+        calls = calls.select(
+            F.col("transactional_id").alias("ended_id"),
+            F.col("asked_us").alias("end_us"),
+            (F.col("call") == "InitProducerId").alias("begins"),
+            F.coalesce("committed", F.lit(False)).alias("kept"),
+            F.col("error").eqNullSafe(0).alias("done"),
         )
         ended = (F.col("transactional_id") == F.col("ended_id")) & (F.col("end_us") >= F.col("asked_us"))
         columns = ("asked_us", "answered_us", "instance", "broker", "group", "offset", "error", "transactional_id")
-        of_commit = past.join(done, ended, "left").groupBy("nth", "connection", "number", *columns)
+        of_commit = past.join(calls, ended, "left").groupBy("nth", "connection", "number", *columns)
+        decided = of_commit.agg(
+            F.min(F.when(F.col("done"), F.struct("end_us", "begins", "kept"))).alias("end"),
+            F.min(F.when(~F.col("done") & F.col("kept"), F.col("end_us"))).alias("tried_us"),
+        )
+        tried = F.col("end.begins") & (F.col("tried_us") < F.col("end.end_us"))
         state = (
             F.when(F.col("error").isNull(), "open")
             .when(F.col("error") != 0, "refused")
             .when(F.col("transactional_id").isNull() | F.col("end.kept"), "ok")
-            .otherwise(F.when(F.col("end").isNull() | F.col("end.kept").isNull(), "open").otherwise("aborted"))
+            .otherwise(F.when(F.col("end").isNull() | tried, "open").otherwise("aborted"))
         )
-        decided = of_commit.agg(F.min(F.struct("end_us", "kept")).alias("end")).withColumn("state", state)
+        decided = decided.withColumn("state", state)
         return _first(decided.unionByName(self._accepted(decided)), (*columns, "state"))
 
     def _accepted(self, like: DataFrame) -> DataFrame:

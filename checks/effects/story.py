@@ -159,7 +159,7 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
         twice += [_Part(of_key, seen, again)] if again in TWICE else []
         never += [_Part(of_key, seen, left)] if left in NEVER and again not in TWICE else []
         lost += [_Part(of_key, seen, "state_lost")] if ended else []
-        once += bool(fetches) and again not in TWICE
+        once += bool(fetches)
     by = f"{abs(difference):f} too {'much' if difference > 0 else 'little'}"
     whole = [parts for parts in (twice, never, lost) if parts and sum(part.counted for part in parts) == difference]
     if parts := whole[0] if whole else _only(twice + never, difference):
@@ -473,8 +473,7 @@ class _Story:
         """Add a request and its answer; the words belong to one of them."""
         self.instances.append(row["instance"])
         self._add(row["asked_us"], row["instance"], peer, asked, "" if by_answer else words)
-        if row["answered_us"] is not None:
-            self._add(row["answered_us"], peer, row["instance"], answered, words if by_answer else "")
+        self._add(row["answered_us"], peer, row["instance"], answered, words if by_answer else "")
 
     def fetch(self, row: Row, words: str) -> None:
         """Add a Fetch with its answer."""

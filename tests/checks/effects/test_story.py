@@ -6,8 +6,6 @@ from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from chaos.anomalies.causes import BENEATH, CAUSES, library_of
@@ -17,10 +15,11 @@ from checks.audit.facts.offset_changes import OffsetChange
 from checks.effects.findings import describe, sentence
 from checks.effects.lanes import ownership
 from checks.effects.seen import Facts, Life, Seen, announced, assigned, lives_of
-from checks.effects.story import SUMMED, add_stories, tell, tell_sum
+from checks.effects.story import SUMMED, UNSEEN, add_stories, tell, tell_sum
 from checks.effects.tables import FINDINGS
 from checks.verdict.sentence import sentence as verdict_sentence
 from checks.wire.tables import FOLDER, table_path
+from tests.checks.effects.wire import SCENARIO, whole, write_wire
 from tests.support.fake_runs import SECOND, FakeRun
 
 AT = 1056
@@ -223,6 +222,7 @@ def test_a_wrong_sum_names_the_inputs_whose_amounts_make_exactly_the_difference(
     [
         (facts({"billing/1": [Life("billing/1", 0, at(12), "ended by itself (exit code 0)")]}), Seen()),  # never read
         (facts(certain=False), ONCE),  # a second fetch may not be seen
+        (facts(), Seen([fetch("billing/1", 12.3)])),  # no commit passed it
     ],
 )
 def test_the_work_is_not_blamed_for_a_sum_with_an_input_that_was_perhaps_not_fetched_once(known, seen):
@@ -237,7 +237,30 @@ def test_a_sum_with_too_many_choices_of_inputs_is_not_decided(number, decided):
     of_key = [(place | {"amount": Decimal(2**i)}, FETCHED_AGAIN) for i in range(number)]
     row = finding("wrong", found=str(2**number), expected=str(2**number - 2), offset=None, partition=None)
     told = tell_sum(row, of_key, facts(KILLED), "invoices")["why"]
-    assert ("1 of its 2 inputs are in it twice" in told) == decided, told
+    assert (f"1 of its {number} inputs are in it twice" in told) == decided, told
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "words"),
+    [
+        ("10", LOST, "fetched by billing/2 at 12.3 s, billing/2 was killed at 12.5 s: "),
+        (
+            "10",
+            PASSED_FIRST,
+            "committed past at 12.4 s, billing/2 was killed at 12.5 s, and no member fetched it again",
+        ),
+    ],
+)
+def test_a_sum_without_an_input_shows_what_became_of_it(found, seen, words):
+    """An input without an amount changes no sum."""
+    of_key = [
+        (SUMMED | {"topic": "orders", "partition": 3, "offset": AT + i, "amount": amount and Decimal(amount)}, of_input)
+        for i, (amount, of_input) in enumerate([(5, seen), (10, ONCE), (None, ONCE)])
+    ]
+    known = facts({"billing/2": [*KILLED["billing/2"][:1], Life("billing/2", at(14))]})
+    row = finding("wrong", found=found, expected="15", offset=None, partition=None)
+    row |= tell_sum(row, of_key, known, "invoices")
+    assert "1 of its 3 inputs are not in it" in row["why"] and words in sentence(row, 0), sentence(row, 0)
 
 
 def test_a_sum_that_has_inputs_twice_shows_the_first_of_them():
@@ -271,6 +294,8 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
         ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open")]}),
         ("commit_first_or_passed_over", facts(KILLED), {"fetches": FETCHED, "commits": FURTHER}),
         ("passed_over", facts(), {"fetches": FETCHED, "commits": FURTHER}),
+        ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.45)]}),
+        ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.5, 1099)]}),
         ("passed_over", facts({"billing/2": [Life("billing/2", 0)]}), {"fetches": FETCHED, "commits": PAST}),
         ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": FURTHER}),
         ("passed_over", facts(failed=BEFORE_IT), {"fetches": FETCHED, "commits": FURTHER}),
@@ -348,6 +373,22 @@ def test_the_cause_of_a_missing_effect(cause, known, seen):
             "fetched again by billing/1 (the last of 3 fetches) at 14.0 s",
         ),
         (facts(), {"commits": PAST}, "committed past by billing/2 at 12.4 s"),
+        (facts(), {"beyond": fetch("billing/1", 14, 2010)}, "billing/1 read on from offset 2,010 at 14.0 s"),
+        (
+            facts(KILLED),
+            {"fetches": [fetch("billing/2", 12.2), *FETCHED], "commits": PAST},
+            "12.1 s) has no invoices: fetched by billing/2 at 12.3 s, committed past at 12.4 s",
+        ),
+        (
+            facts(),
+            {"fetches": [*FETCHED, fetch("billing/2", 12.35)], "commits": [commit("billing/1", 12.4)]},
+            "fetched by billing/2 at 12.3 s, committed past by billing/1",
+        ),
+        (
+            facts(failed=[FAILED[0] | {"error": None}]),
+            {"fetches": FETCHED, "commits": PAST},
+            "a send of it to invoices failed (no answer) at",
+        ),
         (
             facts(KILLED),
             {"fetches": FETCHED, "commits": [commit("billing/2", 12.4, state="open")]},
@@ -387,6 +428,19 @@ def test_a_reader_that_writes_no_effect_is_not_in_the_story():
     assert row["cause"] == "commit_first" and "audit" not in words
 
 
+def test_a_frame_says_what_its_answer_was():
+    txn = commit("billing/2", 12.4, state="open") | {"answered_us": at(12.41), "error": 0, "transactional_id": "t"}
+    row, _ = story("missing", facts(KILLED), fetches=[FETCHED[0] | {"made": True}], commits=[txn])
+    labels = [frame["label"] for frame in row["frames"]]
+    assert labels[1:] == ["with 1,056, changed by a fault", "TxnOffsetCommit 1,060", "ok"]
+    row, _ = story("missing", replace(facts(), changes=[change(13, None)]), fetches=FETCHED)
+    assert row["frames"][-1]["label"] == "delete the offset"
+    writes = [write("billing/2", second) for second in (12.4, 12.5, 12.6)]
+    row, _ = story("duplicate", facts(), fetches=FETCHED, writes=writes)
+    assert [frame["label"] for frame in row["frames"]].count("Produce invoices/1") == 2
+    assert story("unexpected", facts(), writes=writes)[1].count("its effect was written by billing/2") == 1
+
+
 def test_work_that_is_repeated_after_a_kill():
     seen = {
         "fetches": [*FETCHED, fetch("billing/1", 20)],
@@ -423,7 +477,7 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
             "not_idempotent",
             facts(KILLED),
             {"fetches": TWICE, "commits": [commit("billing/2", 12.4, state="open")]},
-            "the commit past it was sent, and not answered",
+            "the commit past it was sent, and not answered at 12.4 s, billing/2 was killed at 12.5 s",
         ),
         ("went_back", facts(), {"fetches": TWICE, "commits": [commit("billing/2", 13)]}, "committed past"),
         (
@@ -479,6 +533,12 @@ SELF = [*FETCHED, fetch("billing/2", 13)]
             facts(),
             {"fetches": SELF, "writes": [write("billing/2", 13.4), write("billing/2", 13.6)]},
             "fetched again by billing/2",
+        ),
+        (
+            "moved",  # no fetch of the second writer is seen
+            facts(),
+            {"fetches": TWICE, "writes": [write("billing/2", 12.4), write("billing/3", 20.1)]},
+            "fetched again by billing/1",
         ),
         ("", facts(certain=False), {"fetches": FETCHED}, "no other fetch of it is seen"),
         ("", facts(), {}, "not seen on the wire"),
@@ -566,6 +626,18 @@ ENDED = {"billing/2": [Life("billing/2", 0, at(12.05), "was killed")]}
             {"fetches": [fetch("billing/1", 40), fetch("billing/1", 40.5)], "holder": BEFORE},
             "killed, the owner of its partition, at 12.1 s, fetched by billing/1 at 40.0 s, fetched again by billing/1",
         ),
+        (
+            "late_moved",  # it was killed after the last fetch
+            facts({"billing/2": [Life("billing/2", 0, at(40.5), "was killed")]}),
+            {"fetches": [*FETCHED, fetch("billing/1", 40)]},
+            "fetched again by billing/1",
+        ),
+        (
+            "late_behind",
+            facts(),
+            {"fetches": [fetch("billing/2", 40), fetch("billing/1", 40.5)], "holder": BEFORE},
+            "passed before its fetch",
+        ),
         ("", facts(), {"fetches": [fetch("billing/1", 45)]}, "its fetch is not seen"),
     ],
 )
@@ -588,11 +660,12 @@ def test_the_cause_of_a_late_effect(cause, known, seen, words):
         ("altered", {"fetches": [fetch("billing/2", 12) | MADE, *FETCHED]}, "had changed the answer"),
         ("miscalculated", {"fetches": [*FETCHED, fetch("billing/2", 13) | MADE]}, "in the log"),  # after the write
         ("miscalculated", {"fetches": [fetch("billing/1", 12) | MADE, *FETCHED]}, "in the log"),  # by another one
+        ("altered", {"fetches": [fetch("billing/1", 12) | MADE]}, "had changed the answer"),  # which passed it on
         ("", {}, "its fetch is not seen"),
     ],
 )
 def test_the_cause_of_a_wrong_value(cause, seen, words):
-    own = {"writes": [write("billing/2", 12.4)], "expected": "9", "found": "8", "times_us": [at(12.4)]}
+    own = {"writes": [write("billing/2", 12.4)], "expected": "9", "found": "8", "times_us": [at(14)]}
     row, told = story("wrong", facts(), **own, **seen)
     assert row["cause"] == cause and words in told, told
     assert "has 8 in invoices and not 9" in told
@@ -844,45 +917,45 @@ def test_an_instance_may_have_several_libraries(said, words):
     assert announced(said) == words
 
 
-WIRE = {
-    "fetched": "instance string, broker int, connection int, number int, topic string, partition int, asked_us bigint, "
-    "answered_us bigint, asked_offset bigint, base_offset bigint, last_offset bigint, control string, "
-    "complete boolean, made boolean, isolation int",
-    "acquired": "instance string, broker int, topic string, partition int, answered_us bigint, first_offset bigint, "
-    "last_offset bigint",
-    "acknowledged": "instance string, broker int, connection int, number int, group string, topic string, "
-    "partition int, asked_us bigint, answered_us bigint, first_offset bigint, last_offset bigint, types array<int>, "
-    "error int",
-    "commits": "instance string, broker int, connection int, number int, group string, topic string, partition int, "
-    "asked_us bigint, sent_us bigint, answered_us bigint, offset bigint, error int, transactional_id string",
-    "transactions": "instance string, call string, transactional_id string, asked_us bigint, committed boolean, "
-    "error int",
-    "produced": "instance string, broker int, topic string, partition int, producer_id bigint, producer_epoch int, "
-    "base_sequence int, records int, asked_us bigint, answered_us bigint, base_offset bigint, outcome string, "
-    "error int",
-    "log": "topic string, partition int, producer_id bigint, producer_epoch int, base_sequence int, "
-    "base_offset bigint, control string",
-    "connections": "instance string, library string, library_version string, client_id string",
-    "membership": "instance string, broker int, call string, group string, asked_us bigint, answered_us bigint, "
-    "owned array<struct<topic: string, partitions: array<int>>>",
-    "unread": "side string, api int, version int, why string, frames bigint",
-}
+def test_the_first_findings_of_a_kind_that_the_write_path_does_not_explain_have_a_story(tmp_path, monkeypatch):
+    """Nor have late ones without a bound. A wrong sum has the story of its inputs."""
+    asked = []
+    mails = "[{name: mails, http: {path: /mail}, id: $.id}, {name: invoices, "
+    run = FakeRun(tmp_path, SCENARIO.replace("[{name: invoices, ", mails, 1))
 
-SCENARIO = """
-title: Billing
-topics: [{name: orders, partitions: 4}, {name: invoices}]
-producers: [{name: shop, topic: orders, records: 10, value: {template: 'order {id}'}}]
-apps: [{name: billing, command: [python, '{bootstrap}'], group: billing, reads: [orders]}]
-effects: [{name: invoices, topic: invoices, id: $.order_id}]
-expect: {effects: {invoices: {late: {p99: 1s}}}}
-"""
+    def wire(spark, run, findings, outputs, apps):
+        asked.append(([(row["kind"], row["topic"], row["offset"]) for row in findings], outputs, apps))
+        seen = [Seen() if row["offset"] is None else PASSED_FIRST for row in findings]
+        return SimpleNamespace(facts=lambda: facts(KILLED), seen=lambda: seen)
 
+    monkeypatch.setattr("checks.effects.story.Wire", wire)
 
-def whole(**tables):
-    """Return the rows of each table, with what is the same in all of them."""
-    own = {"instance": "billing/2", "broker": 1, "connection": 1, "topic": "orders", "partition": 3, "error": 0}
-    own |= {"group": "billing", "complete": True}
-    return {name: [own | row for row in tables.get(name, ())] for name in WIRE}
+    def told(findings, resolved=run.resolved):
+        add_stories(None, run.run, resolved, findings, 2)
+        return [row["cause"] or row["ending"] for row in findings]
+
+    sums = {"offset": None, "partition": None, "found": "7", "expected": "12"}
+    of_key = [{"partition": 3, "offset": n, "amount": Decimal(n)} for n in (5, 6)]
+    rows = [
+        *(finding(offset=n, why="it is not in the log" if n == 1 else "") for n in (1, 2, 3)),
+        *(finding("unexpected", offset=None, why="it was aborted", effect=name) for name in ("invoices", "mails")),
+        *(finding("late", at_us=at(14), effect=name) for name in ("invoices", "mails")),
+        finding("duplicate", offset=None),
+        finding("wrong", inputs=of_key, **sums),
+    ]
+    assert told([dict(row) for row in rows]) == [None, UNSEEN, None, *[UNSEEN] * 3, None, None, UNSEEN] and not asked
+    table_path(run.run, "fetched").mkdir(parents=True)
+    alone = SCENARIO.replace(
+        "apps: [{name: billing, command: [python, '{bootstrap}'], group: billing, reads: [orders]}]", ""
+    )
+    assert told([dict(row) for row in rows], FakeRun(tmp_path / "alone", alone).resolved) == [None] * 9
+    assert told([dict(row) for row in rows[:1]]) == [None] and not asked
+    unwritten, none = "its write is not seen on the wire", None
+    assert told(rows) == [none, "commit_first", none, "stranger", unwritten, "late_work", none, none, "commit_first"]
+    inputs = [("input", "orders", 5), ("input", "orders", 6)]
+    kinds = [("missing", "orders", 2), *[("unexpected", "orders", None)] * 2, ("late", "orders", AT)]
+    assert asked == [([*kinds, *inputs], ["invoices"], ["billing"])]
+    assert told(rows[-1:]) == ["commit_first"], "a sum alone"
 
 
 @pytest.mark.spark
@@ -921,14 +994,7 @@ def test_the_wire_is_joined_with_the_findings(spark, tmp_path):
         log=[sent | {"base_sequence": 5, "base_offset": 30}],
         connections=[{"library": "librdkafka", "library_version": "2.5.0"}],
     )
-    for name, columns in WIRE.items():
-        frame = spark.createDataFrame(
-            [tuple(row.get(c.split()[0]) for c in columns.split(", ")) for row in rows[name]], columns
-        )
-        pq_folder = table_path(run.run, name)
-        pq_folder.mkdir(parents=True)
-        table = frame.toArrow()
-        pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), pq_folder / "part-0.parquet")
+    write_wire(spark, run.run, rows)
     seal = run.run.path / FOLDER / SEAL
     seal.write_text('{"failure": ""}')
     missing = finding()
