@@ -128,8 +128,7 @@ def _of_writers(seen: Seen, facts: Facts, output: str) -> tuple[list[Row], list[
     """Return fetches and commits of the applications that may write the effect, and their names."""
     readers = {_app(r) for r in (*seen.fetches, *seen.commits)}
     writers = {name.partition("/")[0] for name in facts.writers.get(output, ())}
-    if len(readers) > 1 and (readers & writers):
-        readers &= writers
+    readers = readers & writers or readers
     fetches, commits = ([r for r in rows if _app(r) in readers] for rows in (seen.fetches, seen.commits))
     return fetches, commits, readers
 
@@ -161,7 +160,7 @@ def tell_sum(finding: Row, inputs: Sequence[tuple[Row, Seen]], facts: Facts, out
         lost += [_Part(of_key, seen, "state_lost")] if ended else []
         once += bool(fetches)
     by = f"{abs(difference):f} too {'much' if difference > 0 else 'little'}"
-    whole = [parts for parts in (twice, never, lost) if parts and sum(part.counted for part in parts) == difference]
+    whole = [parts for parts in (twice, never, lost) if sum(part.counted for part in parts) == difference]
     if parts := whole[0] if whole else _only(twice + never, difference):
         told = _told(parts, len(inputs), by, facts, output)
         return told if len(whole) < 2 else told | {"cause": ""}

@@ -107,7 +107,8 @@ class Measure:
             return Observation.missing("not counted", self._distrust)
         kind, rows = term.split, audit_rows(self._run, "effect_totals")
         row = next((r for r in rows if (r["effect"], r["kind"]) == (term.scope, kind)), None)
-        if row is None and kind == "duplicate":
+        effect = next(e for e in self._scenario.effects if e.name == term.scope)
+        if row is None and kind == "duplicate" and effect.aggregate and not effect.sql:
             return Observation.nothing("a later value of an aggregate replaces an earlier one")
         if row is None:
             return Observation.missing("not counted", "the audit did not count it; audit the run again")
@@ -128,7 +129,7 @@ class Measure:
         if not (row["examined"] or row["count"] or row["undecided"]):
             what = "no input was acknowledged" if kind == "missing" else f"there is no effect {term.scope}"
             return Observation.missing(f"0 of 0 {noun}", f"{SAW_NOTHING}: {what}")
-        replaced = any(e.aggregate for e in self._scenario.effects if e.name == term.scope)
+        replaced = effect.aggregate is not None
         if _may_change(term, row["count"], replaced) and (reason := self._conditions.unsettled(term.scope)):
             return Observation.missing(text, reason)
         unsettled = ""

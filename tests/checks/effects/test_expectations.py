@@ -67,6 +67,7 @@ def judged(tmp_path, validated):
     return run
 
 
+AGGREGATE = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
 CLEAN = {"missing": 0, "duplicate": 0, "unexpected": 0}
 PASSED = dict.fromkeys([*CLEAN, "read"], "pass")
 
@@ -152,6 +153,11 @@ def test_ids_of_no_input_prove_nothing(judged):
 
 def test_what_the_audit_did_not_count_is_never_a_pass(judged):
     assert judged({"duplicate": 0})[0] == PASSED | {"missing": "inconclusive", "unexpected": "inconclusive"}
+    counted = {"missing": 0, "unexpected": 0, "wrong": 0}
+    assert judged(counted, effect=f"{TOPIC}, equals: $.amount")[0]["duplicate"] == "inconclusive"
+    assert judged(counted, effect=AGGREGATE)[0]["duplicate"] == "not applicable", "a later one takes over"
+    of_query = AGGREGATE.replace("topic: invoices, id: key", "sql: 'env:DB', query: select 1, id: customer")
+    assert judged(counted, effect=of_query)[0]["duplicate"] == "inconclusive"
 
 
 def test_no_input_at_all_is_never_a_pass(judged):
@@ -188,8 +194,8 @@ def test_a_number_that_may_still_rise_is_no_pass_below_its_bound(judged, number,
 @pytest.mark.parametrize(
     ("effect", "unsettled", "verdict"),
     [
-        ("topic: invoices, id: key, aggregate: sum($.amount), by: $.customer", True, "inconclusive"),
-        ("topic: invoices, id: key, aggregate: sum($.amount), by: $.customer", False, "fail"),
+        (AGGREGATE, True, "inconclusive"),
+        (AGGREGATE, False, "fail"),
         (f"{TOPIC}, equals: $.amount", True, "fail"),
     ],
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from chaos.ledger.seal import SEAL
+from checks.audit.engine.time_buckets import BUCKET_US
+from checks.effects.lanes import write_lanes
 from checks.effects.seen import MANY, Wire
+from checks.effects.tables import INPUTS
+from checks.evidence import audit_rows
 from checks.wire.tables import FOLDER
 from tests.checks.effects.wire import SCENARIO, whole, write_wire
 from tests.support.fake_runs import FakeRun
@@ -31,6 +37,11 @@ def batch(who, first, last, **more):
     """Return a batch of an answer to Fetch, or a range of one to ShareFetch."""
     row = {"instance": f"billing/{who}", "base_offset": first, "last_offset": last, "first_offset": first}
     return row | {"asked_us": 60, "answered_us": 61, "asked_offset": 90} | more
+
+
+def said(who, call, asked_us, answered_us=None, **more):
+    row = {"instance": f"billing/{who}", "call": call, "asked_us": asked_us, "answered_us": answered_us}
+    return row | {"owned": None, "generation": 7} | more
 
 
 def who(rows):
@@ -155,3 +166,107 @@ def test_what_a_member_of_a_share_group_accepted_passed_an_input(wire_of):
         "refused": ("refused", AT + 1),
         "open": ("open", AT + 1),
     }
+
+
+def test_what_the_stories_of_a_run_share(wire_of):
+    """Near misses: a send that a later attempt replaced, one without a sequence, one to another topic, a message to a
+    group without an answer, records that no fault made, and clients that are no application."""
+
+    def produced(who, sequence, outcome, at_us, **more):
+        row = {"instance": f"billing/{who}", "producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+        return row | {"topic": "invoices", "outcome": outcome, "asked_us": at_us, "answered_us": at_us + 1} | more
+
+    tables = {
+        "produced": [
+            *(produced(1, 0, "fail", 20), produced(1, 0, "fail", 22, error=3), produced(1, 5, "fail", 10)),
+            *(produced(1, 9, "fail", 5), produced(1, 9, "ok", 6), produced(2, 9, "ok", 7)),
+            *(produced(3, 0, "fail", 8, producer_id=None), produced(4, 0, "fail", 8, topic="orders")),
+            produced(5, 0, "fail", 8) | {"instance": "audit/1"},
+        ],
+        "membership": [
+            *(said(1, "LeaveGroup", 31), said(1, "LeaveGroup", 30), said(2, "Heartbeat", 30, 31)),
+            *(said(1, "JoinGroup", 10, 12), said(1, "SyncGroup", 13, 14), said(1, "SyncGroup", 20)),
+            said(1, "JoinGroup", 20, 22, owned=[{"topic": "orders", "partitions": [0]}]),
+            said(1, "SyncGroup", 23, 24),
+        ],
+        "connections": [
+            {"instance": "billing/1", "library": "librdkafka", "library_version": "2.5.0"},
+            {"instance": "audit/1", "library": "sarama"},
+        ],
+        "fetched": [
+            *(batch(1, 90, 110, made=True, answered_us=n) for n in (45, 41)),
+            *(batch(1, 90, 110, made=made, answered_us=at) for made, at in ((False, 40), (True, None))),
+            batch(1, None, None, made=True, answered_us=39),
+        ],
+    }
+    facts = wire_of(**tables, unread=[{"api": 3}]).facts()
+    failed = facts.failed["invoices", "billing/1"]
+    assert facts.failed.keys() == {("invoices", "billing/1")}
+    assert [(row["asked_us"], row["error"]) for row in failed] == [(10, 0), (22, 3)]
+    assert facts.writers == {"invoices": {f"billing/{n}" for n in (1, 2, 3)}}
+    assert {name: [row["asked_us"] for row in rows] for name, rows in facts.left.items()} == {"billing/1": [30, 31]}
+    assert (facts.synced, facts.begun) == ({"billing/1": [14, 24]}, {"billing/1": [14]})
+    assert (facts.libraries, facts.changed) == ({"billing/1": "librdkafka 2.5.0"}, {"billing/1": 41})
+    assert facts.certain
+
+
+@pytest.mark.parametrize("api", [0, 1])
+def test_a_fetch_or_send_that_was_not_read_may_have_been_any(wire_of, api):
+    assert not wire_of(unread=[{"api": 3}, {"api": api}]).facts().certain
+
+
+def test_the_lanes_of_applications(spark, tmp_path):
+    fake = FakeRun(tmp_path, SCENARIO)
+    own = {"app": "billing", "incarnation": 1, "event": "started", "detail": "{}"}
+    fake.ledger["apps"] = [own | {"instance": 1, "at_us": 5}]
+    run = fake.write().run
+    held = [{"topic": "orders", "partitions": [3]}]
+    rows = whole(
+        commits=[
+            *(
+                {"answered_us": at, "error": error}
+                for at, error in ((9, 0), (BUCKET_US - 1, 0), (BUCKET_US, 0), (9, 3))
+            ),
+            {"answered_us": 9, "instance": "audit/1"},
+        ],
+        membership=[
+            said(1, "SyncGroup", 10, 12, assigned=held, given_generation=8),
+            said(1, "Heartbeat", 14, 15, error=None),
+            said(1, "Heartbeat", 20, 22, error=25),
+            said(2, "ConsumerGroupHeartbeat", 20, 23, assigned=held, given_generation=None),
+            said(2, "LeaveGroup", 30),
+            said(3, "SyncGroup", 20, 23, assigned=held) | {"instance": "audit/1"},
+        ],
+    )
+    write_wire(spark, run, rows)
+    folder = run.audit / INPUTS / "invoices"
+    folder.mkdir(parents=True)
+    times = pa.table({"first_at_us": pa.array([None, 1, BUCKET_US - 1, BUCKET_US, 7 * BUCKET_US], pa.int64())})
+    pq.write_table(times, folder / "part-0.parquet")
+    write_lanes(spark, run, fake.resolved)
+    series = {(r["series"], r["scope"], r["at_us"]): r["value"] for r in audit_rows(run, "app_series")}
+    assert series == {
+        **{("effects", "invoices", n * BUCKET_US): number for n, number in ((0, 2), (1, 1), (7, 1))},
+        **{("commits", "billing/2", n * BUCKET_US): number for n, number in ((0, 2), (1, 1))},
+    }
+    lanes = audit_rows(run, "app_ownership")
+    names = ("consumer", "topic", "partition", "incarnation", "generation", "begin_us", "end_us", "end_reason")
+    assert [tuple(map(lane.get, names)) for lane in lanes] == [
+        ("billing/1", "orders", 3, 1, 8, 12, 22, "lost"),
+        ("billing/2", "orders", 3, 1, 7, 23, 30, "revoked"),
+    ]
+
+
+def test_without_a_wire_ledger_the_lanes_have_effects_alone(spark, tmp_path):
+    """An aggregate has no first effect of an input."""
+    alone = SCENARIO.replace("id: $.order_id", "id: key, aggregate: count(), by: $.customer, value: $.n").replace(
+        "{late: {p99: 1s}}", "{}"
+    )
+    fakes = [FakeRun(tmp_path / str(n), text) for n, text in enumerate((SCENARIO, alone))]
+    for fake, effects in zip(fakes, (1, 0), strict=True):
+        run = fake.write().run
+        folder = run.audit / INPUTS / "invoices"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"first_at_us": [1]}), folder / "part-0.parquet")
+        write_lanes(spark, run, fake.resolved)
+        assert len(audit_rows(run, "app_series")) == effects and not audit_rows(run, "app_ownership")

@@ -30,7 +30,8 @@ WIRE = {
     "base_offset bigint, control string",
     "connections": "instance string, library string, library_version string, client_id string",
     "membership": "instance string, broker int, call string, group string, asked_us bigint, answered_us bigint, "
-    "owned array<struct<topic: string, partitions: array<int>>>",
+    "owned array<struct<topic: string, partitions: array<int>>>, assigned array<struct<topic: string, partitions: "
+    "array<int>>>, error int, generation int, given_generation int",
     "unread": "side string, api int, version int, why string, frames bigint",
 }
 
@@ -54,7 +55,7 @@ def whole(**tables: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 def write_wire(spark: Any, run: Run, rows: dict[str, list[dict[str, Any]]]) -> None:
     """Write the tables of the wire ledger."""
     for name, columns in WIRE.items():
-        values = [tuple(row.get(c.split()[0]) for c in columns.split(", ")) for row in rows[name]]
+        values = [tuple(map(row.get, spark.createDataFrame([], columns).columns)) for row in rows[name]]
         folder = table_path(run, name)
         folder.mkdir(parents=True)
         table = spark.createDataFrame(values, columns).toArrow()
