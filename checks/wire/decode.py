@@ -26,8 +26,8 @@ _ASSIGNED = "array<struct<topic: string, topic_id: string, partitions: array<int
 RAW: dict[str, str] = {
     "connections": "event string, content string",
     "announced": "client_id string, library string, library_version string",
-    "requests": "api int, version int, bytes int",
-    "answers": "api int, version int, bytes int",
+    "fetches": "version int",
+    "share_answers": "version int",
     "topics": "topic string, topic_id string",
     "produce_requests": f"batch int, client_id string, acks int, transactional_id string, {_TOPIC}, {_PRODUCER}, "
     "records int, transactional boolean, base_timestamp_us bigint, max_timestamp_us bigint, crc bigint, magic int, "

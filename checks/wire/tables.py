@@ -4,7 +4,7 @@ Each row has `instance` (the owner of the front), `broker`, `connection`, `numbe
 `asked_us` (the proxy saw the request), `sent_us` (the proxy sent it on; null: the broker never got it), `answered_us`
 (the proxy sent the answer on; null: the client never got one, so the outcome is unknown), and `made` (the answer is one
 of the proxy, by a fault). Columns in `_us` are us since the epoch, by the proxy's clock, but for timestamps in records
-and batches (the client's or the broker's clock) and for durations (`median_us`, `session_us`, `rebalance_us`). `error`
+and batches (the client's or the broker's clock) and for durations (`session_us`, `rebalance_us`). `error`
 is Kafka's code, 0 for none, null without an answer. `topic` is resolved from the id, if an answer to Metadata named it,
 and null if none did.
 
@@ -16,7 +16,6 @@ queries run without compiled code.
 |--------------|-------------------------------------------------------------------------------------------------------|
 | connections  | connection: `peer`, `opened_us`, `closed_us` and `closed_by` (client, broker or proxy; null: open at  |
 |              | the end), `client_id`, `library` and `library_version` as ApiVersions announces them                  |
-| calls        | instance, `api`, `version`: `requests`, `unanswered`, `unsent`, `median_us` from request to answer    |
 | produced     | batch of a Produce request: `batch` (its index in its partition), `acks`, `transactional_id`,         |
 |              | `producer_id`, `producer_epoch`, `base_sequence` (null without an id), `records`, `transactional`,    |
 |              | `base_timestamp_us`, `max_timestamp_us`, `crc`, `magic`, `compression`, `bytes`, `hashes` and         |
@@ -151,17 +150,6 @@ class Wire:
             own = own.withColumn("instance", F.coalesce("speaker", "instance")).drop("speaker")
         return own.join(closed, "connection", "left").join(F.broadcast(said), "connection", "left")
 
-    def calls(self) -> DataFrame:
-        """Return the requests of each instance by kind and version."""
-        answers = self._answers("answers").select(*_JOIN, "answered_us")
-        joined = self._asked("requests").join(answers, list(_JOIN), "left")
-        return joined.groupBy("instance", "api", "version").agg(
-            F.count("*").alias("requests"),
-            F.count_if(F.col("answered_us").isNull()).alias("unanswered"),
-            F.count_if(F.col("sent_us").isNull()).alias("unsent"),
-            F.median(F.col("answered_us") - F.col("asked_us")).cast("bigint").alias("median_us"),
-        )
-
     def produced(self) -> DataFrame:
         """Return the batches that were produced."""
         joined = self._joined("produce_requests", "produce_answers", by_partition=True)
@@ -176,7 +164,7 @@ class Wire:
 
     def fetched(self) -> DataFrame:
         """Return the batches that were fetched."""
-        times = self._raw("requests").select(
+        times = self._raw("fetches").select(
             *_JOIN, F.col("seen_us").alias("asked_us"), F.col("passed_us").alias("sent_us")
         )
         answers = self._answers("fetch_answers").withColumn("key", _key())
@@ -252,7 +240,7 @@ class Wire:
         answers = self._answers("acknowledge_answers")
         whole = answers.where("topic_id is null").select(*_JOIN, F.col("error").alias("error_of_all"))
         parts = answers.where("topic_id is not null").select(*_JOIN, "topic_id", "partition", "error")
-        times = self._answers("answers").select(*_JOIN, "answered_us", "made")
+        times = self._answers("share_answers").select(*_JOIN, "answered_us", "made")
         joined = asked.join(parts, [*_JOIN, "topic_id", "partition"], "left").join(whole, list(_JOIN), "left")
         joined = joined.join(times, list(_JOIN), "left")
         return self._resolved(joined.withColumn("error", F.coalesce("error_of_all", "error")).drop("error_of_all"))
@@ -310,7 +298,6 @@ def _key() -> Column:
 
 TABLES: dict[str, tuple[Callable[[Wire], DataFrame], str]] = {
     "connections": (Wire.connections, "connections"),
-    "calls": (Wire.calls, "requests"),
     "produced": (Wire.produced, "produce_requests"),
     "fetched": (Wire.fetched, "fetch_answers"),
     "asked": (Wire.asked, "fetch_requests"),

@@ -12,13 +12,15 @@ import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
-import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructType;
-import scala.jdk.javaapi.CollectionConverters;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Segments of a capture (chaos/relay/capture.py) as rows, with Kafka's generated message classes.
@@ -39,11 +41,11 @@ public final class Decode {
     void read(Entry entry, ApiMessage message, List<Object[]> rows);
   }
 
-  /** A table: the kind of its entries, whether their frames are decoded, their requests, and the reader. */
+  /** A table: the kind of its entries, whether their frames are decoded, what they ask for or answer, and the reader. */
   record Table(int kind, boolean decoded, List<Integer> apis, Reader reader) {
     boolean has(Entry entry) {
       if (kind == ACCEPTED) return entry.kind <= CLOSED;
-      return kind == entry.kind && (!decoded || apis.contains((int) entry.api));
+      return kind == entry.kind && apis.contains((int) entry.api);
     }
   }
 
@@ -56,13 +58,18 @@ public final class Decode {
   public static Dataset<Row> rows(Dataset<Row> files, String ddl) {
     StructType schema = StructType.fromDDL(ddl);
     List<String> columns = List.of(schema.fieldNames());
-    return files.flatMap(
-        (FlatMapFunction<Row, Row>) file -> new Rows((byte[]) file.get(0), columns), Encoders.row(schema));
+    JavaRDD<InternalRow> rows = files.javaRDD().flatMap(file -> new Rows((byte[]) file.get(0), columns));
+    return ((SparkSession) files.sparkSession()).internalCreateDataFrame(rows.rdd(), schema, false);
   }
 
-  /** Return a value as Spark takes it in a row. */
-  static Object external(Object value) {
-    return value instanceof List<?> list ? CollectionConverters.asScala(list) : value;
+  /** Return a value as Spark has it inside: an encoder of so many columns costs more than decoding. */
+  private static Object internal(Object value) {
+    if (value instanceof String text) return UTF8String.fromString(text);
+    if (value instanceof List<?> list) return new GenericArrayData(list.stream().map(Decode::internal).toArray());
+    if (value instanceof Object[] fields) {
+      return new GenericInternalRow(Arrays.stream(fields).map(Decode::internal).toArray());
+    }
+    return value;
   }
 
   private Decode() {}
@@ -159,10 +166,10 @@ public final class Decode {
   }
 
   /** The rows of one segment. */
-  private static final class Rows implements Iterator<Row> {
+  private static final class Rows implements Iterator<InternalRow> {
     private final Entry entry;
     private final List<String> columns;
-    private final List<Row> rows = new ArrayList<>();
+    private final List<InternalRow> rows = new ArrayList<>();
     private int at = MAGIC.length, next = 0;
 
     Rows(byte[] content, List<String> columns) {
@@ -217,13 +224,13 @@ public final class Decode {
       Object[] row = new Object[columns.size()];
       row[0] = table;
       Long passed = entry.passed == 0 ? null : (Long) entry.passed;
-      row[1] = RowFactory.create(entry.connection, entry.number, entry.seen, passed, (entry.flags & MADE) != 0);
-      row[columns.indexOf(table)] = RowFactory.create(Arrays.stream(values).map(Decode::external).toArray());
-      rows.add(RowFactory.create(row));
+      row[1] = new Object[] {entry.connection, entry.number, entry.seen, passed, (entry.flags & MADE) != 0};
+      row[columns.indexOf(table)] = values;
+      rows.add((InternalRow) internal(row));
     }
 
     @Override
-    public Row next() {
+    public InternalRow next() {
       if (!hasNext()) throw new NoSuchElementException();
       return rows.get(next++);
     }

@@ -11,8 +11,6 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
 
 /** The tables that {@link Decode} knows. The columns stand in checks/wire/tables.py, in the same order. */
 final class Tables {
@@ -31,8 +29,8 @@ final class Tables {
     Map<String, Decode.Table> tables = new HashMap<>();
     tables.put("connections", new Decode.Table(Decode.ACCEPTED, false, List.of(), Tables::connection));
     tables.put("announced", new Decode.Table(request, true, List.of(VERSIONS, METADATA), Tables::announced));
-    tables.put("requests", new Decode.Table(request, false, List.of(), Tables::call));
-    tables.put("answers", new Decode.Table(answer, false, List.of(), Tables::call));
+    tables.put("fetches", new Decode.Table(request, false, List.of(FETCH), Tables::version));
+    tables.put("share_answers", new Decode.Table(answer, false, SHARES, Tables::version));
     tables.put("topics", new Decode.Table(answer, true, List.of(METADATA), Tables::topics));
     tables.put("produce_requests", new Decode.Table(request, true, List.of(PRODUCE), Tables::produceRequest));
     tables.put("produce_answers", new Decode.Table(answer, true, List.of(PRODUCE), Tables::produceAnswer));
@@ -56,8 +54,9 @@ final class Tables {
     rows.add(row(entry.kind == Decode.ACCEPTED ? "accepted" : "closed", entry.text()));
   }
 
-  private static void call(Decode.Entry entry, ApiMessage none, List<Object[]> rows) {
-    rows.add(row((int) entry.api, entry.version, entry.size));
+  /** A row for a request or an answer with nothing in it that a table wants, so that its times are known. */
+  private static void version(Decode.Entry entry, ApiMessage none, List<Object[]> rows) {
+    rows.add(row(entry.version));
   }
 
   /** Old clients never ask for versions; Metadata at least has their client id. */
@@ -112,9 +111,9 @@ final class Tables {
   private static void fetchAnswer(Decode.Entry entry, ApiMessage message, List<Object[]> rows) {
     for (var topic : ((FetchResponseData) message).responses()) {
       for (var p : topic.partitions()) {
-        List<Row> aborted = new ArrayList<>();
+        List<Object[]> aborted = new ArrayList<>();
         if (p.abortedTransactions() != null) {
-          p.abortedTransactions().forEach(a -> aborted.add(RowFactory.create(a.producerId(), a.firstOffset())));
+          p.abortedTransactions().forEach(a -> aborted.add(row(a.producerId(), a.firstOffset())));
         }
         Object[] where = row(
             text(topic.topic()), id(topic.topicId()), p.partitionIndex(), (int) p.errorCode(),
@@ -205,10 +204,10 @@ final class Tables {
         rows.add(member("LeaveGroup", m.groupId(), one.memberId(), one.groupInstanceId(), null, null, null, null, null));
       }
     } else if (message instanceof ConsumerGroupHeartbeatRequestData m) {
-      List<Row> owned = null;
+      List<Object[]> owned = null;
       if (m.topicPartitions() != null) {
         owned = new ArrayList<>();
-        for (var t : m.topicPartitions()) owned.add(RowFactory.create(null, id(t.topicId()), ints(t.partitions())));
+        for (var t : m.topicPartitions()) owned.add(row(null, id(t.topicId()), t.partitions()));
       }
       rows.add(member("ConsumerGroupHeartbeat", m.groupId(), m.memberId(), m.instanceId(), m.memberEpoch(), null,
           m.rebalanceTimeoutMs(), m.subscribedTopicNames(), owned));
@@ -245,21 +244,21 @@ final class Tables {
       int error = m.members().stream().mapToInt(one -> one.errorCode()).filter(code -> code != 0).findFirst().orElse(0);
       rows.add(row("LeaveGroup", m.errorCode() != 0 ? (int) m.errorCode() : error, null, null, null, null, null, null));
     } else if (message instanceof ConsumerGroupHeartbeatResponseData m) {
-      List<Row> assigned = null;
+      List<Object[]> assigned = null;
       if (m.assignment() != null) {
         assigned = new ArrayList<>();
         for (var t : m.assignment().topicPartitions()) {
-          assigned.add(RowFactory.create(null, id(t.topicId()), ints(t.partitions())));
+          assigned.add(row(null, id(t.topicId()), t.partitions()));
         }
       }
       rows.add(row("ConsumerGroupHeartbeat", (int) m.errorCode(), text(m.memberId()), m.memberEpoch(), null, null, null,
           assigned));
     } else if (message instanceof ShareGroupHeartbeatResponseData m) {
-      List<Row> assigned = null;
+      List<Object[]> assigned = null;
       if (m.assignment() != null) {
         assigned = new ArrayList<>();
         for (var t : m.assignment().topicPartitions()) {
-          assigned.add(RowFactory.create(null, id(t.topicId()), ints(t.partitions())));
+          assigned.add(row(null, id(t.topicId()), t.partitions()));
         }
       }
       rows.add(row("ShareGroupHeartbeat", (int) m.errorCode(), text(m.memberId()), m.memberEpoch(), null, null, null,
@@ -268,7 +267,7 @@ final class Tables {
   }
 
   /** Return the partitions of a classic assignment; null if it is not one of a consumer. */
-  private static List<Row> assigned(byte[] assignment) {
+  private static List<Object[]> assigned(byte[] assignment) {
     if (assignment.length == 0) return List.of();
     ConsumerPartitionAssignor.Assignment read;
     try {
@@ -278,8 +277,8 @@ final class Tables {
     }
     Map<String, List<Integer>> topics = new java.util.TreeMap<>();
     for (TopicPartition p : read.partitions()) topics.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p.partition());
-    List<Row> rows = new ArrayList<>();
-    topics.forEach((topic, numbers) -> rows.add(RowFactory.create(topic, null, ints(numbers))));
+    List<Object[]> rows = new ArrayList<>();
+    topics.forEach((topic, numbers) -> rows.add(row(topic, null, numbers)));
     return rows;
   }
 
@@ -288,8 +287,8 @@ final class Tables {
       rows.add(row("InitProducerId", m.transactionalId(), positive(m.producerId()),
           m.producerEpoch() < 0 ? null : (int) m.producerEpoch(), null, null, null));
     } else if (message instanceof AddPartitionsToTxnRequestData m) {
-      List<Row> topics = new ArrayList<>();
-      m.v3AndBelowTopics().forEach(t -> topics.add(RowFactory.create(t.name(), null, ints(t.partitions()))));
+      List<Object[]> topics = new ArrayList<>();
+      m.v3AndBelowTopics().forEach(t -> topics.add(row(t.name(), null, t.partitions())));
       if (entry.version < 4) {
         rows.add(row("AddPartitionsToTxn", m.v3AndBelowTransactionalId(), m.v3AndBelowProducerId(),
             (int) m.v3AndBelowProducerEpoch(), null, null, topics));
@@ -367,7 +366,7 @@ final class Tables {
 
   private static Object[] member(
       String call, String group, String member, String instance, Integer generation, Integer sessionMs,
-      Integer rebalanceMs, List<String> subscribed, List<Row> owned) {
+      Integer rebalanceMs, List<String> subscribed, List<Object[]> owned) {
     Long sessionUs = sessionMs == null ? null : us((long) sessionMs);
     Long rebalanceUs = rebalanceMs == null || rebalanceMs < 0 ? null : us((long) rebalanceMs);
     return row(call, group, text(member), instance, generation, sessionUs, rebalanceUs, subscribed, owned);
@@ -401,10 +400,6 @@ final class Tables {
 
   private static Long positive(long value) {
     return value < 0 ? null : value;
-  }
-
-  private static Object ints(List<Integer> numbers) {
-    return Decode.external(List.copyOf(numbers));
   }
 
   private static List<Integer> bytes(List<Byte> numbers) {
