@@ -58,6 +58,10 @@ class Job:
             ["/bin/sh", "-c", _SHELL, str(folder), *command],
             env={**os.environ, "PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", **env},
             cwd=directory,
+            # the supervisor of the task counts it as running while a process holds its output
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         return cls(str(folder), str(results), str(ProcessId.of(popen.pid)), socket.gethostname())

@@ -60,6 +60,7 @@ serve = Job.start(here / "serve", here / "s", ["control", "--socket", str(here /
 while not (here / "s.sock").exists() and not serve.ended():
     time.sleep(0.05)
 alive = not serve.ended()
+open_files = {os.readlink(file) for file in Path("/proc", serve.process.partition(":")[0], "fd").iterdir()}
 asyncio.run(JobTrigger(asdict(serve)).on_kill())
 killed = Job.start(here / "killed", here / "k", ["control", "--socket", str(here / "k.sock")], directory=None, env={})
 os.killpg(int(killed.process.partition(":")[0]), signal.SIGKILL)
@@ -67,6 +68,7 @@ event_killed = first(JobTrigger(asdict(killed)))
 print(json.dumps({
     "refused": [refused.code(), refused.lines()[0], event["read"] == (here / "refused" / "output.log").stat().st_size],
     "ended": [alive, serve.ended(), serve.code()],
+    "open": [name for name in open_files if name.startswith(("pipe:", "socket:"))],
     "killed": [killed.ended(), killed.code(), event_killed["job"]["folder"] == killed.folder],
 }))
 """
@@ -98,6 +100,7 @@ def test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_th
     assert code == 2 and "no-such" in lines[-1] and read_all
     assert found["ended"] == [True, True, 130]
     assert found["killed"] == [True, None, True]  # killed: no exit code, and that is seen
+    assert found["open"] == []  # a worker waits until nothing holds the pipes of its task
 
 
 EXAMPLES = """
