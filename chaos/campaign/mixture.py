@@ -249,10 +249,11 @@ class Mixer:
     def _of_rebalance(self, faults: list[Raw], raw: Raw, rng: Random) -> tuple[list[Raw], Raw] | None:
         """Return the faults before one at a moment of a rebalance, with the one that causes it, and its trigger.
 
-        The moment is the first one of its kind. A request that only a rebalance causes may come after any other step.
+        The moment is one that `Moment.nth` chooses: the first ones are those of the start of the group. A request that
+        only a rebalance causes may come after any other step.
         """
         moment = rng.choice(self._moments(of_change=True))
-        cause, wire = leave(moment.app), moment.wire(1)
+        cause, wire = leave(moment.app), moment.wire(moment.nth(rng.randrange(1 << 32)))
         if cause not in faults:
             if any(meet(fault, cause) for fault in faults):
                 return None
