@@ -247,6 +247,10 @@ def test_a_moment_that_was_rare_is_not_drawn_and_one_of_a_rebalance_comes_after_
     for wire in waits:
         assert ("after" in wire) == (wire["api"] != "JoinGroup")
         assert wire["nth"] <= {"OffsetCommit": 10, "Fetch": 20, "JoinGroup": 1}[wire["api"]]
+    often = Mixer(mixer.subject, [replace(JOIN, count=8)], mixer.with_faults, mixer.accepts, PAIRS)
+    faults = [f for n in range(20) for f in often.draw(Random(n), {}).faults if "wire" in f["when"]]
+    # not in the first half, which may be the start of the group
+    assert {f["when"]["wire"]["nth"] for f in faults if f["when"]["wire"]["api"] == "JoinGroup"} == {5, 6}
     only_rare = Mixer(mixer.subject, [RARE], mixer.with_faults, mixer.accepts, PAIRS)
     assert only_rare.phases == ["start", "load", "overlap", "later"]
 
