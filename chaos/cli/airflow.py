@@ -13,13 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets
 from chaos.cli.output import View, print_campaign, print_result
-from chaos.errors import ClusterError, MachineError, UsageError
+from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
 from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
 from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
@@ -28,6 +29,9 @@ from chaos.run.directory import Run, new_run_id, read_model
 from chaos.run.events import read_events
 from chaos.run.result import EXIT_CODES, RunOutcome
 from chaos.units import parse_duration
+
+if TYPE_CHECKING:
+    from chaos.scenario.model import Scenario
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
 POOL = "aftershock_clusters"
@@ -61,7 +65,9 @@ def dag(
 
     path = find(scenario)
     if kafka_conn_id is None:  # else only Airflow knows the cluster
-        check_owner(load(path, all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
+        loaded = load(path, all_overrides(sets, kafka, driver, bootstrap))
+        check_owner(loaded, i_own_this_cluster)
+        Thread(target=_install, args=(loaded,), daemon=True).start()
     run = Run(runs_dir.absolute() / new_run_id(path.stem))
     params = {
         "run_id": run.run_id,
@@ -91,6 +97,16 @@ def dag(
     if not run.result.exists():
         raise ClusterError(f"the DAG ended without a result{_last_error(log)}; Airflow's log is {log}")
     raise typer.Exit(RunOutcome.read(run).exit_code)
+
+
+def _install(scenario: Scenario) -> None:
+    """Install what the run needs while Airflow starts. The run does the rest, and says what is wrong."""
+    from chaos.drive.stages import install
+    from chaos.install.cache import silent
+    from chaos.scenario.resolve import resolve
+
+    with contextlib.suppress(AftershockError, OSError):
+        install(resolve(scenario, run_id="", name="", created_us=0, seed=0, overrides=[]), silent)
 
 
 def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Path, run: Run, view: View) -> None:

@@ -29,6 +29,7 @@ from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
 from chaos.guarantees.facts import BROKER_NAMES, ClusterPart
 from chaos.guarantees.from_cluster import DIFFER, add_cluster
 from chaos.guarantees.values import Problems
+from chaos.install.cache import Progress
 from chaos.install.java import find_java
 from chaos.kafka import admin, users
 from chaos.kafka.admin import topic_settings
@@ -161,11 +162,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             events.note(warning)
         driver = driver_of(scenario.cluster.driver)
         with events.stage("install", "installing the client libraries" if scenario.attached else ""):
-            for client in scenario.client_libraries:
-                prepare_client(client, events.note)
-            applications.prepare(scenario.apps, events.note)
-            if lender is None:
-                driver.install(cluster_spec(resolved), events.note)
+            install(resolved, events.note, brokers=lender is None)
         if lender is None:
             spec, deadline = cluster_spec(resolved), deadline_s(resolved)
             cluster = driver.deploy(run, spec, owner=owner, deadline_s=deadline, on_progress=events.note)
@@ -202,6 +199,15 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 end_all(run.path)
             raise
     return run
+
+
+def install(resolved: Resolved, on_progress: Progress, *, brokers: bool = True) -> None:
+    """Fetch and build the client libraries and applications of a run, and the release of its brokers if wanted."""
+    for client in resolved.scenario.client_libraries:
+        prepare_client(client, on_progress)
+    applications.prepare(resolved.scenario.apps, on_progress)
+    if brokers:
+        driver_of(resolved.scenario.cluster.driver).install(cluster_spec(resolved), on_progress)
 
 
 def _encryption(cluster: Cluster, run: Run, scenario: Scenario) -> Encryption | None:
