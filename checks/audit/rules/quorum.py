@@ -56,7 +56,7 @@ def competing_controllers(run: RunData, tally: Tally) -> None:
 def _terms(observed: Observed) -> Iterator[Term]:
     """Yield the terms of all controllers with a recorded end."""
     for entity in observed.entities("active_last"):
-        begins = [(at_us, epoch) for at_us, epoch in observed.changes(entity, "active") if isinstance(epoch, int)]
+        begins = observed.changes(entity, "active")
         for end_us, last in observed.changes(entity, "active_last"):
             found = [at_us for at_us, epoch in begins if epoch == last["epoch"] and at_us <= end_us]
             if found:

@@ -48,7 +48,9 @@ def judged(rows: list[dict[str, Any]], **config: Any) -> tuple[list[dict[str, An
     run: Any = SimpleNamespace(observed=Observed(rows, 100 * SECOND), scenario=scenario, last_fault=lambda at_us: "cut")
     tally = Tally()
     quorum.competing_controllers(run, tally)
+    counts = [count for _, (count, _) in tally.each(FINDINGS)]
     found = [row for _, (_, shown) in tally.each(FINDINGS) for row in shown]
+    assert sum(counts) == len(found)
     return [json.loads(row["evidence"]) for row in found], tally.count(quorum.TERMS, quorum.SCOPE)
 
 
@@ -84,6 +86,27 @@ def test_the_limit_is_the_fetch_timeout_of_the_quorum() -> None:
     assert said == "controller 101 answered as active in epoch 1 until 5.0 s after controller 102 was active in epoch 2"
     assert judged(rows, **{"controller.quorum.fetch.timeout.ms": 5000})[0] == []
     assert len(judged(rows, **{"controller.quorum.fetch.timeout.ms": 4999})[0]) == 1
+
+
+def test_two_controllers_of_one_epoch_are_named_with_it() -> None:
+    (evidence,), _ = judged(rows_of((101, 2, SECOND, 3 * SECOND + 1), LATER))
+    said = quorum.RULES["competing_controllers"].explain({}, evidence, None)  # type: ignore[operator, arg-type]
+    assert said == "controllers 101 and 102 were both active in epoch 2"
+
+
+def test_the_first_of_several_later_controllers_is_the_one_that_is_named() -> None:
+    later = [(103, 3, 4 * SECOND, 5 * SECOND), (102, 2, 3 * SECOND, 3 * SECOND + 1)]
+    (evidence,), _ = judged(rows_of((101, 1, SECOND, 9 * SECOND), *later))
+    assert (evidence["other"], evidence["other_epoch"]) == (102, 2)
+
+
+def test_a_term_is_one_only_if_it_began_no_later_than_it_was_seen_to_end() -> None:
+    """The watcher may see a controller for the first time with its end, and may see no first answer at all."""
+    entity, last = {"entity": "controller:101"}, json.dumps({"epoch": 1, "asked_us": 5 * SECOND})
+    end = entity | {"at_us": 5 * SECOND, "key": "active_last", "value": last}
+    for begun, terms in ((5 * SECOND, 1), (5 * SECOND + 1, 0), (None, 0)):
+        begin = [] if begun is None else [entity | {"at_us": begun, "key": "active", "value": "1"}]
+        assert judged([*begin, end]) == ([], terms)
 
 
 def test_a_controller_may_be_active_more_than_once() -> None:
