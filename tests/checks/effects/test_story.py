@@ -191,6 +191,18 @@ MIXED = [(100, ONCE), (15, FETCHED_AGAIN), (10, FETCHED_AGAIN), (5, FETCHED_AGAI
             "1 of its 3 inputs are not in it, which makes",
         ),
         ("100", [(100, ONCE), (10, PASSED_FIRST)], "", "1 of its 2 inputs are not in it, which makes 10 too little"),
+        (
+            "100",
+            [(100, ONCE), (10, PASSED_FIRST), (20, Seen())],
+            "",
+            "2 of its 3 inputs are not in it, which makes 30 too little",
+        ),
+        (
+            "120",
+            [(100, ONCE), (10, FETCHED_AGAIN), (20, PASSED_FIRST)],
+            "",
+            "2 of its 3 inputs are in it twice or not at all, which makes 10 too little",
+        ),
         ("101", [(100, ONCE), (10, PASSED_FIRST)], None, "it is 9 too little, and which"),
         ("99", [(100, ONCE)], None, "it is 1 too little, and each of its 1 inputs was fetched once: the work makes"),
         ("100.5", [(100, ONCE)], None, "it is 0.5 too much, and each of"),
@@ -297,6 +309,12 @@ AGAIN = {"billing/2": [DONE], "billing/1": [Life("billing/1", 0, at(12), "ended 
         ("commit_first_or_passed_over", facts(KILLED), {"fetches": FETCHED, "commits": FURTHER}),
         ("passed_over", facts(), {"fetches": FETCHED, "commits": FURTHER}),
         ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.45)]}),
+        ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [*PAST, commit("billing/1", 12.45, 1099)]}),
+        (
+            "commit_first",
+            facts(KILLED),
+            {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.45, 1099, "refused", 22)]},
+        ),
         ("commit_first", facts(KILLED), {"fetches": FETCHED, "commits": [*PAST, commit("billing/2", 12.5, 1099)]}),
         ("passed_over", facts({"billing/2": [Life("billing/2", 0)]}), {"fetches": FETCHED, "commits": PAST}),
         ("send_failed", facts(failed=FAILED), {"fetches": FETCHED, "commits": FURTHER}),
@@ -635,6 +653,18 @@ ENDED = {"billing/2": [Life("billing/2", 0, at(12.05), "was killed")]}
             "fetched again by billing/1",
         ),
         (
+            "late_down",  # its owner before is not behind the second fetch
+            facts(KILLED),
+            {"fetches": [*FETCHED, fetch("billing/1", 40)], "holder": BEFORE | {"instance": "billing/3"}},
+            "billing/2 was killed at 12.5 s",
+        ),
+        (
+            "late_moved",  # its owner ended between the fetches
+            facts({"billing/2": [Life("billing/2", 0, at(40.2), "was killed")]}),
+            {"fetches": [fetch("billing/1", 40), fetch("billing/1", 40.5)], "holder": BEFORE},
+            "passed before its fetch",
+        ),
+        (
             "late_behind",
             facts(),
             {"fetches": [fetch("billing/2", 40), fetch("billing/1", 40.5)], "holder": BEFORE},
@@ -788,7 +818,7 @@ def test_nothing_runs_any_more_only_if_each_instance_ended_by_itself():
     alone, killed = Life("billing/1", 0, at(5), "ended by itself (exit code 1)"), KILLED["billing/2"][0]
     assert facts({"billing/1": [alone]}).left_off
     assert not facts({"billing/1": [alone], "billing/2": [killed]}).left_off
-    assert not facts({"billing/1": [alone], "billing/2": [alone, Life("billing/2", at(6))]}).left_off
+    assert not facts({"billing/1": [alone], "billing/2": [alone, Life("billing/2", at(7) + 1)]}).left_off
     assert not facts().left_off
 
 
@@ -1067,6 +1097,20 @@ def said(call, second, who="billing/1", assigned=None, owned=None, error=0, gene
         ([said("SyncGroup", 1, assigned=[0]), said("LeaveGroup", 2)], [(0, 1, 2, "revoked")]),
         ([said("SyncGroup", 1, "billing/2", assigned=[0])], [(0, 1, 12, "crashed")]),
         ([said("SyncGroup", 1, assigned=[0], error=27)], []),
+        (  # in any order; one without news, one without an answer
+            [
+                *(said("LeaveGroup", 3), said("SyncGroup", 1, assigned=[0]), said("ConsumerGroupHeartbeat", 2)),
+                said("SyncGroup", 2, assigned=[1]) | {"answered_us": None},
+            ],
+            [(0, 1, 3, "revoked")],
+        ),
+        (  # the name of one topic is not known, and one has no partition
+            [
+                said("SyncGroup", 1)
+                | {"assigned": [{"topic": None, "partitions": [0]}, {"topic": "orders", "partitions": None}]}
+            ],
+            [],
+        ),
     ],
 )
 def test_partitions_of_an_instance_as_it_knew_them(events, held):
@@ -1079,6 +1123,14 @@ def test_partitions_of_an_instance_as_it_knew_them(events, held):
         for row in ownership(events, KILLED)
     ]
     assert sorted(found, key=lambda row: row[:2]) == held
+
+
+def test_a_partition_is_held_by_an_incarnation_the_first_one_if_its_start_is_not_known():
+    lives = {"billing/2": [Life("billing/2", at(1) + 1, at(5), "was killed"), Life("billing/2", at(7) + 1)]}
+    events = [said("SyncGroup", second, "billing/2", assigned=[0]) for second in (1, 7)]
+    events += [said("SyncGroup", 1, "billing/1", assigned=[0])]
+    held = [(row["consumer"], row["incarnation"]) for row in ownership(events, lives)]
+    assert held == [("billing/2", 1), ("billing/2", 2), ("billing/1", 1)]
 
 
 def test_a_member_holds_partitions_from_the_answer_until_it_asks_to_join_again():
