@@ -7,7 +7,7 @@ from chaos.kafka.security import Security
 from chaos.run.directory import Run
 from chaos.tap.order import Order
 from chaos.tap.session import _resolved
-from checks.expectations.contract import duration, terms
+from checks.expectations.contract import Term, duration, planned_sends, readers, terms
 from checks.expectations.judge import listed
 from tests.support.fake_runs import SCENARIO
 
@@ -60,6 +60,40 @@ def test_a_reader_of_any_kind_has_to_receive_records(fake, clients, demanded):
     assert (("something_happened", "delivered", "") in found) == demanded
 
 
+def test_a_group_is_one_reader_and_so_is_each_consumer_without_one(fake):
+    share = "mode: share, group: s, topics: [orders], client: java, settings: {share.auto.offset.reset: earliest}"
+    text = f"""
+title: Readers
+topics: [{{name: orders}}]
+producers: [{{name: shop, topic: orders}}]
+consumers:
+  - {{name: billing, mode: subscribe, group: g, members: 2, topics: [orders]}}
+  - {{name: copy, mode: assign, members: 2, topics: [orders]}}
+  - {{name: worker, {share}}}
+"""
+    found = readers(fake(text).resolved.scenario)
+    assert found == {"g": "subscribe", "copy/1": "assign", "copy/2": "assign", "s": "share"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "undecided", "proven", "decides"),
+    [
+        (False, "", False, True),
+        (False, "the zone is not known", False, False),
+        (False, "the zone is not known", True, True),
+        (True, "", True, False),
+        (True, "", False, False),
+        (True, "the zone is not known", True, False),
+    ],
+)
+def test_only_a_bound_of_the_scenario_that_is_decided_or_proven_can_be_broken(condition, undecided, proven, decides):
+    assert Term("n", "lost_write", "m.", condition=condition, undecided=undecided).decides(proven) == decides
+
+
+def test_the_value_of_an_effect_is_in_its_own_table():
+    assert Term("n", "effects", "m.", split="missing", scope="done").table == "effects"
+
+
 @pytest.mark.parametrize(
     ("fault", "planned"),
     [
@@ -75,6 +109,16 @@ def test_all_records_are_to_be_sent_but_those_of_a_producer_that_leaves_for_good
     found = terms(fake(f"title: Sends\ntopics: [{{name: orders}}]\n{clients}\n{faults}").resolved)
     sent = next(term for term in found if term.key == ("something_happened", "sent", ""))
     assert (sent.at_least, sent.at_most, sent.condition) == (planned, None, True)
+
+
+def test_nothing_need_be_sent_by_the_only_producer_if_it_leaves_for_good(fake):
+    text = """
+title: Sends
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, records: 10}]
+faults: [{name: f, when: {acked: 5}, kind: producer.leave, target: {member: shop/1}, for_good: true}]
+"""
+    assert planned_sends(fake(text).resolved.scenario) == 0
 
 
 def test_a_tap_asks_nothing_of_clients_that_it_did_not_start(tmp_path):

@@ -149,7 +149,7 @@ def test_why_all_sends_failed_comes_first_and_what_follows_last_in_one_line():
     assert decision.reasons[-1] == f"this {follows}: not met: fault_proof; not decided: 1 expectation"
 
 
-@pytest.mark.parametrize("sent", [0, 5])
+@pytest.mark.parametrize("sent", [0, 1, 5])
 def test_a_drive_that_broke_off_before_the_first_send_is_why_nothing_was_sent(sent):
     ended = "the drive ended early (clients: billing/1 ended with exit code 1)"
     words, follows = "no record was acknowledged; see the producers' files", "follows from the failure of all sends"
