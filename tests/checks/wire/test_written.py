@@ -901,6 +901,12 @@ def test_a_member_keeps_what_an_answer_without_an_assignment_does_not_name():
     assert spans(call(beat, 10, [0]), given_up) == {0: [(15, *OPEN)]}, "it does not own yet what it was given"
 
 
+def test_a_topic_without_a_known_name_is_none_that_a_member_holds():
+    """KIP-848 names topics by id, and the relay may not know the name of one."""
+    named, nameless = {"topic": "orders", "partitions": [0]}, {"topic": None, "partitions": [0]}
+    assert spans(call("ConsumerGroupHeartbeat", 10, assigned=[nameless, named])) == {0: [(15, *OPEN)]}
+
+
 def test_a_member_of_the_new_protocol_holds_a_partition_until_it_says_that_it_has_given_it_up():
     beat = "ConsumerGroupHeartbeat"
     owned = [{"topic": "orders", "partitions": [0]}]
