@@ -249,7 +249,7 @@ class Mixer:
     def _of_rebalance(self, faults: list[Raw], raw: Raw, rng: Random) -> tuple[list[Raw], Raw] | None:
         """Return the faults before one at a moment of a rebalance, with the one that causes it, and its trigger.
 
-        The moment is one that `Moment.nth` chooses: the first ones are those of the start of the group. A request that
+        The moment is one that `Moment.nth` chooses: the first ones belong to the start of the group. A request that
         only a rebalance causes may come after any other step.
         """
         moment = rng.choice(self._moments(of_change=True))

@@ -273,8 +273,7 @@ class _Judged:
 
     def _deletes(self) -> bool:
         """Return whether the log of the topic may lack records that were in it."""
-        starts, compacted = self.tables.starts, self.tables.resolved.scenario.compacted
-        return self.topic in compacted or any(start for (topic, _), start in starts.items() if topic == self.topic)
+        return self.topic in self.tables.resolved.scenario.compacted or self._cut(None)
 
     def _why(self, row: Row) -> str:
         """Return what the write path did to an input, if that explains a finding."""

@@ -82,7 +82,7 @@ def test_the_limit_is_the_fetch_timeout_of_the_quorum() -> None:
         **{"controller": 101, "epoch": 1, "other": 102, "other_epoch": 2},
         **{"together_us": 5 * SECOND, "limit_us": 2 * SECOND, "fault": "cut"},
     }
-    said = quorum.RULES["competing_controllers"].explain({}, evidence, None)  # type: ignore[operator, arg-type]
+    said = quorum.RULES["competing_controllers"].explain({}, evidence, None)
     assert said == "controller 101 answered as active in epoch 1 until 5.0 s after controller 102 was active in epoch 2"
     assert judged(rows, **{"controller.quorum.fetch.timeout.ms": 5000})[0] == []
     assert len(judged(rows, **{"controller.quorum.fetch.timeout.ms": 4999})[0]) == 1
@@ -90,7 +90,7 @@ def test_the_limit_is_the_fetch_timeout_of_the_quorum() -> None:
 
 def test_two_controllers_of_one_epoch_are_named_with_it() -> None:
     (evidence,), _ = judged(rows_of((101, 2, SECOND, 3 * SECOND + 1), LATER))
-    said = quorum.RULES["competing_controllers"].explain({}, evidence, None)  # type: ignore[operator, arg-type]
+    said = quorum.RULES["competing_controllers"].explain({}, evidence, None)
     assert said == "controllers 101 and 102 were both active in epoch 2"
 
 
