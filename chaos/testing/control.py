@@ -2,7 +2,10 @@
 
 A client connects to the Unix socket and writes one request in a line:
 
-    {"run": SCENARIO, "seed": 7}     SCENARIO as in a file, with absolute paths; the seed may be left out
+    {"run": SCENARIO, "seed": 7, "folder": PATH}
+
+SCENARIO is as in a file. Its relative paths begin at the absolute `folder`, or where the server was started. The seed
+and the folder may be left out.
 
 The answer is a line for each step, and then one line that is the last:
 
@@ -70,15 +73,18 @@ class _Connection(socketserver.StreamRequestHandler):
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             request = json.loads(line)
-            scenario, seed = request["run"], request.get("seed")
+            scenario, seed, folder = request["run"], request.get("seed"), Path(request.get("folder") or "")
             if not isinstance(scenario, dict) or not isinstance(seed, int | None):
                 raise TypeError
         except (ValueError, TypeError, KeyError, AttributeError):
-            return {"error": 'a request is {"run": SCENARIO, "seed": 7} in one line', "exit_code": USAGE}
+            form = '{"run": SCENARIO, "seed": 7, "folder": PATH}'
+            return {"error": f"a request is {form} in one line; seed and folder may be left out", "exit_code": USAGE}
+        if "folder" in request and not (folder.is_absolute() and folder.is_dir()):
+            return {"error": f"folder: {request['folder']!r} is no absolute path of a folder", "exit_code": USAGE}
         with self.server.running:
             self.server.steps.write = self._step
             try:
-                return answer_of(self.server.session.run(scenario, seed))
+                return answer_of(self.server.session.run(scenario, seed, folder))
             except AftershockError as e:
                 return {"error": str(e), "exit_code": e.exit_code}
 

@@ -1,4 +1,7 @@
-"""What a test says about one run, in the order in which it happens. `Cluster.verdict` runs it."""
+"""What a test says about one run, in the order in which it happens. `Cluster.verdict` runs it.
+
+Relative paths are those in the working directory of the test.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class Cluster:
         """
         self._use(topic)
         self._waits = f"send({topic!r})"
-        value = {"samples": str(Path(samples).absolute()), "id": id}
+        value = {"samples": str(samples), "id": id}
         name = f"traffic-{len(self._producers) + 1}"
         load = {"records": records, "rate": rate, "outlast_faults": True, "value": value}
         self._producers.append({"name": name, "topic": topic, **load, **more})
@@ -108,7 +111,7 @@ class Cluster:
         app: dict[str, Any] = {
             "name": name,
             "command": [sys.executable if words[:1] == ["python"] else words[0], *words[1:]] if words else [],
-            "directory": str(Path(directory or Path.cwd()).absolute()),
+            "directory": str(directory or "."),
             "instances": instances,
             "env": with_address(env or {}, words),
             "reads": _names(reads),

@@ -17,6 +17,7 @@ from chaos.run.directory import Run
 from chaos.run.events import Event
 from chaos.run.result import Result
 from chaos.testing.description import Cluster
+from chaos.testing.paths import placed
 from chaos.testing.verdict import Verdict
 
 log = logging.getLogger("aftershock")
@@ -69,18 +70,20 @@ class Session:
         """Return the description of a test on a cluster. settings: of `cluster` in a scenario: kafka, config, …"""
         return Cluster(self.run, {"brokers": brokers, **settings})
 
-    def run(self, scenario: Mapping[str, Any], seed: int | None = None) -> Verdict:
+    def run(self, scenario: Mapping[str, Any], seed: int | None = None, folder: Path | None = None) -> Verdict:
         """Run a scenario, written as in YAML, and return its verdict.
 
-        Raises `ScenarioError` or `UsageError` for a scenario that cannot run, another `AftershockError` if the run
-        ended without a result.
+        folder: what relative paths in the scenario begin at; the working directory if left out. Raises `ScenarioError`
+        or `UsageError` for a scenario that cannot run, another `AftershockError` if the run ended without a result.
         """
         from chaos.drive import stages
 
         self._count += 1
         name = re.sub(r"[^a-z0-9]+", "-", str(scenario.get("title", "test")).lower()).strip("-")[:40] or "test"
         path = self.folder / f"{self._count:03}-{name}.yaml"
-        path.write_text(yaml.safe_dump(dict(scenario), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path.write_text(
+            yaml.safe_dump(placed(scenario, folder or Path()), sort_keys=False, allow_unicode=True), encoding="utf-8"
+        )
         run = stages.prepare(stages.ScenarioRequest(str(path), seed), runs_dir=self.folder)
         finished = self._lab.drive(run, path.stem).finish()
         return self._read(run, path, finished.outcome.sentence)

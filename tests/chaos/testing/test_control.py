@@ -4,6 +4,7 @@ import json
 import socket
 import stat
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -35,8 +36,8 @@ def served(tmp_path):
     """A server over a session that takes a step, and gives each scenario what it says."""
     steps, ran = Steps(), []
 
-    def run(scenario, seed):
-        ran.append((scenario["title"], seed))
+    def run(scenario, seed, folder):
+        ran.append((scenario["title"], seed, folder))
         steps.run_event("x", {"kind": "fault", "phase": "proven", "fault": "leader", "words": "broker 2 is gone"})
         steps.run_event("x", {"kind": "progress"})
         if scenario["title"] == "bad":
@@ -67,7 +68,19 @@ def test_a_request_is_answered_by_its_steps_and_its_verdict_and_another_one_may_
         answer = client.line()
         assert (answer["verdict"], answer["description"], answer["result"]) == ("pass", "PASS: S.", {"verdict": "pass"})
     client.close()
-    assert served.ran == [("é", 7), ("again", None)]
+    assert served.ran == [("é", 7, Path()), ("again", None, Path())]
+
+
+def test_relative_paths_begin_at_the_folder_of_a_request_which_has_to_exist(served, tmp_path):
+    client = Client(served.path)
+    for folder in ("here", str(tmp_path / "none"), ""):
+        client.send(json.dumps({"run": {"title": "x"}, "folder": folder}))
+        answer = client.line()
+        assert (answer["error"], answer["exit_code"]) == (f"folder: {folder!r} is no absolute path of a folder", 2)
+    client.send(json.dumps({"run": {"title": "x"}, "folder": str(tmp_path)}))
+    assert client.line()["step"] and client.line()["verdict"] == "pass"
+    client.close()
+    assert served.ran == [("x", None, tmp_path)]
 
 
 def test_only_the_owner_may_use_the_socket(served):
@@ -105,4 +118,4 @@ def test_a_client_that_goes_away_ends_neither_its_run_nor_the_server(served):
     assert other.line() == {"step": "proven leader: broker 2 is gone"}
     assert other.line()["verdict"] == "pass"
     other.close()
-    assert [title for title, _ in served.ran] == ["waits", "next"]
+    assert [title for title, _, _ in served.ran] == ["waits", "next"]
