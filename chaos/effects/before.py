@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from chaos.effects.sources import ENCODED, Query, SourceError, by_spark, database_url
+from chaos.effects.sources import ENCODED, Query, SourceError, ask_jdbc, by_spark, database_url
 from chaos.errors import UsageError
 from chaos.setup.effects import Effect
 
@@ -30,18 +30,20 @@ YET, READY = "yet", "although the application is ready"
 def warnings(effects: Iterable[Effect], hidden: bool, since: str = YET, started: bool = False) -> list[str]:
     """Return a line for each database with rows that cannot be read now, but may be later: no table, or locked.
 
-    Raises `UsageError` for a database that does not answer, and for a query that it refuses. A database that Spark
-    reads is not asked. hidden: as for `Query`. since: YET or READY. started: whether an application of the run may be
-    what starts a database.
+    Raises `UsageError` for a database that does not answer, and for a query that it refuses. Of a database that Spark
+    reads only the address is tried. hidden: as for `Query`. since: YET or READY. started: whether an application of the
+    run may be what starts a database.
     """
-    found = (
-        _warning(e, hidden, since, started) for e in effects if e.sql is not None and not by_spark(database_url(e))
-    )
+    found = (_warning(e, hidden, since, started) for e in effects if e.sql is not None)
     return [line for line in found if line]
 
 
 def _warning(effect: Effect, hidden: bool, since: str, started: bool) -> str:
+    url = database_url(effect)
     try:
+        if by_spark(url):
+            ask_jdbc(effect, url)
+            return ""
         columns = Query(effect, hidden).columns()
     except SourceError as e:
         reason = str(e).partition(" cannot be read: ")[2]

@@ -11,6 +11,7 @@ import io
 import json
 import queue
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ T = TypeVar("T")
 CONNECT_S = 10
 LOOK_S, READ_S = 30.0, 120.0
 """Time without a row after which a database counts as one that hangs: in a look, and in the reading at the end."""
+JDBC_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433}
+"""The port of a server that a URL of Spark does not name."""
 CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 ROWS_PER_FETCH = 10_000
 MOST_COUNTED = 2_000_000
@@ -110,6 +113,25 @@ def _login_problem(url: str, parts: URL) -> str:
 def by_spark(url: str) -> bool:
     """Return whether Spark reads a database: the run does not look at it while it drives."""
     return url.startswith("jdbc:")
+
+
+def ask_jdbc(effect: Effect, url: str) -> None:
+    """Raise `SourceError` if no server answers at the address in a URL of Spark. Other forms of a URL are not asked."""
+    kind, _, rest = url.removeprefix("jdbc:").partition("://")
+    if kind not in JDBC_PORTS:
+        return
+    reasons = []
+    for place in re.split(r"[/?;]", rest)[0].rpartition("@")[2].split(","):
+        match = re.fullmatch(r"(\[[^]]+\]|[^:\\]+)(?::(\d{1,5}))?", place)
+        if match is None:
+            return
+        host, port = match[1].strip("[]"), int(match[2] or JDBC_PORTS[kind])
+        try:
+            socket.create_connection((host, port), CONNECT_S).close()
+            return
+        except (OSError, OverflowError, UnicodeError) as e:
+            reasons.append(f"{host}:{port}: {getattr(e, 'strerror', None) or e}")
+    raise SourceError(f"effect {effect.name} cannot be read: {'; '.join(reasons)}")
 
 
 def scrubber(url: str) -> Scrubber:

@@ -1,5 +1,6 @@
 """Databases of effects before a run: what no application can mend ends the run, and what one can create is said."""
 
+import socket
 import sqlite3
 import threading
 
@@ -82,8 +83,29 @@ def test_a_real_postgres_tells_a_missing_table_from_a_missing_database(monkeypat
             UsageError, match=r"^effects: rows: sql: the database env:DB cannot be read: .*; start it, or"
         ):
             warnings(of("env:DB"), hidden=False)
-        monkeypatch.setenv("DB", "jdbc:postgresql://127.0.0.1:1/x")
-        assert warnings(of("env:DB"), hidden=False) == [], "Spark reads it"
+
+
+@pytest.mark.parametrize(
+    "hosts", ["127.0.0.1:{up}", "127.0.0.1:1,127.0.0.1:{up}", "[::ffff:127.0.0.1]:{up}", "u:p@127.0.0.1:{up}"]
+)
+def test_a_server_that_spark_reads_is_there_if_one_of_its_addresses_answers(monkeypatch, hosts):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("DB", f"jdbc:postgresql://{hosts.format(up=server.getsockname()[1])}/x?user=u&password=p/w")
+        assert warnings(of("env:DB"), hidden=False) == []
+
+
+@pytest.mark.parametrize("url", ["jdbc:postgresql://127.0.0.1:1/x", "jdbc:sqlserver://127.0.0.1:1;databaseName=x"])
+def test_a_server_that_spark_reads_and_that_does_not_answer_is_said_before_the_run(url):
+    said = "sql: the database jdbc:.* cannot be read: 127.0.0.1:1: Connection refused; start it, or correct its URL"
+    with pytest.raises(UsageError, match=said):
+        warnings(of(url), hidden=False)
+    (line,) = warnings(of(url), hidden=False, started=True)
+    assert line.endswith("Connection refused; an application of the run has to start it")
+
+
+@pytest.mark.parametrize("url", ["jdbc:derby:/tmp/x", "jdbc:h2://127.0.0.1:1/x", "jdbc:sqlserver://h\\\\i:1"])
+def test_a_form_of_address_that_is_not_known_is_left_to_spark(url):
+    assert warnings(of(url), hidden=False) == []
 
 
 def test_a_login_that_is_refused_names_the_characters_to_encode(db, monkeypatch):
