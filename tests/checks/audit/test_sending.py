@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from kafka.partitioner.default import murmur2
 
 from chaos.ledger.schemas import TABLES
@@ -129,3 +131,36 @@ def test_a_failure_that_a_callback_reports_is_noticed() -> None:
 
 def test_what_is_in_the_log_has_not_failed() -> None:
     assert unnoticed("forgetful/1", [OK, UNKNOWN], [0, 1]) == (0, [])
+
+
+HERE = {"seq": 5, "incarnation": 1, "topic": 0, "partition": 1, "offset": 7}
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "odd"),
+    [
+        ({}, False),
+        ({"incarnation": 2}, True),
+        ({"topic": 1}, True),
+        ({"partition": 2}, True),
+        ({"offset": 8}, True),
+        ({"partition": 2, "offset": 8}, True),
+        ({"seq": 6}, True),
+    ],
+)
+@pytest.mark.parametrize("unlocated", [False, True])
+def test_a_record_that_is_not_where_it_was_acknowledged_is_looked_at(
+    elsewhere: dict[str, int], odd: bool, unlocated: bool
+) -> None:
+    """Without an acknowledged position, a record may be anywhere in its topic."""
+    position = dict.fromkeys(("partition", "offset"), NONE) if unlocated else {}
+    sent = HERE | position | {"outcome": OK, "end": NO_TXN}
+    copied = HERE | elsewhere | {"timestamp_us": 1, "committed": 1}
+    rows: Any = {"sends": columns(sent), "log": columns(copied)}
+    block = ProducerBlock("p/1", 0, RunFacts("x", ["orders", "bills"], [("p/1", 1)], Epochs([])), rows)
+    odd = odd and not (unlocated and {*elsewhere} <= {*position})
+    assert len(block.sends["seq"]) == len(block.appends["seq"]) == int(odd)
+
+
+def columns(row: dict[str, int]) -> Columns:
+    return {name: np.array([value], np.int64) for name, value in row.items()}

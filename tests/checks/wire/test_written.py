@@ -869,6 +869,23 @@ def test_an_eager_member_gives_all_up_when_it_joins_and_a_cooperative_one_what_i
         assert spans(*cooperative) == {0: [(25, *OPEN)], 1: [(25, 115, "revoked")]}
 
 
+def test_a_cooperative_member_stays_one_after_an_answer_that_names_no_protocol():
+    begin = call("SyncGroup", 20, [0], protocol="cooperative-sticky")
+    beat, join = call("Heartbeat", 50, protocol=None), call("JoinGroup", 100, owned=[], protocol="cooperative-sticky")
+    assert spans(begin, beat, join) == {0: [(25, *OPEN)]}
+    eager = [row | {"protocol": row["protocol"] and "range"} for row in (begin, beat, join)]
+    assert spans(*eager) == {0: [(25, 100, "revoked")]}
+
+
+def test_a_member_has_the_last_id_that_it_was_given():
+    join = call("JoinGroup", 10, member_id="", given_member_id="m-1")
+    again = call("JoinGroup", 50, member_id="m-1", given_member_id="m-2")
+    nameless = call("SyncGroup", 20, [0], member_id=None)
+    for calls, member in (([join, nameless], "m-1"), ([join, again, nameless | {"asked_us": 60}], "m-2")):
+        found = holds(calls, lambda name, at: 1)
+        assert [hold.member for of in found.of.values() for hold in of] == [member]
+
+
 def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has_given_them_up():
     begin = call("SyncGroup", 20, [0])
     assert spans(begin, call("Heartbeat", 50, error=25)) == {0: [(25, 55, "lost")]}
