@@ -59,6 +59,19 @@ def acked_and_gone(s: Story) -> None:
     s.log(1, 2, timestamp_us=s.now).rows["sends"][-1]["offset"] = 1
 
 
+@story(lost_write=1, offset_reuse=1)
+def acked_at_an_offset_that_has_the_same_number_of_the_next_life(s: Story) -> None:
+    s.wrote(0).send(1, 1)
+    s.send(1, 1, incarnation=2).log(1, 1, incarnation=2)
+
+
+@story(misplaced_write=1)
+def acked_at_another_offset_nobody_knows_in_which_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0, partition=None).log(0, 0, partition=1)
+    s.send(1, 5, partition=None).log(1, 1, partition=1)
+
+
 @story()
 def timed_out_and_gone(s: Story) -> None:
     s.wrote(0).send(1, outcome="unknown").send(2, outcome="fail")
@@ -1936,6 +1949,12 @@ def sent_after_another_was_acknowledged_and_before_it_in_another_block(s: Story)
     _from_another(s, 1, 3)
 
 
+@story(reordered_write=1)
+def sent_after_one_of_its_own_was_acknowledged_and_before_it_in_another_block(s: Story) -> None:
+    s.send(0, BLOCK).log(BLOCK, 0).tick(1)
+    s.send(1, 3).log(3, 1)
+
+
 @story()
 def sent_while_another_was_acknowledged_and_before_it_in_another_block(s: Story) -> None:
     s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
@@ -2131,6 +2150,12 @@ def a_record_delivered_that_an_aborted_transaction_left_visible(s: Story) -> Non
     s.assigned().got(0, 1).commit(2)
 
 
+@story(aborted_read=1, torn_transaction=1)
+def a_visible_record_of_an_aborted_transaction_delivered_beside_records_without_one(s: Story) -> None:
+    s.wrote(0).in_transaction(1, "aborted", 1, seen=True).wrote(2)
+    s.assigned().got(0, 1, 2).commit(3)
+
+
 @story()
 def acked_in_an_aborted_transaction_and_not_there(s: Story) -> None:
     s.in_transaction(1, "committed", 0).send(1, 1, txn=2).transaction(2, "aborted", s.now)
@@ -2289,6 +2314,18 @@ def sent_again_after_a_transaction_that_a_crash_cut_off(s: Story) -> None:
     s.send(0, 2, txn=2).log(2, 0).transaction(2, "committed", s.now - 2_000)
 
 
+@story(torn_transaction=1)
+def half_of_a_transaction_that_a_crash_cut_off_is_hidden_at_an_offset_that_nobody_was_told(s: Story) -> None:
+    """The log was cut, which says nothing about a record that it has."""
+    s.life(s.producer, "started").evicted(1).wrote(1, txn=1).send(2, txn=1).log(2, 2, committed=False)
+    s.life(s.producer, "crashed")
+
+
+@story(torn_transaction__undecided=1, lost_write__undecided=1)
+def a_committed_record_that_may_have_been_evicted_is_absent(s: Story) -> None:
+    s.evicted(1).wrote(1, txn=1).send(2, txn=1).transaction(1, "committed", s.now - 2_000)
+
+
 @story(torn_transaction__undecided=1)
 def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
     s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None
@@ -2357,6 +2394,17 @@ def delivered_before_the_end_of_the_transaction_was_requested(s: Story) -> None:
 @story(precommitted_read=1)
 def delivered_before_the_end_of_a_transaction_of_unknown_end_was_requested(s: Story) -> None:
     _polled_before_the_end_was_learned(s, "unknown", -500)
+
+
+@story(aborted_read=1, torn_transaction=1)
+def delivered_before_the_abort_of_the_transaction_was_requested(s: Story) -> None:
+    """Only the abort makes it wrong: the record is in the log, and readers of committed records see it."""
+    _polled_before_the_end_was_learned(s, "aborted", -1)
+
+
+@story()
+def delivered_nobody_knows_when_in_a_transaction(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).assigned().got(0, polled_us=None).commit(1)
 
 
 @story()

@@ -165,6 +165,7 @@ def coordinators(*changes: tuple[float, int, bool]) -> list[Seen]:
         (coordinators((1, 2, False), (2, 2, True), (5, 1, False)), (0, 0, 3)),
         (coordinators((1, 2, True), (5, 3, True), (9, 2, False), (9.1, 1, False)), (1, 0, 4)),
         (coordinators((1, -1, False), (9, 1, False)), (0, 0, 2)),
+        (coordinators((1, 0, False), (9, 1, False)), (1, 0, 2)),  # a broker may have the number 0
         ([*coordinators((1, 1, False)), (5, PLACE, "leader", -1), (9, PLACE, "leader", 1)], (0, 0, 1)),
         ([], (0, 0, 0)),
     ],
@@ -218,6 +219,8 @@ def members(*held: str, topics: list[str] | None) -> list[dict[str, Any]]:
     [
         ("range", members("01", "2", topics=["t"]), [], (0, 0, 1)),
         ("range", members("012", "3", topics=["t"]), [], (1, 0, 1)),
+        ("range", members("0", "", topics=["t"]), [], (0, 0, 1)),
+        ("range", members("02", "13", topics=["t"]), [], (1, 0, 1)),  # no neighbours
         ("range", members("012", "3", topics=[]), [], (1, 0, 1)),  # they hold what they no longer subscribe to
         ("range", members("012", "3", topics=None), [], (1, 0, 1)),
         ("", members("012", "3", topics=["t"]), [], (1, 0, 1)),

@@ -602,6 +602,13 @@ def test_a_transaction_of_version_2_begins_with_the_first_produce_of_its_epoch()
     assert ends_of(first, [(0, 12)]) == [(1, "committed", 10, 35), (1, "committed", 60, 95)], "one epoch of version 1"
 
 
+def test_the_end_that_was_asked_for_first_is_the_one_that_was_requested():
+    """It has no answer, and the next process of the producer begins."""
+    calls = [ended(10, call="AddPartitionsToTxn"), ended(30, error=None), started(60)]
+    (row,), _ = transactions(calls, lambda name, at: 1, {})
+    assert (row["outcome"], row["requested_us"], row["ended_us"]) == ("unknown", 30, 65)
+
+
 def test_a_producer_that_begins_again_has_aborted_what_was_open():
     """KIP-98. What is sent afterwards belongs to another transaction (trap)."""
     added = ended(10, call="AddPartitionsToTxn")
@@ -882,8 +889,18 @@ def test_a_member_has_the_last_id_that_it_was_given():
     again = call("JoinGroup", 50, member_id="m-1", given_member_id="m-2")
     nameless = call("SyncGroup", 20, [0], member_id=None)
     for calls, member in (([join, nameless], "m-1"), ([join, again, nameless | {"asked_us": 60}], "m-2")):
-        found = holds(calls, lambda name, at: 1)
-        assert [hold.member for of in found.of.values() for hold in of] == [member]
+        assert [hold.member for hold in held_by(calls)] == [member]
+
+
+def held_by(calls):
+    return [hold for of in holds(calls, lambda name, at: 1).of.values() for hold in of]
+
+
+@pytest.mark.parametrize(("kind", "generation"), [("SyncGroup", 3), ("ConsumerGroupHeartbeat", 4)])
+def test_the_generation_of_a_hold_is_asked_for_by_a_classic_member_and_given_to_another(kind, generation):
+    """A member of KIP-848 asks with the epoch that it had before."""
+    (hold,) = held_by([call(kind, 20, [0], generation=3, given_generation=4)])
+    assert hold.generation == generation
 
 
 def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has_given_them_up():
@@ -913,6 +930,8 @@ def test_only_an_answer_without_an_error_gives_a_member_partitions():
 def test_a_member_keeps_what_an_answer_without_an_assignment_does_not_name():
     beat = "ConsumerGroupHeartbeat"
     assert spans(call(beat, 10, [0]), call(beat, 50)) == {0: [(15, *OPEN)]}
+    assert spans(call(beat, 10, [0], generation=0)) == {0: [(15, *OPEN)]}, "it joins with epoch 0"
+    assert spans(call(beat, 10, [0], generation=None)) == {0: [(15, *OPEN)]}
     given_up = call(beat, 95, owned=[])
     assert spans(call(beat, 10, [0]), call(beat, 90, []), given_up) == {0: [(15, 95, "revoked")]}
     assert spans(call(beat, 10, [0]), given_up) == {0: [(15, *OPEN)]}, "it does not own yet what it was given"

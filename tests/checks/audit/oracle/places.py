@@ -214,7 +214,7 @@ def _isolated(case: Case, scope: Scope, row: Row, verdict: Judgement) -> None:
     identity = who or (None, row["producer_incarnation"], row["seq"])
     if hidden or fate == "aborted":
         verdict.findings[Finding("aborted_read", "", reader, *place, *identity, row["consumer"])] += 1
-    elif send and fate:
+    elif send and fate and row["polled_us"] is not None:
         verdict.looked_at.append(("precommitted_read", reader))
         key = "producer", "incarnation", "txn"
         same = [s for s in case.rows["sends"] if all(s[k] == send[k] for k in key)]
