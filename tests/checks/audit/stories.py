@@ -422,6 +422,19 @@ def nobody_knows_for_how_long_the_log_was_read(s: Story) -> None:
 
 
 @story()
+def a_tombstone_has_expired_before_an_earlier_one_of_its_key(s: Story) -> None:
+    """The earlier one is no value that came back."""
+    s.deleting().wrote(1, key="k1").send(3, 3, key="k1").wrote(4, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
+def a_value_is_superseded_beside_a_tombstone_that_timed_out(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k1").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
 def a_tombstone_stays(s: Story) -> None:
     s.deleting().wrote(0, 1, key="k1").tick(2 * SECOND)
     s.read_back()
