@@ -65,13 +65,6 @@ def acked_at_an_offset_that_has_the_same_number_of_the_next_life(s: Story) -> No
     s.send(1, 1, incarnation=2).log(1, 1, incarnation=2)
 
 
-@story(misplaced_write=1)
-def acked_at_another_offset_nobody_knows_in_which_partition(s: Story) -> None:
-    s.partitions = 2
-    s.send(0, 0, partition=None).log(0, 0, partition=1)
-    s.send(1, 5, partition=None).log(1, 1, partition=1)
-
-
 @story()
 def timed_out_and_gone(s: Story) -> None:
     s.wrote(0).send(1, outcome="unknown").send(2, outcome="fail")

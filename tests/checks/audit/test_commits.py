@@ -75,7 +75,8 @@ def test_an_offset_that_was_seen_again_is_lost_only_if_its_log_is_known_to_lack_
 
 
 @pytest.mark.parametrize(
-    ("config", "minutes"), [({}, 7 * 24 * 60), ({"offsets.retention.minutes": 3}, 3), ({"offsets.retention.minutes": "x"}, 1)]
+    ("config", "minutes"),
+    [({}, 7 * 24 * 60), ({"offsets.retention.minutes": 3}, 3), ({"offsets.retention.minutes": "x"}, 1)],
 )
 def test_offsets_expire_after_the_time_that_the_brokers_have(config: dict[str, Any], minutes: int) -> None:
     assert commits._shortest_retention_us(run_of(config)) == minutes * MINUTE_US

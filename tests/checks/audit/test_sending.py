@@ -20,6 +20,7 @@ from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epochs
 from checks.audit.facts.routes import Route
 from checks.audit.facts.run_facts import NO_TXN, RunFacts
+from checks.audit.rules.positions import misplaced_write
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.registry import ROW_RULES, judge_writes
 
@@ -160,6 +161,19 @@ def test_a_record_that_is_not_where_it_was_acknowledged_is_looked_at(
     block = ProducerBlock("p/1", 0, RunFacts("x", ["orders", "bills"], [("p/1", 1)], Epochs([])), rows)
     odd = odd and not (unlocated and {*elsewhere} <= {*position})
     assert len(block.sends["seq"]) == len(block.appends["seq"]) == int(odd)
+
+
+@pytest.mark.parametrize(("place", "count"), [({}, 0), ({"partition": 2}, 0), ({"offset": 8}, 1), ({"topic": 1}, 1)])
+def test_without_an_acknowledged_partition_a_record_is_misplaced_at_another_offset_only(
+    place: dict[str, int], count: int
+) -> None:
+    """Two copies: a single one with the same topic and offset is not looked at."""
+    sent = HERE | {"partition": NONE, "outcome": OK, "end": NO_TXN, "invoked_us": 1, "completed_us": 2}
+    copied = columns(HERE | place | {"timestamp_us": 1, "committed": 1})
+    twice = {name: np.concatenate([column, column]) for name, column in copied.items()}
+    facts, tally = RunFacts("x", ["orders", "bills"], [("p/1", 1)], Epochs([])), Tally()
+    misplaced_write(ProducerBlock("p/1", 0, facts, {"sends": columns(sent), "log": twice}), tally)
+    assert found(tally, "misplaced_write")[0] == count
 
 
 def columns(row: dict[str, int]) -> Columns:
