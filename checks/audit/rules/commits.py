@@ -120,7 +120,7 @@ def _in_force(begins: Ints, ends: Ints, offset: Ints, consumers: list[str]) -> t
     # an answer counts for a request of the same microsecond, unless it is the answer to that request
     answers = ends * 4 + np.where(begins == ends, 2, 0)
     answered = np.argsort(answers, kind="stable")
-    force = by_request[np.maximum.accumulate(rank[answered])] if len(begins) else rank
+    force = by_request[np.maximum.accumulate(rank[answered])]
     before = np.searchsorted(answers[answered], begins * 4 + 1) - 1
     asked = np.flatnonzero(before >= 0)
     return asked, force[before[asked]]

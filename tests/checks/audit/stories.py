@@ -4680,3 +4680,17 @@ def an_output_of_an_input_with_a_commit_that_was_seen_in_force(s: Story) -> None
     s.saw_committed(3)
     e.revoked()
     _all_stopped(s).commits_read_back()
+
+
+@story(poll_skip=1, skipped_delivery=1, stalled_delivery=1)
+def left_one_out_and_stopped_before_another(s: Story) -> None:
+    """Only what lies below the highest delivery was left out."""
+    s.wrote(0, 1, 2, 3).assigned().got(0, 2).commit(3)
+
+
+@story(poll_skip=1, skipped_delivery=1, lost_processing=2, overcommit=1)
+def left_one_out_and_committed_past_others(s: Story) -> None:
+    """The first one was passed by at a poll, before the end of the epoch that committed too much."""
+    s.members = 2
+    s.wrote(0, 1, 2, 3, 4, 5).assigned(generation=1).got(0, 2).commit(5).revoked()
+    s.assigned(2, position=5, source="committed", generation=2).got(5).commit(6)

@@ -106,3 +106,25 @@ BILLS = "[{name: shop, topic: bills, transactions: {}}]"
 def test_what_the_audit_leaves_out_is_not_applicable(check: str, more: str, reason: str) -> None:
     found = nothing_to_examine(Scenario.model_validate(yaml.safe_load(BARE) | yaml.safe_load(more)), check)
     assert reason in found and bool(reason) == bool(found)
+
+
+def test_records_may_return_to_the_partition_from_which_a_fault_deletes_them() -> None:
+    fault = "{name: cut, kind: topic.delete_records, leave: 1, when: {at: 5s}, target: {partition: orders/0}}"
+    assert nothing_to_examine(parse(f"{BARE}faults: [{fault}]\n", "x"), "returned_record") == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "topics"),
+    [
+        (["{}", "{}"], {"orders"}),
+        (["{value: {samples: orders.jsonl, id: $.n, mark: none}}"], set()),
+        (
+            ["{value: {samples: orders.jsonl, id: $.n, mark: none}}", "{}"],
+            {"orders"},
+        ),  # one of two producers seals its records
+    ],
+)
+def test_a_topic_has_checksums_if_one_of_its_producers_writes_them(values: list[str], topics: set[str]) -> None:
+    producers = [{"name": f"p{n}", "topic": "orders"} | yaml.safe_load(value) for n, value in enumerate(values)]
+    scenario = Scenario.model_validate(yaml.safe_load(BARE) | {"producers": producers})
+    assert set(RULES["corrupt_record"].scopes.of(Parties.of(scenario))[0]) == topics

@@ -64,7 +64,7 @@ def test_a_refused_acknowledgement_says_that_a_record_was_polled_late() -> None:
 
 @pytest.mark.parametrize(("after_us", "led"), [(4, False), (5, True), (60, True), (61, False)])
 def test_a_leader_is_new_for_sure_once_the_observer_cannot_have_seen_it_late(after_us: int, led: bool) -> None:
-    assert acquired(1, leader_changes=(LATE_US + after_us,)).is_led_between(5, LATE_US + 60) is led
+    assert acquired(1, leader_changes=(0, LATE_US + after_us)).is_led_between(5, LATE_US + 60) is led
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_end_of_one_member_of_several_may_have_reset_a_count() -> None:
     ("span", "disturbed"), [((1, 4), False), ((1, 5), True), ((9, 12), True), ((10, 12), False), ((6, 7), True)]
 )
 def test_a_fault_disturbs_what_it_overlaps(span: tuple[int, int], disturbed: bool) -> None:
-    assert acquired(1, disturbed=(span,)).is_disturbed(5, 9) is disturbed
+    assert acquired(1, disturbed=(span, (20, 30))).is_disturbed(5, 9) is disturbed
 
 
 def sides(*places: tuple[int, int]) -> Columns:
