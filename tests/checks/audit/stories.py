@@ -4694,3 +4694,12 @@ def left_one_out_and_committed_past_others(s: Story) -> None:
     s.members = 2
     s.wrote(0, 1, 2, 3, 4, 5).assigned(generation=1).got(0, 2).commit(5).revoked()
     s.assigned(2, position=5, source="committed", generation=2).got(5).commit(6)
+
+
+@story()
+def acked_at_one_offset_of_two_partitions_nobody_knows_which(s: Story) -> None:
+    """In an unknown partition each of them, so at no position in common."""
+    s.partitions = 2
+    s.send(0, 0, partition=None).log(0, 0)
+    s.send(1, 0, partition=None).log(0, 1, partition=1).assigned().got(0).commit(1)
+    s.assigned(partition=1).got(0, seq=lambda _: 1).commit(1)

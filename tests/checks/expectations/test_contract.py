@@ -173,3 +173,37 @@ def test_a_description_agrees_in_number():
 
 def test_long_lists_are_cut():
     assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+TOPICS = ("orders", "bills")
+COMPACTED = """
+title: Compaction
+topics: [{name: orders, config: {cleanup.policy: compact}}, {name: bills, config: {cleanup.policy: compact}}]
+producers: [{name: shop, topic: orders, keys: 9}, {name: till, topic: bills, keys: 9}]
+"""
+
+
+TAKES_PLACE = (1, None, True)
+
+
+@pytest.mark.parametrize(
+    ("expect", "orders"),
+    [
+        ("", [TAKES_PLACE]),
+        ("expect: {superseded: {orders: {min: 5, max: 9}}}", [(5, 9, False)]),
+        ("expect: {superseded: {orders: {}}}", []),
+    ],
+)
+def test_that_compaction_took_place_is_a_condition_unless_the_scenario_bounds_it(fake, expect, orders):
+    found = [t for t in terms(fake(COMPACTED + expect).resolved) if t.check in ("superseded", "expired_tombstones")]
+    bounds = {topic: [(t.at_least, t.at_most, t.condition) for t in found if t.scope == topic] for topic in TOPICS}
+    assert bounds == {"orders": orders, "bills": [TAKES_PLACE]}
+
+
+@pytest.mark.parametrize(
+    ("expect", "shares"),
+    [("", []), ("expect: {send_success: {min: 99%, per: 2s}}", [(990_000, "at least 99 %", False)])],
+)
+def test_a_share_of_sends_is_expected_only_where_the_scenario_says_so(fake, expect, shares):
+    found = [t for t in terms(fake(COMPACTED + expect).resolved) if t.check == "send_success"]
+    assert [(t.at_least, t.expected, t.condition) for t in found] == shares
