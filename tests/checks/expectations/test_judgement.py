@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from chaos.anomalies import ANOMALIES
@@ -1053,3 +1055,10 @@ def test_a_capture_that_is_not_whole_decides_nothing(fake):
     found = judged(run)
     assert {e.verdict for (check, _, _), e in found.items() if check in ANOMALIES} == {"inconclusive"}
     assert found["lost_write", "", ""].why == why
+
+
+@pytest.mark.parametrize(("effects", "rows"), [("aba", [0, 2]), ("aa", [0, 1]), ("bb", []), ("", [])])
+def test_only_the_rows_of_an_effect_count_for_it(effects, rows):
+    frame = pd.DataFrame({"effect": pd.Series([*effects], dtype=object)})
+    engine = SimpleNamespace(get_compute_domain=lambda domain, domain_type: (frame, {}, {}))
+    assert bounds._of_effect(engine, {}, "a").index.tolist() == rows
