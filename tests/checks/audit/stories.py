@@ -62,7 +62,7 @@ def acked_and_gone(s: Story) -> None:
 @story(lost_write=1, offset_reuse=1)
 def acked_at_an_offset_that_has_the_same_number_of_the_next_life(s: Story) -> None:
     s.wrote(0).send(1, 1)
-    s.send(1, 1, incarnation=2).log(1, 1, incarnation=2)
+    s.send(1, outcome="unknown", incarnation=2).log(1, 1, incarnation=2)
 
 
 @story()
@@ -1957,8 +1957,10 @@ def sent_after_another_was_acknowledged_and_before_it_in_another_block(s: Story)
 
 @story(reordered_write=1)
 def sent_after_one_of_its_own_was_acknowledged_and_before_it_in_another_block(s: Story) -> None:
+    s.life(s.producer, "started", "stopped").life(s.producer, "started", "stopped", incarnation=2)
     s.send(0, BLOCK).log(BLOCK, 0).tick(1)
     s.send(1, 3).log(3, 1)
+    _from_another(s, 2, BLOCK + 1)
 
 
 @story()
