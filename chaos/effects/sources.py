@@ -118,11 +118,11 @@ def by_spark(url: str) -> bool:
 def ask_jdbc(effect: Effect, url: str) -> None:
     """Raise `SourceError` if no server answers at the address in a URL of Spark. Other forms of a URL are not asked."""
     kind, _, rest = url.removeprefix("jdbc:").partition("://")
-    if kind not in JDBC_PORTS:
+    if kind not in JDBC_PORTS or "socketfactory" in rest.lower():  # a connection of its own kind
         return
     reasons = []
     for place in re.split(r"[/?;]", rest)[0].rpartition("@")[2].split(","):
-        match = re.fullmatch(r"(\[[^]]+\]|[^:\\]+)(?::(\d{1,5}))?", place)
+        match = re.fullmatch(r"(\[[^]]+\]|[\w.-]+)(?::(\d{1,5}))?", place)
         if match is None:
             return
         host, port = match[1].strip("[]"), int(match[2] or JDBC_PORTS[kind])

@@ -103,7 +103,17 @@ def test_a_server_that_spark_reads_and_that_does_not_answer_is_said_before_the_r
     assert line.endswith("Connection refused; an application of the run has to start it")
 
 
-@pytest.mark.parametrize("url", ["jdbc:derby:/tmp/x", "jdbc:h2://127.0.0.1:1/x", "jdbc:sqlserver://h\\\\i:1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:derby:/tmp/x",
+        "jdbc:h2://127.0.0.1:1/x",
+        "jdbc:sqlserver://h\\\\i:1",
+        "jdbc:mysql://address=(host=127.0.0.1)(port=1)/x",
+        "jdbc:postgresql://127.0.0.1:1/x?socketFactory=org.example.Tunnel",
+        "jdbc:postgresql:///x",
+    ],
+)
 def test_a_form_of_address_that_is_not_known_is_left_to_spark(url):
     assert warnings(of(url), hidden=False) == []
 
