@@ -118,7 +118,7 @@ def by_spark(url: str) -> bool:
 def ask_jdbc(effect: Effect, url: str) -> None:
     """Raise `SourceError` if no server answers at the address in a URL of Spark. Other forms of a URL are not asked."""
     kind, _, rest = url.removeprefix("jdbc:").partition("://")
-    if kind not in JDBC_PORTS or "socketfactory" in rest.lower():  # a connection of its own kind
+    if kind not in JDBC_PORTS or "socketfactory" in rest.lower():  # such as a tunnel to another place
         return
     reasons = []
     for place in re.split(r"[/?;]", rest)[0].rpartition("@")[2].split(","):
