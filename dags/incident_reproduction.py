@@ -1,11 +1,14 @@
 """The DAG `incident_reproduction`: replay, repeat, compare, shrink or bisect an incident, or draft one from logs.
 
-Its task `reproduce` calls `chaos.campaign.reproduction` in a child process. `source` is a bundle, a run directory or a
-scenario; for `from-logs` a folder of broker logs. The task holds a slot of the pool for clusters. The run succeeds
+    choose -> reproduce   replay, repeat, ab, shrink, bisect
+           -> draft       from-logs
+
+`source` is a bundle, a run directory or a scenario; for `from-logs` a folder of broker logs. `reproduce` is deferred
+while the brokers run; it waits for a slot of the pool and of AFTERSHOCK_CLUSTERS (see `provider.slots`). It succeeds
 if the question was answered: the replay shows the same, all runs of the repetition are conclusive, both sides of the
-comparison are conclusive, the smallest scenario or the first release was found, or the draft was written. The result is
-in the log of the task and below `runs_dir`; the XCom is the path of `runs_dir`. If Airflow ends the task, all its
-processes end.
+comparison are conclusive, the smallest scenario or the first release was found. Its XCom has the answer, its log what
+the command said, and its folder below `runs_dir` the report. `draft` writes a scenario below `runs_dir`, and returns
+the path. If Airflow ends a task, all its processes end.
 """
 
 from __future__ import annotations
@@ -19,19 +22,24 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # checkout only
 
 from airflow.sdk import DAG, Param, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.anomalies import ANOMALIES  # noqa: E402
-from chaos.campaign.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
 from dags.provider.forms import OVERRIDE, folder_params, seed_param  # noqa: E402
+from dags.provider.operators import AftershockIncidentOperator  # noqa: E402
 from dags.provider.outcome import default_runs_dir, task_failure  # noqa: E402
-from dags.provider.slots import POOL  # noqa: E402
 from dags.provider.workers import queue_arguments  # noqa: E402
 
+FROM_LOGS = "from-logs"
 _RANGE = r"^\d+\.\d+\.\d+\.\.\d+\.\d+\.\d+$"
 _CLIENT = r"^([a-z-]+:)?\d+\.\d+\.\d+(\.\.|,)\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*$|^[a-z-]+$"
 PARAMS = {
-    "action": Param("replay", type="string", enum=list(ACTIONS), title="Question", description="What is asked."),
+    "action": Param(
+        "replay",
+        type="string",
+        enum=[*AftershockIncidentOperator.commands, FROM_LOGS],
+        title="Question",
+        description="What is asked.",
+    ),
     "source": Param(
         "", type="string", title="Source", description="A bundle, a run directory, a scenario, or a folder of logs."
     ),
@@ -113,19 +121,25 @@ PARAMS = {
 }
 
 
-@task(retries=0, **POOL)
-def reproduce(params: dict[str, Any]) -> str:
-    """Answer the question, and return the folder with the runs."""
-    from chaos.lab.child_call import call
+@task.branch(retries=0)
+def choose(params: dict[str, Any]) -> str:
+    """Return the task that answers."""
+    return "draft" if params["action"] == FROM_LOGS else "reproduce"
 
+
+@task(retries=0)
+def draft(params: dict[str, Any]) -> str:
+    """Write a draft of a scenario from logs, and return its path."""
+    from chaos.incident.logs.draft import from_logs
+    from chaos.run.directory import new_run_id
+
+    # a new name each time: a user may have completed the TODOs of an earlier draft
+    out = Path(params["runs_dir"]).absolute() / f"{new_run_id(FROM_LOGS)}.yaml"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    clients = Path(params["clients"]) if params["clients"] else None
     with task_failure():
-        request = Reproduction.from_params(params)
-        request.check()
-        answer = call("chaos.campaign.reproduction:reproduce", request, Answer)
-    print(answer.detail)  # noqa: T201 - into the log of the task
-    if not answer.answered:
-        raise AirflowFailException(answer.sentence)
-    return str(params["runs_dir"])
+        print(from_logs(Path(params["source"]), out, params["timezone"], clients, print))  # noqa: T201 - into the log
+    return str(out)
 
 
 with DAG(
@@ -138,5 +152,21 @@ with DAG(
     default_args=queue_arguments(),
     params=PARAMS,
     tags=["incident"],
+    render_template_as_native_obj=True,
 ) as dag:
-    reproduce()
+    reproduce = AftershockIncidentOperator(
+        task_id="reproduce",
+        action="{{ params.action }}",
+        source="{{ params.source }}",
+        runs_dir="{{ params.runs_dir }}",
+        options={
+            "for": "{{ params.budget }}",
+            "set": "{{ params.overrides }}",
+            **{
+                name: f"{{{{ params.{name} }}}}"
+                for name in ("variant", "anomaly", "repeat", "kafka", "client", "app", "seed")
+            },
+        },
+        deferrable=True,
+    )
+    choose() >> [reproduce, draft()]

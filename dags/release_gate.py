@@ -3,7 +3,7 @@
     prepare -> plan -> run_cell (mapped: one task for each cell) -> verdict
 
 `prepare` checks the gate, its baseline and every cell before anything starts, and fixes the seed. Each `run_cell` runs
-all repetitions of its cell on its own cluster, in a child process. It takes a slot of the pool and a slot of
+all repetitions of its cell on a cluster, and is deferred meanwhile. It waits for a slot of the pool and of
 AFTERSHOCK_CLUSTERS (see `provider.slots`), and fails if its cell broke a contract or is inconclusive. `verdict`
 judges all stored runs including times, writes campaign.json, summary.md, junit.xml and report.html, and fails unless
 the gate passes; a missing cell makes it inconclusive. No run is tried again.
@@ -27,13 +27,9 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.scenario.shipped import GATES  # noqa: E402
 from dags.provider.forms import folder_params, seed_param  # noqa: E402
-from dags.provider.outcome import (  # noqa: E402
-    Notifier,
-    add_links,
-    default_runs_dir,
-    task_failure,
-)
-from dags.provider.slots import slot_for_task, slot_task  # noqa: E402
+from dags.provider.operators import AftershockGateOperator  # noqa: E402
+from dags.provider.outcome import Notifier, add_links, default_runs_dir, task_failure  # noqa: E402
+from dags.provider.slots import POOL  # noqa: E402
 from dags.provider.workers import queue_arguments  # noqa: E402
 
 RUNS = default_runs_dir()
@@ -62,7 +58,7 @@ PARAMS = {
 }
 
 
-def request(params: dict[str, Any], *cells: int, into: Path | None = None, resume: Path | None = None) -> Any:
+def request(params: dict[str, Any], *, into: Path | None = None, resume: Path | None = None) -> Any:
     """Return the request of a DAG run's params. into, resume: the folder of the gate, new or prepared."""
     from chaos.campaign.gate.gate import GateRequest
 
@@ -73,7 +69,6 @@ def request(params: dict[str, Any], *cells: int, into: Path | None = None, resum
         baseline=baseline,
         repeat=params["repeat"],
         seed=params["seed"],
-        cells=cells,
         into=into,
         resume=resume,
     )
@@ -92,29 +87,13 @@ def prepare(params: dict[str, Any]) -> str:
 
 
 @task(retries=0)
-def plan(folder: str) -> list[int]:
-    """Return the numbers of the cells; each becomes a task."""
+def plan(folder: str) -> list[dict[str, Any]]:
+    """Return the number and the name of each cell; each becomes a task."""
     from chaos.campaign.folder import Folder
 
-    return list(range(1, len(Folder.open(Path(folder), "gate").plan.parts) + 1))
-
-
-@slot_task(retries=0, map_index_template="{{ name }}")
-def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None) -> None:
-    """Run every repetition of one cell. Fails unless its records pass."""
-    from airflow.sdk import get_current_context
-
-    from chaos.campaign.folder import Folder
-    from chaos.lab.child_call import call
-    from chaos.run.campaign import GateResult
-
-    key = Folder.open(Path(folder), "gate").plan.parts[cell - 1]
-    get_current_context()["name"] = ", ".join(key[axis] for axis in ("scenario", "kafka", "client", "settings"))
-    with slot_for_task(dag_run, f"cell {cell}"), task_failure():
-        asked = request(params, cell, resume=Path(folder))
-        result = call("chaos.campaign.gate.gate:run_cells", asked, GateResult)
-    if result.verdict != "pass":
-        raise AirflowFailException(f"cell {cell}: {result.verdict}: {result.sentence}")
+    axes = ("scenario", "kafka", "client", "settings")
+    cells = Folder.open(Path(folder), "gate").plan.parts
+    return [{"cell": n, "cell_name": ", ".join(cell[axis] for axis in axes)} for n, cell in enumerate(cells, start=1)]
 
 
 @task(retries=0, trigger_rule="all_done")
@@ -144,6 +123,14 @@ with DAG(
     on_failure_callback=Notifier("release_gate", "prepare", RUNS),
 ) as dag:
     where = prepare()
-    cells = run_cell.partial(folder=where).expand(cell=plan(where))
+    cells = AftershockGateOperator.partial(
+        task_id="run_cell",
+        options={"resume": where},
+        runs_dir="{{ params.runs_dir }}",
+        deferrable=True,
+        map_index_template="{{ task.cell_name }}",
+        retries=0,
+        **POOL,  # the scheduler sees no argument that the operator adds to itself when it is mapped
+    ).expand_kwargs(plan(where))
     cells >> verdict(where)
 add_links(dag, RUNS, "prepare")

@@ -30,7 +30,7 @@
 | `chance` | a mixture of faults, drawn at random | what broke though it was promised, filed once |
 
 `subject` is the scenario of a trial, from a bundle, a run directory or a file; `clients` and `releases` change its
-client library or release; `search` and `reduce` are the algorithms of the searches; a DAG calls `reproduction`.
+client library or release; `search` and `reduce` are the algorithms of the searches.
 `explore` is the use case of `windows` and `chance`: both begin with the runs of `moments`, and tell what broke by
 `mechanisms`; `mixture` draws faults.
 

@@ -15,14 +15,14 @@ from chaos.clients.runtime import runtime
 from chaos.errors import UsageError
 from chaos.incident.bundle import SUFFIX
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import PartsResult, TrialRun
+from chaos.run.campaign import SAME, PartsResult, TrialRun
 from chaos.run.events import now_us
 from chaos.run.result import RunOutcome, merge
 from chaos.scenario.inputs import programs_notes
 from chaos.scenario.shipped import bugs, shipped
 from chaos.setup.names import nearest
 
-KIND, SAME = "replay", "the same"
+KIND = "replay"
 
 
 def replay(request: Request, listener: ProgressListener, report: Report[PartsResult] | None = None) -> PartsResult:

@@ -201,6 +201,7 @@ def shrink(
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
+    as_json: Json = False,
 ) -> None:
     """Remove faults, clients, records, members and settings while the anomaly remains; print the rest.
 
@@ -219,7 +220,7 @@ def shrink(
         variant=variant, overrides=tuple(sets or ()), anomaly=anomaly,
     )  # fmt: skip
     with RunsView() as view:
-        result = shrink.shrink(request, view, lambda result, _: _print_smallest(result))
+        result = shrink.shrink(request, view, campaign_printer(as_json, _print_smallest))
     raise typer.Exit(EXIT_CODES[result.verdict])
 
 
@@ -229,7 +230,7 @@ def _print_replay(result: PartsResult, folder: Path) -> None:
     print_line(f"replay:    {result.sentence}")
 
 
-def _print_smallest(result: PartsResult) -> None:
+def _print_smallest(result: PartsResult, _: Path) -> None:
     if result.answer:
         sys.stdout.write(f"# {result.sentence}\n{result.answer}")
         sys.stdout.flush()

@@ -3,6 +3,5 @@
 - `judge` starts `python -m checks`: one process judges many runs with one Spark session;
 - `lab` drives many runs on clusters that it lends to run after run, for the catalogue, gates and incidents, and single
   runs, such as the variants of an A/B scenario, each on a separate cluster;
-- `child_call` calls a function in a child process that its caller can kill;
 - `progress` is the receiver to which all of them report progress.
 """

@@ -49,11 +49,6 @@ class Slots:
         with self._holders() as holders:
             holders[name] = {"deploys": str(process), "run_dir": ""}
 
-    def leave(self, name: str) -> None:
-        """Release a slot before its holder ends."""
-        with self._holders() as holders:
-            holders.pop(name, None)
-
     @contextmanager
     def _holders(self) -> Iterator[Holders]:
         """Lock the file, yield the live holders, and write them back."""

@@ -197,6 +197,10 @@ class Campaign(Data):
     folder: str = ""
 
 
+SAME = "the same"
+"""The answer of a replay with the outcome of the incident."""
+
+
 class PartsResult(Campaign):
     """`campaign.json` of a campaign that counts or searches: its parts, in the order of the plan.
 
@@ -205,6 +209,20 @@ class PartsResult(Campaign):
 
     parts: list[Part]
     answer: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether it says what was asked: each run of a repetition is conclusive, or a search found something.
+
+        A replay answers with the same outcome.
+        """
+        match self.kind:
+            case "repeat":
+                return all(run.conclusive for part in self.parts for run in part.runs)
+            case "replay":
+                return self.answer == SAME
+            case _:
+                return bool(self.answer)
 
 
 Mark = Literal["slower", "within", "undecided", "too few"]
@@ -445,3 +463,8 @@ class Comparison(Campaign):
     anomalies: list[Row]
     rebalances: list[Row] = []
     times: list[Row]
+
+    @property
+    def answered(self) -> bool:
+        """Whether both sides are conclusive."""
+        return self.verdict != "inconclusive"

@@ -82,6 +82,10 @@ class Job:
         except FileNotFoundError:
             return None
 
+    def printed(self) -> str:
+        """Return what the command printed: a result as JSON, or nothing."""
+        return (Path(self.folder) / "result.json").read_text(encoding="utf-8")
+
     def lines(self, begin: int = 0) -> tuple[list[str], int]:
         """Return the complete lines of the output from a position, and the position behind them, in bytes."""
         try:

@@ -1,4 +1,4 @@
-"""Operators for DAGs of others: run a scenario, test an application, gate a release, prove promises, audit a run.
+"""Operators for DAGs of others: run a scenario, test an application, gate, prove, audit, or answer an incident.
 
     from aftershock.dags.provider.operators import AftershockTestOperator
 
@@ -60,7 +60,8 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     paths. env: variables for it, such as the secrets that a scenario names.
     """
 
-    command_name: ClassVar[str]
+    commands: ClassVar[tuple[str, ...]]
+    """The command; several, if an argument chooses one."""
     starts_clusters: ClassVar[bool] = True
     ui_color = "#f5d7c3"
     template_fields: Sequence[str] = ("options", "runs_dir", "run_id", "directory", "env")
@@ -82,11 +83,15 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         # only what the installation sets: an argument given here would hide the one in a DAG's default_args
         pool = POOL if self.starts_clusters and os.environ.get("AFTERSHOCK_POOL") else {}
         super().__init__(**{**queue_arguments(), **pool, "retries": 0, **kwargs})
-        self.options = check_options(self.command_name, options or {})
+        self.options = check_options(options or {}, *self.commands)
         self.runs_dir, self.run_id, self.directory, self.env = runs_dir, run_id, directory, dict(env or {})
         self.fail_unless_pass, self.deferrable = fail_unless_pass, deferrable
         self._job: Job | None = None
         self._folder: str | None = None
+
+    def verb(self) -> str:
+        """Return the command."""
+        return self.commands[0]
 
     def subject(self) -> str:
         """Return what is judged: a name or a path."""
@@ -94,7 +99,7 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
 
     def arguments(self) -> list[str]:
         """Return what the command gets besides the options."""
-        return [self.subject()]
+        return ["--", self.subject()]
 
     def add_assets(self) -> None:
         """Name the assets of the verdict; none if the subject is a template, which is known too late."""
@@ -128,9 +133,16 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         name = f"{ti.dag_id} {ti.run_id} {ti.task_id} {ti.map_index}"
         slots = slots_with(name) if self.starts_clusters else None
         folder = self.folder()
-        line = [self.command_name, *words(self.given()), *self.placed(folder), "--json", *self.arguments()]
+        line = [self.verb(), *words(self.given()), *self.placed(folder), "--json", *self.arguments()]
         self.log.info("%s", shlex.join(["aftershock", *line]))
-        at = Path(self.runs_dir or default_runs_dir()).absolute() / ".tasks" / f"{folder.name}-{ti.try_number}"
+        at = (
+            Path(self.runs_dir or default_runs_dir()).absolute()
+            / ".tasks"
+            / "-".join(
+                # tasks that go on with one folder, such as the cells of a gate, run at once
+                [folder.name, ti.task_id, *([str(ti.map_index)] if ti.map_index >= 0 else []), str(ti.try_number)]
+            )
+        )
         if self.directory and not Path(self.directory).is_dir():
             raise AirflowFailException(f"the directory {self.directory} does not exist on {socket.gethostname()}")
         job = self._job = Job.start(at, folder, line, directory=self.directory, env=self.env)
@@ -173,10 +185,14 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra.update(found)
         self.log.info("%s: %s", found["verdict"], found["sentence"])
-        if self.fail_unless_pass and found["verdict"] != "pass":
+        if self.fail_unless_pass and not self.holds(found):
             context["ti"].xcom_push("return_value", found)
             raise AirflowFailException(f"{found['verdict']}: {found['sentence']} See {found['report'] or folder}")
         return found
+
+    def holds(self, found: Mapping[str, Any]) -> bool:
+        """Return whether the task succeeds with this verdict."""
+        return bool(found["verdict"] == "pass")
 
     def on_kill(self) -> None:
         """End the command with everything that it started."""
@@ -213,10 +229,10 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
     def _found(self, job: Job) -> dict[str, Any]:
         """Return the verdict of a command. Raises `AirflowFailException` with its last line if it gave none."""
         code, lines = job.code(), job.lines()[0]
-        if code not in (0, 1, 3) or not (Path(job.folder) / "result.json").stat().st_size:
+        if code not in (0, 1, 3) or not job.printed():
             last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
             ended = "was killed" if code is None else f"ended with exit code {code}"
-            raise AirflowFailException(f"{self.command_name} gave no verdict, it {ended}: {last}")
+            raise AirflowFailException(f"{self.verb()} gave no verdict, it {ended}: {last}")
         from chaos.history.recording import new_regressions
 
         found, runs_dir = summary(job.results), str(self.runs_dir or default_runs_dir())
@@ -231,7 +247,7 @@ class AftershockRunOperator(AftershockOperator):
     `options={"i-own-this-cluster": True}`; Airflow's `ApprovalOperator` before this one asks its owner.
     """
 
-    command_name = "run"
+    commands = ("run",)
     template_fields = ("scenario", "kafka_conn_id", *AftershockOperator.template_fields)
 
     def __init__(
@@ -257,7 +273,7 @@ class AftershockTestOperator(AftershockOperator):
     command: of the application, as a shell's words or a list; it runs in `directory`. application: its name.
     """
 
-    command_name = "test"
+    commands = ("test",)
     template_fields = ("command", "application", *AftershockOperator.template_fields)
 
     def __init__(self, *, command: str | Sequence[str], application: str | None = None, **kwargs: Any) -> None:
@@ -283,26 +299,46 @@ class AftershockTestOperator(AftershockOperator):
 class AftershockGateOperator(AftershockOperator):
     """Runs a gate, by name or file: a matrix of scenarios, releases and settings, with one answer.
 
-    The DAG `release_gate` runs the cells of a gate as tasks.
+    cell: the number of the only cell to run, in the planned folder that the option `resume` names; the verdict is about
+    the records of this cell. cell_name: for `map_index_template`; the DAG `release_gate` has a task for each cell.
     """
 
-    command_name = "gate"
+    commands = ("gate",)
     template_fields = ("gate", *AftershockOperator.template_fields)
 
-    def __init__(self, *, gate: str, **kwargs: Any) -> None:
+    def __init__(self, *, gate: str = "", cell: int | None = None, cell_name: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.gate = gate
-        self.add_assets()
+        self.gate, self.cell, self.cell_name = gate, cell, cell_name
+        if cell is None:
+            self.add_assets()
 
     def subject(self) -> str:
         """Return the gate."""
         return self.gate
 
+    def arguments(self) -> list[str]:
+        """Return the gate; a planned folder knows it."""
+        return ["--", self.gate] if self.gate else []
+
+    def given(self) -> Options:
+        """Return the options, with the cell."""
+        return {**self.options, "cell": self.cell}
+
+    def _found(self, job: Job) -> dict[str, Any]:
+        """Return the verdict of the gate, or of the cell: the gate has none before its last cell."""
+        from chaos.run.campaign import Head
+
+        found = super()._found(job)
+        if self.cell is None:
+            return found
+        cell = Head.model_validate_json(job.printed())
+        return {**found, "verdict": cell.verdict, "sentence": f"cell {self.cell}: {cell.sentence}"}
+
 
 class AftershockProveOperator(AftershockOperator):
     """Tries whether the promises of an application's settings hold. app: its app.yaml; None continues `resume`."""
 
-    command_name = "prove"
+    commands = ("prove",)
     template_fields = ("app", *AftershockOperator.template_fields)
 
     def __init__(self, *, app: str | None, **kwargs: Any) -> None:
@@ -316,13 +352,59 @@ class AftershockProveOperator(AftershockOperator):
 
     def arguments(self) -> list[str]:
         """Return the file of the application, if there is one."""
-        return [self.app] if self.app else []
+        return ["--", self.app] if self.app else []
+
+
+class AftershockIncidentOperator(AftershockOperator):
+    """Answers a question about an incident, by a bundle, a run directory or a scenario.
+
+    action: `replay`, `repeat`, `ab`, `shrink` or `bisect`; a template may give it. The task succeeds if the question
+    was answered: the replay shows the same, no run of a repetition or a comparison is inconclusive, or a search found
+    something. The XCom also has `answer`: the smallest scenario, or the first release.
+    """
+
+    commands = ("replay", "repeat", "ab", "shrink", "bisect")
+    template_fields = ("action", "source", *AftershockOperator.template_fields)
+
+    def __init__(self, *, action: str, source: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.action, self.source = action, source
+        if "{{" not in action:
+            self._check_action()
+
+    def _check_action(self) -> None:
+        if self.action not in self.commands:
+            raise ValueError(f"there is no action {self.action!r}; known are {', '.join(self.commands)}")
+
+    def verb(self) -> str:
+        """Return the action."""
+        return self.action
+
+    def subject(self) -> str:
+        """Return what is asked about."""
+        return self.source
+
+    def label(self) -> str:
+        """Return the question and its subject."""
+        return f"{self.action}-{Path(self.source).name.partition('.')[0]}"
+
+    def holds(self, found: Mapping[str, Any]) -> bool:
+        """Return whether the question was answered."""
+        return bool(found["answered"])
+
+    def _found(self, job: Job) -> dict[str, Any]:
+        """Return the verdict, with the answer."""
+        from chaos.run.campaign import Comparison, PartsResult
+
+        found = super()._found(job)
+        result = (Comparison if self.action == "ab" else PartsResult).model_validate_json(job.printed())
+        return {**found, "answered": result.answered, "answer": getattr(result, "answer", "")}
 
 
 class AftershockAuditOperator(AftershockOperator):
     """Audits an earlier run again, from its ledger to the verdict, without Kafka."""
 
-    command_name = "audit"
+    commands = ("audit",)
     starts_clusters = False
     template_fields = ("run_dir", *AftershockOperator.template_fields)
 
@@ -352,12 +434,13 @@ def _spark(conn_id: str | None) -> dict[str, str]:
     return {"spark-master": master} if master else {}
 
 
-def check_options(command: str, options: Options) -> dict[str, Any]:
-    """Return the options of a command by their names with dashes. Raises `ValueError` for unknown ones."""
+def check_options(options: Options, *commands: str) -> dict[str, Any]:
+    """Return options by their names with dashes. Raises `ValueError` for one that none of the commands has."""
     from chaos.cli import options_of
     from chaos.setup.names import nearest
 
-    allowed = [name for name in options_of(command) if name not in OURS]
+    allowed = dict.fromkeys(name for command in commands for name in options_of(command) if name not in OURS)
+    command = "` or `".join(commands)
     given = {name.replace("_", "-"): value for name, value in options.items()}
     for name in given:
         if name in OURS:

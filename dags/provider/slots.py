@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,17 +90,6 @@ def take_slot(dag_run: Any) -> Callable[[Path], None]:
     """Take a slot for a DAG run, or defer the task. Returns a function that binds the slot to a run directory."""
     name = f"{dag_run.dag_id} {dag_run.run_id}"
     return partial(slots_with(name).bind, name)
-
-
-@contextmanager
-def slot_for_task(dag_run: Any, part: str) -> Iterator[None]:
-    """Hold a slot while a task runs clusters, or defer the task. part: names the task within the DAG run."""
-    name = f"{dag_run.dag_id} {dag_run.run_id} {part}"
-    slots = slots_with(name)
-    try:
-        yield
-    finally:
-        slots.leave(name)  # the process may live on: `airflow dags test` runs all tasks in one
 
 
 def slots_with(name: str) -> Any:

@@ -31,9 +31,11 @@ print(json.dumps({
         "set": ["a=1", "b=2"], "env": {"X": "y z", "N": 3},
     }),
     "refused": [
-        refused(lambda: op.check_options("run", {"kafak": "4.3.1"})),
-        refused(lambda: op.check_options("run", {"runs_dir": "/x"})),
+        refused(lambda: op.check_options({"kafak": "4.3.1"}, "run")),
+        refused(lambda: op.check_options({"runs_dir": "/x"}, "run")),
         refused(lambda: op.AftershockTestOperator(task_id="t", command="x")),
+        refused(lambda: op.AftershockIncidentOperator(task_id="i", action="explode", source="x")),
+        refused(lambda: op.AftershockIncidentOperator(task_id="i", action="replay", source="x", options={"most": 1})),
     ],
     "outlets": {t.task_id: [o.name for o in t.outlets] for t in (run, any_verdict, templated, test)},
     "test": [test.subject(), test.arguments(), test.given()],
@@ -79,10 +81,12 @@ def test_options_become_words_and_a_mistake_is_an_error_of_the_dag(tmp_path):
     assert found["words"] == [
         "--i-own-this-cluster", "--seed=0", "--set=a=1", "--set=b=2", "--env=X=y z", "--env=N=3"
     ]  # fmt: skip
-    unknown, ours, samples = found["refused"]
+    unknown, ours, samples, action, incident = found["refused"]
     assert "`run` has no option kafak (did you mean kafka?)" in unknown
     assert "runs-dir" in ours and "not for operators" in ours
     assert "samples" in samples
+    assert "no action 'explode'; known are replay, repeat" in action
+    assert "`replay` or `repeat` or" in incident and "has no option most" in incident
     verdict, passed = "aftershock/{}/verdict", "aftershock/{}/pass"
     assert found["outlets"] == {
         "run": [verdict.format("leader-kill"), passed.format("leader-kill")],

@@ -7,7 +7,7 @@ from tests.support.dag_programs import run_program
 pytestmark = pytest.mark.airflow
 
 WAIT = """
-import asyncio, json, os, sys
+import asyncio, json, os, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +15,23 @@ from airflow.sdk import DAG
 from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import TaskDeferred
 from dags.provider import slots as slot_tasks
+from chaos.processes.process import ProcessId
 from chaos.processes.slots import Slots
 
 slot_tasks.LOOK_S = 0.01
 slot_tasks.ELSEWHERE_S = 0.05
 slots = Slots(Path(os.environ["AIRFLOW_HOME"]) / slot_tasks.FILE, 1)
 ran = []
+
+def held():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    slots.take("another")
+    slots.hand_on("another", ProcessId.of(process.pid))
+    return process
+
+def free(process):
+    process.kill()
+    process.wait()
 
 with DAG("waiting") as dag:
     @slot_tasks.slot_task(retries=0)
@@ -31,7 +42,7 @@ with DAG("waiting") as dag:
     work()
 
 operator = dag.get_task("work")
-slots.take("another")
+holder = held()
 try:
     operator.execute({})
 except TaskDeferred as deferred:
@@ -47,14 +58,14 @@ async def wait():
     waiting = asyncio.create_task(first_event(again))
     await asyncio.sleep(0.3)
     early = waiting.done()
-    slots.leave("another")
+    free(holder)
     await asyncio.wait_for(waiting, 30)
     return early
 
 early = asyncio.run(wait())
-slots.take("another")
+holder = held()
 asyncio.run(asyncio.wait_for(first_event(import_string(path)(**arguments | {"host": "elsewhere"})), 30))
-slots.leave("another")
+free(holder)
 print(json.dumps([path, ran_before, early, getattr(operator, method)({}, event={}), len(ran), slots.any_free()]))
 """
 

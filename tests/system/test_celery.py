@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from chaos.processes.process import ProcessId
 from chaos.processes.slots import Slots
 from tests.support.airflow_parts import AirflowParts, why_no_celery
 from tests.support.platform import SHORTEST, left_running
@@ -67,14 +70,17 @@ def passed_on(host: str, airflow: AirflowParts, run: str, run_dir: Path) -> None
 @pytest.mark.nightly(twin="dags/test_slots.py::test_a_task_without_a_slot_defers_and_runs_when_one_is_free")
 def test_a_deploy_waits_deferred_for_a_slot_and_one_that_is_ended_meanwhile_leaves_nothing(airflow, tmp_path):
     slots = Slots(airflow.home / FILE, 1)
+    holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert slots.take("this test")
+    slots.hand_on("this test", ProcessId.of(holder.pid))
     first = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="first")
     second = airflow.trigger("resilience.small", runs_dir=str(tmp_path), run_id="second")
     for run in (first, second):
         airflow.wait_task(run, "deploy", "deferred")  # the only worker of the queue is free for the other one
     airflow.fail_task(second, "deploy")
     assert airflow.wait_ended(second, 120) == "failed"
-    slots.leave("this test")
+    holder.kill()
+    holder.wait()
     passed_on(socket.gethostname(), airflow, first, tmp_path / "first")
     assert not (tmp_path / "second").exists() and left_running(tmp_path) == []
     assert slots.any_free()

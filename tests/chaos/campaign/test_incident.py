@@ -4,28 +4,25 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from chaos.campaign import ab, bisect, engine, releases, replay, reproduction, score, shrink
+from chaos.campaign import ab, bisect, engine, releases, replay, score, shrink
 from chaos.campaign.engine import Trial, TrialLab
 from chaos.campaign.folder import Asked, Folder
-from chaos.campaign.reproduction import Reproduction
 from chaos.campaign.subject import Request, load_subject
 from chaos.clients.choice import Client
 from chaos.clients.confluent import runtime
 from chaos.clients.traits import number
 from chaos.drive import stages
-from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.fleet.specs import SpecBuilder
 from chaos.incident.bundle import pack
 from chaos.install import pypi
-from chaos.lab.child_call import call
 from chaos.lab.progress import ProgressListener
-from chaos.run.campaign import PartsResult, TrialRun
+from chaos.run.campaign import SAME, PartsResult, TrialRun
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
@@ -635,136 +632,33 @@ def test_a_release_is_named_in_the_scenario_as_three_numbers():
             parse(text % wrong, "x")
 
 
-# requests of the DAG
+# answers
 
 
-def requested(**params):
-    return Reproduction.from_params({"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", **params})
-
-
-def asks(action, source="a.tar.gz", **values):
-    return Reproduction(source=source, runs_dir=Path("runs"), action=action, **values)
-
-
-@pytest.mark.parametrize(
-    ("params", "function", "request_"),
-    [
-        ({}, "replay.replay", asks("replay")),
-        (
-            {"action": "repeat", "repeat": 20, "seed": 3, "overrides": ["a=b"]},
-            "repeat.repeat",
-            asks("repeat", overrides=("a=b",), seed=3, repeat=20),
-        ),
-        (
-            {"action": "shrink", "anomaly": "lost_write", "budget": "9", "variant": "acks-1"},
-            "shrink.shrink",
-            asks("shrink", variant="acks-1", anomaly="lost_write", budget="9"),
-        ),
-        (
-            {"action": "bisect", "kafka": "3.9.2..4.0.0", "client": None, "anomaly": ""},
-            "bisect.bisect",
-            asks("bisect", kafka="3.9.2..4.0.0"),
-        ),
-        (
-            {"action": "ab", "overrides": ["a=b"], "source": "--help"},
-            "ab.ab",
-            asks("ab", "--help", overrides=("a=b",)),
-        ),
-        (
-            {"action": "from-logs", "source": "logs", "timezone": "Europe/Berlin", "clients": "app.properties"},
-            "logs.draft.from_logs",
-            (Path("logs"), "Europe/Berlin", Path("app.properties")),
-        ),
-    ],
-)
-def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_path, params, function, request_):
-    monkeypatch.chdir(tmp_path)
-    requests = []
-
-    package = "incident" if function.startswith("logs.") else "campaign"
-
-    def command(*asked):
-        requests.append(asked)
-        raise RunDirError("far enough")
-
-    monkeypatch.setattr(f"chaos.{package}.{function}", command)
-    with pytest.raises(RunDirError, match="far enough"):
-        reproduction.reproduce(requested(**params), ProgressListener())
-    (asked,) = requests
-    if function.startswith("logs."):
-        folder, out, timezone, clients, _ = asked
-        assert out.parent == Path("runs") and out.name.startswith("from-logs-")
-        assert (folder, timezone, clients) == request_
-    else:
-        assert asked[0] == request_
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"action": "explode"}, "there is no action"),
-        ({"source": ""}, "source is what to reproduce"),
-        ({"action": "shrink"}, "needs anomaly"),
-        ({"action": "ab"}, "needs overrides"),
-    ],
-)
-def test_params_that_do_not_fit_together_are_refused(params, message):
-    with pytest.raises(UsageError, match=message):
-        requested(**params).check()
-
-
-def found(kind, sentence="It is so.", answer="", verdicts=()):
+def found(kind, answer="", verdicts=()):
     runs = [TrialRun(run_id=f"x-{n}", seed=1, **outcome(v).model_dump()) for n, v in enumerate(verdicts)]
     return PartsResult(
-        kind=kind, title="t", verdict="pass", sentence=sentence, command="c", machine=score.this_machine(), made_us=1,
-        seed=1, repeat=max(1, len(runs)), parts=[score.tally("x", runs)], answer=answer,
+        kind=kind, title="t", verdict="pass", sentence="It is so.", command="c", machine=score.this_machine(),
+        made_us=1, seed=1, repeat=max(1, len(runs)), parts=[score.tally("x", runs)], answer=answer,
     )  # fmt: skip
 
 
-def compared(verdict):
-    return SimpleNamespace(verdict=verdict, sentence="One side is inconclusive.")
-
-
 @pytest.mark.parametrize(
-    ("action", "result", "sentence"),
+    ("result", "answered"),
     [
-        ("replay", found("replay", answer=replay.SAME), None),
-        ("replay", found("replay", "Not the same outcome.", "not the same"), "Not the same outcome."),
-        ("replay", found("replay", "The replay is inconclusive."), "The replay is inconclusive."),
-        ("repeat", found("repeat", verdicts=("pass", "fail")), None),
-        ("repeat", found("repeat", verdicts=("pass", "fail", "inconclusive")), "1 of 3 runs are inconclusive"),
-        ("ab", compared("fail"), None),
-        ("ab", compared("inconclusive"), "One side is inconclusive."),
-        ("shrink", found("shrink", answer="title: x"), None),
-        ("shrink", found("shrink", "it did not appear"), "it did not appear"),
-        ("bisect", found("bisect", answer="3.9.0"), None),
-        ("bisect", found("bisect", "No change."), "No change."),
+        (found("replay", SAME), True),
+        (found("replay", "not the same"), False),
+        (found("replay"), False),
+        (found("repeat", verdicts=("pass", "fail")), True),
+        (found("repeat", verdicts=("pass", "fail", "inconclusive")), False),
+        (found("shrink", "title: x"), True),
+        (found("shrink"), False),
+        (found("bisect", "3.9.0"), True),
+        (found("bisect"), False),
     ],
 )
-def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(f"chaos.campaign.{action}.{action}", lambda *_, **__: result)
-    request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
-    answer = reproduction.reproduce(request, ProgressListener())
-    assert answer.answered == (sentence is None)
-    assert sentence is None or answer.sentence == sentence
-
-
-def test_a_request_and_its_error_cross_the_border_of_a_process(tmp_path):
-    with pytest.raises(AftershockError, match="there is no bundle"):
-        call(
-            "chaos.campaign.reproduction:reproduce",
-            requested(source="none.tar.gz", runs_dir=str(tmp_path)),
-            reproduction.Answer,
-        )
-
-
-def test_a_result_crosses_the_border_of_a_process(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "server.log").write_text("[2026-11-21 04:00:00,123] INFO [KafkaServer id=1] started (kafka)\n")
-    request = requested(action="from-logs", source=str(tmp_path / "logs"), runs_dir=str(tmp_path))
-    answer = call("chaos.campaign.reproduction:reproduce", request, reproduction.Answer)
-    assert answer.answered and "TODO" in answer.detail
+def test_a_result_answers_the_question_or_not(result, answered):
+    assert result.answered is answered
 
 
 @pytest.mark.parametrize(("release", "known"), [(None, True), ("2.5.0", True), ("2.2.0", True), ("2.1.1", False)])

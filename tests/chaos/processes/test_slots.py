@@ -70,13 +70,6 @@ def test_a_slot_is_bound_to_a_run_directory(file):
     assert json.loads(file.read_text())["a"]["run_dir"] == "/runs/a"
 
 
-def test_a_released_slot_is_free_while_its_holder_lives(file):
-    assert Slots(file, 1).take("a") and not Slots(file, 1).take("b")
-    Slots(file, 1).leave("a")
-    assert Slots(file, 1).take("b")
-    Slots(file, 1).leave("never held")
-
-
 def test_a_truncated_file_blocks_no_deployment(file):
     file.write_text('{"a": {"depl')
     assert Slots(file, 1).take("b")
