@@ -150,12 +150,6 @@ def run_gate(
     return result
 
 
-def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:
-    """Plan a gate and run the cells of the request in its folder. Raises as `plan_gate` and `run_gate`."""
-    judge, asked = plan_gate(request)
-    return run_gate(judge, open_folder(judge, asked), asked, listener)
-
-
 def judge_gate(judge: GateJudge, folder: Folder) -> GateResult:
     """Judge the stored runs, and write the result with its pages. Raises `AftershockError`."""
     return folder.write(judged(judge, folder.runs()))
