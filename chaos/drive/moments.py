@@ -28,7 +28,8 @@ FETCHES = ("Fetch request", "ShareFetch request")
 @dataclass
 class _Moment:
     rule: int
-    spec: FaultSpec
+    specs: list[FaultSpec]
+    """The faults that wait for this one frame."""
     hits: Hits | None = None
     """The counts of the rule since the moment came."""
     since: float = 0.0
@@ -36,32 +37,36 @@ class _Moment:
 
 
 class Moments:
-    """The moments that faults of a scenario wait for, by fault.
+    """The moments that faults of a scenario wait for. Faults that wait for the same frame begin together.
 
-    A moment is held before its fault begins. A request of an instance that is killed then is lost, as if the instance
+    A moment is held before its faults begin. A request of an instance that is killed then is lost, as if the instance
     had been killed before it sent the request. A held request or answer of any other instance passes once the fault is
     injected, and at the latest after `HELD_S`.
     """
 
     def __init__(self, proxy: Proxy | None, specs: list[FaultSpec]) -> None:
         self._proxy, self._specs = proxy, [spec for spec in specs if spec.when.wire]
-        self._moments: dict[str, _Moment] = {}
+        self._moments: list[_Moment] = []
         self._before: dict[str, dict[tuple[str, str], int]] = {}
 
     @contextmanager
     def armed(self) -> Iterator[None]:
         """Look for the moments, and let everything pass in the end."""
         self._before = self._proxy.moments() if self._proxy else {}
+        waiting: dict[Rule, list[FaultSpec]] = {}
         for spec in self._specs:
-            assert self._proxy and spec.when.wire  # a scenario with such a trigger has a proxy
+            assert spec.when.wire
             wire = spec.when.wire
             frames = Frames(api=wire.api, side=wire.side, front=front_of(wire.app), after=wire.after)
             rule = Rule("delay", frames, count=1, skip=wire.nth - 1, delay_s=MOST_HELD_S)
-            self._moments[spec.name] = _Moment(self._proxy.add(rule), spec)
+            waiting.setdefault(rule, []).append(spec)
+        for rule, specs in waiting.items():
+            assert self._proxy  # a scenario with such a trigger has a proxy
+            self._moments.append(_Moment(self._proxy.add(rule), specs))
         try:
             yield
         finally:
-            for moment in self._moments.values():
+            for moment in self._moments:
                 self._release(moment)
 
     def counted(self) -> dict[str, list[tuple[str, str, int]]]:
@@ -77,24 +82,25 @@ class Moments:
 
     def came(self) -> dict[str, Hits]:
         """Return the moments that came so far, by fault: the instance and the broker that spoke."""
-        for moment in self._moments.values():
+        for moment in self._moments:
             if moment.hits is None and self._proxy and (counts := self._proxy.counts(moment.rule)).hits:
                 moment.hits, moment.since = counts, time.monotonic()
-        return {name: moment.hits for name, moment in self._moments.items() if moment.hits}
+        return {spec.name: moment.hits for moment in self._moments if moment.hits for spec in moment.specs}
 
     def release(self, faults: Mapping[str, FaultRun]) -> None:
         """Let the moments pass that have their faults in."""
-        for name, moment in self._moments.items():
+        for moment in self._moments:
             if moment.hits is None or moment.released:
                 continue
-            phases = faults[name].phases
-            if {"injected", "failed"} & phases.keys() or time.monotonic() - moment.since > HELD_S:
+            are_in = all({"injected", "failed"} & faults[spec.name].phases.keys() for spec in moment.specs)
+            if are_in or time.monotonic() - moment.since > HELD_S:
                 self._release(moment)
 
     def _release(self, moment: _Moment) -> None:
         if self._proxy and not moment.released:
             moment.released = True
-            self._proxy.remove(moment.rule, lose=moment.hits is not None and moment.spec.ends_at_once)
+            ends = any(spec.ends_at_once for spec in moment.specs)
+            self._proxy.remove(moment.rule, lose=moment.hits is not None and ends)
 
 
 class Recoveries:

@@ -40,7 +40,8 @@ class BrokerKillSpec(FaultSpec):
 class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
     """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
-    If the target led no partition, the proof is that it is no longer in the metadata.
+    If the target led no partition, the proof is that it is no longer in the metadata. If no other broker is there, no
+    partition moves: then the proof is that no broker answers.
     """
 
     damage = "killed"
@@ -66,6 +67,8 @@ class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
 
     def _effect(self, world: World) -> str | None:
         """Look at the partition that the target names, or else at all that the brokers led."""
+        if silence := self._silence(world):
+            return silence
         named = self.spec.target.leader_of
         for partition in [TopicPartition.parse(named)] if named else list(self._led):
             leader, epoch = self._led.get(partition, (NO_LEADER, NO_LEADER))
@@ -77,6 +80,13 @@ class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
         if not self._led and metadata and not set(self.brokers) & set(metadata.brokers):
             return f"{self.resolved} {self._verb()} gone from the metadata"
         return None
+
+    def _silence(self, world: World) -> str | None:
+        """Return what shows that the last brokers are down; None if others are there, or if one answers."""
+        seen = world.observer.metadata
+        if seen is None or not seen.brokers or not set(seen.brokers) <= set(self.brokers) or world.kafka.metadata() is not None:
+            return None
+        return f"no broker answers, and there was none but {self.resolved}"
 
     def _undo(self, world: World) -> str:
         start_down(self.brokers, world)
@@ -197,6 +207,8 @@ class CoordinatorKill(BrokerKill, spec=CoordinatorKillSpec):
 
     def _effect(self, world: World) -> str | None:
         """Ask for the coordinator, as a client would."""
+        if silence := self._silence(world):
+            return silence
         group = self._group
         shared = self.spec.target.selector[0] == "share_coordinator_of"
         coordinator = targets.share_coordinator_of(group, world) if shared else world.kafka.coordinator(group)

@@ -107,7 +107,7 @@ class Rule:
     valid: bool = False
     """Whether changed records get a checksum that fits them."""
     skip: int = 0
-    """Number of frames that match and pass before the first hit."""
+    """Number of frames that match before the first hit, also of frames about which another rule decides."""
     share: float = 1.0
     """Share of the frames that match to which the act is done."""
     seed: int = 0
@@ -200,18 +200,21 @@ class RuleBook(Book[Rule]):
         last: str = "",
     ) -> Active[Rule] | None:
         """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
+        decides: Active[Rule] | None = None
         for active in self.active.values():
-            rule = active.item
+            rule, skips = active.item, active.skipped < active.item.skip
             if rule.act == "slow" or (rule.count is not None and active.hits >= rule.count):
+                continue
+            if decides is not None and not skips:
                 continue
             if not rule.frames.match(broker, side, api, client, names, front, last) or not self._drawn(active):
                 continue
-            if active.skipped < rule.skip:
+            if skips:
                 active.skipped += 1
                 continue
             active.hits, active.front, active.broker = active.hits + 1, front, broker
-            return active
-        return None
+            decides = active
+        return decides
 
     def _drawn(self, active: Active[Rule]) -> bool:
         """Return whether a frame that matches is one of the share of the rule."""

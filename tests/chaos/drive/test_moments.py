@@ -76,6 +76,24 @@ def test_a_moment_is_held_until_its_fault_is_in(kind, lost):
     assert len(proxy.removed) == 1
 
 
+def test_faults_of_one_frame_begin_together_and_it_passes_when_all_are_in():
+    crash = scenario().faults[0]
+    slow = scenario("broker.kill", "{leader_of: orders/0}").faults[0].model_copy(update={"name": "kill"})
+    later = crash.model_copy(update={"name": "later", "when": scenario(wire=COMMIT.replace("3", "4")).faults[0].when})
+    proxy = Proxy()
+    moments = Moments(proxy, [crash, slow, later])
+    with moments.armed():
+        assert [rule.skip for rule in proxy.rules] == [2, 3]
+        proxy.hit[1] = Hits(1, 0, 0, "billing/1", 1)
+        assert set(moments.came()) == {"crash", "kill"}
+        into = {"crash": {"injected": 1.0}, "kill": {"injecting": 1.0}, "later": {}}
+        moments.release({name: SimpleNamespace(phases=phases) for name, phases in into.items()})
+        assert proxy.removed == []
+        into["kill"]["injected"] = 2.0
+        moments.release({name: SimpleNamespace(phases=phases) for name, phases in into.items()})
+        assert proxy.removed == [(1, True)]  # lost: one of the faults ends the instance at once
+
+
 def test_a_moment_that_did_not_come_is_no_longer_waited_for_after_the_load():
     proxy = Proxy()
     with Moments(proxy, scenario().faults).armed():

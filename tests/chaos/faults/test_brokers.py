@@ -390,3 +390,18 @@ def test_a_small_partition_moves_too_soon_for_a_throttle(monkeypatch):
     with pytest.raises(FaultError, match="which move too soon to be observed"):
         move.fault.inject(move.world)
     assert move.fault.heal(move.world) == "nothing to heal"
+
+
+def test_a_kill_of_the_last_brokers_is_proven_by_silence_and_not_while_another_one_is_there():
+    spec = specs.BrokerKillSpec(name="k", kind="broker.kill", target=Target(leader_of="orders/0"), when=AT)
+    fault, world = build(spec), world_of(Cluster())
+    fault.inject(world)
+    assert fault.proof(world) is None
+    world.kafka.metadata = lambda: None
+    assert fault.proof(world) is None, "the others may answer at the next try"
+    world.observer.metadata.brokers.clear()
+    assert fault.proof(world) is None
+    world.observer.metadata.brokers[1] = ("h", 1)
+    assert fault.proof(world) == "no broker answers, and there was none but broker 1"
+    world.kafka.metadata = lambda: world.observer.metadata
+    assert fault.proof(world) is None, "a broker answers"

@@ -174,3 +174,8 @@ def test_a_share_of_frames_is_drawn_by_the_seed_and_counts_as_hits_alone():
     assert 60 < sum(drawn[0]) < 140
     with pytest.raises(ValueError, match="a share is above 0, and 1 at most"):
         Rule("drop", Frames(), share=0)
+
+
+def test_the_nth_frame_is_counted_also_over_frames_about_which_another_rule_decides():
+    second, third = (Rule("delay", Frames(api="Produce"), count=1, skip=skip, delay_s=1) for skip in (1, 2))
+    assert hits(book(second, third), *[(1, "request", PRODUCE, "x")] * 4) == [0, 1, 2, 0]
