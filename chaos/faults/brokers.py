@@ -84,7 +84,8 @@ class BrokerKill(BrokerFault[FaultSpec], spec=BrokerKillSpec):
     def _silence(self, world: World) -> str | None:
         """Return what shows that the last brokers are down; None if others are there, or if one answers."""
         seen = world.observer.metadata
-        if seen is None or not seen.brokers or not set(seen.brokers) <= set(self.brokers) or world.kafka.metadata() is not None:
+        others = set(seen.brokers) - set(self.brokers) if seen and seen.brokers else None
+        if others is None or others or world.kafka.metadata() is not None:
             return None
         return f"no broker answers, and there was none but {self.resolved}"
 

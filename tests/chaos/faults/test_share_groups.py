@@ -48,7 +48,8 @@ class World:
         self.orders: list[dict[str, Any]] = []
         self.rng, self.access, self.proxy = random.Random(0), None, None
         self.controller_ids: tuple[int, ...] = ()
-        self.kafka = self.fleet = self.observer = self.cluster = self
+        self.kafka = self.fleet = self.cluster = self
+        self.observer = SimpleNamespace(metadata=None, partitions=self.partitions)
         monkeypatch.setattr("chaos.kafka.client.share_group", lambda kafka, group: self.state_of_group())
         monkeypatch.setattr("chaos.kafka.client.share_positions", lambda kafka, group, partitions: self.positions())
         monkeypatch.setattr("chaos.kafka.client.share_coordinator", lambda kafka, group, partition: self.coordinator)
