@@ -214,6 +214,9 @@ def test_equal_twins_are_undecided():
     found = ledger([sent("a"), sent("a", offset=1)], logged(0, "a"), logged(1, "a"))
     assert records(found) == [("", [0]), ("", [1])]
     assert undecided(found)["lost_write", TWINS] == undecided(found)["duplicate_write", TWINS] == 2
+    others = [sent("a", outcome="unknown", at=10), sent("a", outcome="unknown", at=11, instance="app/2")]
+    found = ledger(others, logged(0, "a"), logged(1, "a"))
+    assert undecided(found)["duplicate_write", TWINS] == 2, "two processes may have sent one each, or one of them both"
     absent = undecided(ledger([sent("a", kept=False), sent("a", kept=False)]))
     assert absent["lost_write", TWINS] == 2 and ("lost_write", ABSENT) not in absent, "each is counted once"
 
@@ -250,6 +253,7 @@ def in_turn(*batches):
         (((7, 1, 1), (8, 2, 2), (7, 1, 0), (8, 2, 3)), [1, 0, 2, 3]),  # the second batch of 7 is before its first
         (((7, 1, 1), (7, 1, 0), (8, 2, 2)), [1, 0, 2]),  # one producer after the other
         (((7, 1, 1), (8, 1, 0)), [1, 0]),  # a producer that got another id
+        (((0, 1, 1), (0, 2, 0), (0, 1, 2)), [1, 0, 2]),  # the first id of a cluster is one producer on two connections
         (((-1, 1, 0), (-1, 2, 2), (-1, 1, 1), (-1, 2, 3)), [0, 1, 2, 3]),  # without idempotence, by connection
         (((-1, 1, 1), (-1, 2, 2), (-1, 1, 0), (-1, 2, 3)), [1, 0, 2, 3]),
     ],
