@@ -1,4 +1,4 @@
-"""Gaps that an epoch left out: in the order of polls, without records that were lost with workers, inside of the log."""
+"""Gaps that an epoch left out: by polls, without records that were lost with workers, inside of the log."""
 
 from __future__ import annotations
 

@@ -129,11 +129,13 @@ def test_an_input_that_retention_deleted_is_not_called_lost(spark, story):
     s.input(0, copies=0)
     s.input(5, copies=0)
     s.input(6, copies=0, offset=None)
+    s.input(7, copies=0, offset=None, partition=1)
     s.judge(spark)
     assert words(s, "missing")[0].endswith("has no invoices: it was deleted from the log before the end")
     assert words(s, "missing")[1].endswith("(lost_write)"), "the log begins with it"
     unknown = "it is not in the log, and was acknowledged without an offset: it may be lost, or deleted by retention"
     assert words(s, "missing")[2].endswith(unknown)
+    assert words(s, "missing")[3].endswith("(lost_write)"), "nothing was deleted from its partition"
 
 
 def test_an_input_without_an_offset_is_lost_if_nothing_was_deleted(spark, story):
@@ -177,10 +179,11 @@ def test_a_duplicate_of_an_input_that_is_in_the_log_twice_says_so(spark, story):
 def test_a_resend_of_one_input_is_one_input(spark, story):
     s = story(inputs=0)
     s.input(0, "unknown", copies=0)
-    s.input(0, "ok", incarnation=2)
+    s.input(0, "ok", incarnation=2, invoked_us=T0 + 60 * SECOND, completed_us=T0 + 61 * SECOND)
     s.effect(0)
     assert s.judge(spark) == CLEAN
     assert s.totals["missing"]["examined"] == 1
+    assert s.late() == 0, "the first send may have had the effect, so that is not before its input"
 
 
 def test_an_effect_of_a_failed_input_is_unexpected(spark, story):
@@ -222,7 +225,8 @@ def test_only_what_this_run_wrote_to_the_topic_is_an_input(spark, story):
 def test_a_number_of_another_run_is_none_of_an_input_and_a_small_one_is_no_id(spark, story):
     s = story(inputs=1)
     s.effect(0)
-    s.effect(str(number_id(s.ids.created_us, s.ids.most, 0)), at=3)
+    for number in (-1, s.ids.most):  # the next ones of runs before and after this one
+        s.effect(str(number_id(s.ids.created_us, 0, 0) + number), at=3)
     assert s.judge(spark) == CLEAN
     s.effect("42", at=3)
     assert s.judge(spark) == CLEAN | {"unexpected": 1}
@@ -464,11 +468,12 @@ def test_an_aggregate_is_compared_with_the_inputs_of_its_key(spark, story, last,
     for seq, (customer, amount) in enumerate([("anna", "1"), ("anna", "2"), ("bob", "10")]):
         s.input(seq, value=(amount, customer))
     s.effect("anna", at=1, value="1")
+    s.effect("anna", at=9, value="9")  # of the same time as the last one, and before it
     for customer, amount in last.items():
         s.effect(customer, at=9, value=amount)
     assert s.judge(spark) == {"missing": 0, "unexpected": 0, "wrong": 0} | expected
     wrong = words(s, "wrong")
-    assert ["(invoices/0 offset 1 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
+    assert ["(invoices/0 offset 2 at 9.0 s)" in line for line in wrong] == [True] * len(wrong), "not the first one"
 
 
 @pytest.mark.parametrize(
