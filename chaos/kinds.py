@@ -7,7 +7,19 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["scenario", "gate", "application", "cluster", "run", "campaign", "bundle", "settings", "samples", "part"]
+Kind = Literal[
+    "scenario",
+    "gate",
+    "application",
+    "cluster",
+    "run",
+    "campaign",
+    "comparison",
+    "bundle",
+    "settings",
+    "samples",
+    "part",
+]
 KEYS: dict[Kind, frozenset[str]] = {
     "scenario": frozenset({"topics", "producers", "consumers", "processors", "apps", "effects", "faults", "variants"}),
     "gate": frozenset({"scenarios", "settings", "integrity", "exclude"}),
@@ -22,21 +34,24 @@ WORDS: dict[Kind, tuple[str, str]] = {
     "cluster": ("the description of a cluster", "tap --cluster {}"),
     "run": ("the directory of a run", "replay {}"),
     "campaign": ("the folder of a campaign", ""),
+    "comparison": ("the folder of a comparison", ""),
     "bundle": ("a bundle", "replay {}"),
     "settings": ("a file of settings", "promise {}"),
     "samples": ("a file of samples", "test --samples {} -- COMMAND"),
     "part": ("a file of a run or campaign", ""),
 }
 """How messages name a kind, and the command that takes it."""
-RUN, CAMPAIGN = "resolved.json", "plan.json"
-PARTS = frozenset({RUN, CAMPAIGN, "campaign.json", "result.json"})
+RUN, CAMPAIGN, COMPARISON = "resolved.json", "plan.json", "comparison.json"
+FOLDERS: dict[str, Kind] = {CAMPAIGN: "campaign", RUN: "run", COMPARISON: "comparison"}
+"""A file that only folders of this kind have."""
+PARTS = frozenset({*FOLDERS, "campaign.json", "result.json"})
 SUFFIXES: dict[str, Kind] = {".properties": "settings", ".jsonl": "samples", ".ndjson": "samples"}
 
 
 def kind_of(path: Path) -> Kind | None:
     """Return what a path holds, as far as its name, its folder or its first bytes show it; a YAML file is not read."""
     if path.is_dir():
-        return "campaign" if (path / CAMPAIGN).is_file() else "run" if (path / RUN).is_file() else None
+        return next((kind for name, kind in FOLDERS.items() if (path / name).is_file()), None)
     if path.name in PARTS and kind_of(path.parent) is not None:
         return "part"
     return "bundle" if _is_packed(path) else SUFFIXES.get(path.suffix) if path.is_file() else None
@@ -58,6 +73,8 @@ def mistaken(where: str | Path, found: Kind, wanted: str) -> str:
         return f"{where} is {words}, not {wanted}; name its folder {Path(where).parent} where a run is taken"
     if found == "campaign":
         return f"{where} is {words}, not {wanted}; its runs are the directories below it"
+    if found == "comparison":
+        return f"{where} is {words}, not {wanted}; what was found is in its result.json"
     if found == "bundle" and wanted == WORDS["run"][0]:
         command = "unbundle {}"
     return f"{where} is {words}, not {wanted}; what takes it: python -m chaos {command.format(where)}"

@@ -2,7 +2,7 @@
 
 RUN_DIR is a directory, or its URI on any file system that Hadoop supports (see `checks.spark.remote`). Standard output
 carries one JSON line for each event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a failed stage, 2
-not a run directory.
+not a run directory. The folder of a comparison (`checks.compare`) is compared.
 
 Without RUN_DIR, the command reads run directories from standard input, one a line, and judges them one after another
 in the same Spark session; an event `judged` (run_dir, code) follows each. It reads the log of a run back while it
@@ -26,6 +26,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from chaos.compare.model import comparison_in
 from chaos.errors import INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
@@ -44,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     stages = [stage for stage in STAGES if not options.only or stage in options.only]
     if options.run_dir is None:
         return _serve(stages, options.spark_master, emit)
+    if comparison_in(options.run_dir):
+        return _compare(Run(Path(options.run_dir)), emit)
     with contextlib.ExitStack() as stack:
         try:
             if options.spark_master:
@@ -64,6 +67,19 @@ def main(argv: list[str] | None = None) -> int:
             except AftershockError as e:
                 emit({"kind": "problem", "words": str(e)})
                 return INCONCLUSIVE
+    _announce_end(emit)
+    return code
+
+
+def _compare(run: Run, emit: pipeline.Listener) -> int:
+    """Compare the topics that a folder of `compare` asks for."""
+    from checks.compare.stage import compare
+
+    try:
+        code = compare(run, emit)
+    except AftershockError as e:
+        emit({"kind": "problem", "words": str(e)})
+        return e.exit_code
     _announce_end(emit)
     return code
 

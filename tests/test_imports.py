@@ -13,6 +13,7 @@ ALLOWED_TO_CHECKS = {
     "anomalies",
     "clients.choice",
     "clients.streams.traits",
+    "compare.model",
     "effects",
     "errors",
     "faults",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest
 
 from chaos.kafka import messages
@@ -87,6 +88,16 @@ def batches_of(
                 if batch.producer_id >= 0:
                     found.setdefault(partition, []).append(batch)
     return found
+
+
+def refusal(kafka: Kafka, partition: TopicPartition, offset: int) -> str:
+    """Return the name of the error with which the leader refuses to read a record; empty if it does not."""
+    state = kafka.state(partition)
+    answer = kafka.ask(state.leader, _fetch(partition, offset, 1)) if state else None
+    if answer is None or not answer.responses:
+        return "no answer"
+    code = answer.responses[0].partitions[0].error_code
+    return for_code(code).__name__ if code not in (0, OUT_OF_RANGE) else ""
 
 
 def capture_log(

@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +79,10 @@ class OffsetRange:
     """The payloads of records that have only ids, which are `ids`."""
     ids: Ids | None = None
 
+    def from_offset(self, start: int) -> OffsetRange:
+        """Return the rest of the part from an offset on."""
+        return replace(self, start=start)
+
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""
         return self.folder / f"{part_name(self.index).removesuffix('.parquet')}-{number:05}.parquet"
@@ -101,7 +105,7 @@ def read(part: OffsetRange) -> Read:
     rows, number, copies = 0, 0, _Copies()
     writer: pq.ParquetWriter | None = None
     try:
-        with _without_gc():
+        with without_gc():
             for batch in _batches(part):
                 copies.add(batch)
                 while batch.num_rows:
@@ -163,8 +167,8 @@ class _Copies:
 
 
 @contextmanager
-def _without_gc() -> Iterator[None]:
-    """Disable garbage collection: searching millions of messages for cycles takes a quarter of the time."""
+def without_gc() -> Iterator[None]:
+    """Disable garbage collection meanwhile: searching millions of messages for cycles takes a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

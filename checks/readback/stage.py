@@ -208,7 +208,7 @@ def _write_log(
             unmarked=tuple(p.value for p in producers if p.value and p.unmarked and topic in p.written),
             ids=resolved.ids,
         )
-        for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
+        for i, (topic, partition, start, end) in enumerate(split(ranges, share))
     ]
     if total > SMALL and is_here(spark.sparkContext.master):
         done = spark.sparkContext.parallelize(parts, len(parts)).map(_read).collect()
@@ -238,7 +238,7 @@ def _offsets_topic(bootstrap: str, security: Security | None) -> dict[tuple[int,
     return records
 
 
-def _split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
+def split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
     """Yield parts of about a share each, so that several tasks read a large partition: topic, partition, start, end.
 
     A part is at least as large as a file, or its partition: each consumer fetches a little beyond its part.

@@ -26,6 +26,7 @@ TAKES = {
     "packed": "a bundle, not {}; what takes it: python -m chaos replay packed",
     "runs/one": "the directory of a run, not {}; what takes it: python -m chaos replay runs/one",
     "many": "the folder of a campaign, not {}; its runs are the directories below it",
+    "compared": "the folder of a comparison, not {}; what was found is in its result.json",
     "many/campaign.json": "a file of a run or campaign, not {}; name its folder many where a run is taken",
 }
 
@@ -41,6 +42,8 @@ def files(tmp_path, monkeypatch):
     pack(run, tmp_path / "a.tar.gz")
     (tmp_path / "packed").write_bytes((tmp_path / "a.tar.gz").read_bytes())
     (tmp_path / "many").mkdir()
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "comparison.json").write_text("{}")
     for part in ("plan.json", "campaign.json"):
         (tmp_path / "many" / part).write_text("{}")
     return tmp_path
@@ -58,7 +61,7 @@ def test_each_command_names_what_takes_a_path_of_another_kind(files, name):
     said = {}
     if name != "mine.yaml":
         said |= {"run": "a scenario", "show": "a scenario"}
-    if name not in ("mine.yaml", "a.tar.gz", "packed", "runs/one", "many"):
+    if name not in ("mine.yaml", "a.tar.gz", "packed", "runs/one", "many", "compared"):
         said |= {"explore": "a scenario", "repeat": "a scenario", "replay": "a scenario"}
     if name != "gate.yaml":
         said["gate"] = "a gate"
