@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 
@@ -2045,6 +2046,12 @@ def failed_in_a_transaction_and_nobody_knows_who_sees_it(s: Story) -> None:
     s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=None)
 
 
+@story(resurrected_write__undecided=1)
+def failed_in_a_transaction_and_nobody_knows_who_sees_one_of_two_copies(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1)
+    s.log(1, 1, committed=False).log(2, 1, committed=None)
+
+
 @story(resurrected_write=1)
 def failed_in_a_transaction_and_seen(s: Story) -> None:
     s.in_transaction(1, "committed", 0).send(1, outcome="fail", txn=1).log(1, 1)
@@ -3598,6 +3605,13 @@ def an_output_carries_no_coordinates(s: Story) -> None:
     s.output(0, of=0).output(1, of=None)
 
 
+@story(duplicate_output__undecided=2, unconsumed_output=1, unconsumed_output__undecided=1)
+def an_output_carries_no_coordinates_and_one_is_of_an_input_that_is_not_committed(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=None)
+
+
 @story(missing_output=1)
 def an_output_of_a_producer_that_is_no_processor(s: Story) -> None:
     s.wrote(0, 1)
@@ -3679,6 +3693,21 @@ def two_records_had_the_same_coordinates(s: Story) -> None:
     s.output(2, of=1)
 
 
+@story(dirty_read=1, offset_reuse=1, stalled_delivery=1, unconsumed_output__undecided=1)
+def two_records_had_coordinates_that_nobody_committed_past(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0).got(1, seq=lambda _: 7).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1)
+
+
+@story(dirty_read=1, offset_reuse=1, missing_output=1)
+def two_records_had_the_same_coordinates_and_none_has_an_output(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0).got(1, seq=lambda _: 7).commit(1).revoked()
+    s.output(0, of=0)
+    s.assigned(position=1, source="committed").got(1).commit(2).revoked()
+
+
 @story()
 def the_input_topic_was_created_again(s: Story) -> None:
     epoch = _deleted(s)
@@ -3750,6 +3779,25 @@ def an_output_of_an_input_that_is_not_committed(s: Story) -> None:
     s.wrote(0, 1, 2)
     s.assigned().got(0, 1, 2).commit(2).revoked()
     s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+@story(unconsumed_output=1)
+def an_output_of_an_input_that_is_not_committed_while_a_fault_moves_another_group(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1).moved(2, group="other")
+
+
+@story(unconsumed_output=1)
+def an_output_of_an_input_that_is_not_committed_while_a_fault_moves_another_partition(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1).moved(2)
+    s.rows["faults"][-1]["evidence"] = json.dumps({"offsets": {f"{s.name}/1": 2}})
+
+
+@story(unconsumed_output__undecided=1)
+def an_output_of_an_input_that_a_fault_may_have_committed_past(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1).moved(2, end="failed")
 
 
 @story(unconsumed_output__undecided=1)
@@ -3841,6 +3889,43 @@ def written_again_below_where_the_group_was_set(s: Story) -> None:
     _processed(s).moved(3)
     s.assigned(2, position=3, source="committed", generation=2)
     s.output(3, of=0, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=1, duplicate_output__legal=2)
+def written_again_by_a_member_of_which_the_last_delivery_is_not_on_record(s: Story) -> None:
+    """The time of the output says that it is of the stretch after the reset."""
+    _processed(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2, kind="transaction")
+    s.output(3, of=1, by=s.reader(2)).output(4, of=2, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=1, duplicate_output__illegal=1)
+def written_again_before_a_reset(s: Story) -> None:
+    _processed(s).output(3, of=2, by=s.reader(2)).moved(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3, kind="transaction")
+
+
+@story(duplicate_delivery__legal=2, duplicate_output__illegal=1)
+def written_again_by_the_former_member_after_a_reset(s: Story) -> None:
+    """It had got the input before the reset."""
+    _processed(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3, kind="transaction")
+    s.output(3, of=1)
+
+
+@story(duplicate_output__legal=1)
+def written_again_by_a_member_of_which_nothing_is_on_record(s: Story) -> None:
+    _processed(s).moved(kind="group.delete")
+    s.assigned(2, position=None, source=None, generation=1)
+    s.output(3, of=0, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=3, duplicate_output__legal=3)
+def written_again_from_an_offset_that_nobody_knows(s: Story) -> None:
+    _processed(s).moved(kind="group.delete")
+    s.assigned(2, position=None, source=None, generation=1).got(0, 1, 2).commit(3, kind="transaction")
+    for offset in range(3):
+        s.output(3 + offset, of=offset, by=s.reader(2))
 
 
 @story(missing_output=1)

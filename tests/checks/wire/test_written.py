@@ -189,6 +189,11 @@ def test_the_first_producer_of_a_cluster_has_the_id_0():
     requests = [sent("a", (0, 0, 0)), sent("a", (0, 0, 1), offset=1)]
     found = ledger(requests, *(logged(seq, "a", (0, 0, seq)) for seq in (0, 1)))
     assert records(found) == [("ok", [0]), ("ok", [1])] and not undecided(found)
+    one = (0, 0, 0)
+    again = ledger([sent("a", one, kept=False), sent("a", one, kept=False)], logged(0, "a", one))
+    assert records(again) == [("ok", [0])] and not undecided(again), "its sequence says that it is no twin"
+    lost = ledger([sent("a", one, kept=False)])
+    assert records(lost) == [("ok", [])] and not undecided(lost), "and that it is not there under another checksum"
 
 
 def test_a_process_ends_with_the_microsecond_of_its_end():
