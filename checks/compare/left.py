@@ -78,9 +78,8 @@ def _kinds(rows: Columns, side: int, known: Known) -> npt.NDArray[np.str_]:
     count = len(known.gaps[side])
     gap, hidden = (_flags(of[1 - side], count, known.whole)[partition] for of in (known.gaps, known.open))
     grew = (_flags(known.grew[0], count, known.whole) | _flags(known.grew[1], count, known.whole))[partition]
-    if known.compacted:
-        own = known.open[side][partition]
-        return np.where(gap | hidden | own | grew, "unknown", "missing" if side == 0 else "extra")
+    if known.compacted:  # of a partition that changed meanwhile, nothing is decided: `stage.undecided`
+        return np.where(gap, "unknown", "missing" if side == 0 else "extra")
     before = known.whole | (offset < known.first[side][partition]) | (rows["copy"] == LIKELY_COPY)
     behind = known.whole | (offset > known.last[side][partition])
     unknown = (gap & before) | (hidden & behind)
