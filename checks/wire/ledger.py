@@ -293,17 +293,27 @@ def _small(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _ends(run: Run) -> dict[str, list[int]]:
-    """Return the ends of the incarnations of each instance, but the last one, in their order."""
-    ends: dict[str, dict[int, int]] = defaultdict(dict)
+    """Return the ends of the incarnations of each instance, but the last one, in their order.
+
+    One without an end on record had ended when the next one began.
+    """
+    begins: dict[tuple[str, int], int] = {}
+    ends: dict[tuple[str, int], int] = {}
     rows = pq.read_table(run.ledger / "lifecycle.parquet", partitioning=None).to_pylist()
     if (apps := run.ledger / "apps.parquet").exists():
         of_apps = pq.read_table(apps, partitioning=None).to_pylist()
         rows += [row | {"client": f"{row['app']}/{row['instance']}"} for row in of_apps]
     for row in rows:
-        if row["event"] in ("stopped", "crashed"):
-            of_client = ends[row["client"]]
-            of_client[row["incarnation"]] = max(row["at_us"], of_client.get(row["incarnation"], 0))
-    return {client: [at for _, at in sorted(of_client.items())[:-1]] for client, of_client in ends.items()}
+        life, at_us = (row["client"], row["incarnation"]), row["at_us"]
+        if row["event"] == "started":
+            begins[life] = min(at_us, begins.get(life, at_us))
+        elif row["event"] in ("stopped", "crashed"):
+            ends[life] = max(at_us, ends.get(life, 0))
+    last: Counter[str] = Counter()
+    for client, number in (*begins, *ends):
+        last[client] = max(last[client], number)
+    found = {c: [ends.get((c, n), begins.get((c, n + 1))) for n in range(1, most)] for c, most in last.items()}
+    return {client: [at for at in times if at is not None] for client, times in found.items()}
 
 
 def _add_unknown(folder: Path, topics: list[str]) -> None:
