@@ -312,6 +312,11 @@ def the_last_of_its_key_is_gone(s: Story) -> None:
     s.compacted().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2")
 
 
+@story(lost_key=1, phantom_write=1)
+def the_last_of_its_key_is_gone_and_a_record_of_another_run_has_its_number(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").wrote(1, key="k2").log(2, 0, key="k3", run="0badf00d")
+
+
 @story(lost_key=1)
 def several_of_a_key_are_gone(s: Story) -> None:
     s.compacted().send(0, 0, key="k1").send(1, 1, key="k1").wrote(2, key="k2")

@@ -256,6 +256,15 @@ def test_what_was_in_a_database_before_the_run_is_no_effect_of_it(spark, story):
     assert s.judge(spark) == CLEAN | {"unexpected": 2}
 
 
+def test_a_call_before_the_first_input_is_an_effect_of_the_run(spark, story):
+    """A receiver is there from the begin of the run on, and nobody looks for its calls."""
+    s = story("http: {path: /booked}, id: $.id", inputs=1)
+    s.effect(0)
+    s.effect("whose", at=-5)
+    s.sights.append({"mark": "1", "at_us": T0 - 5 * SECOND, "after_us": None})
+    assert s.judge(spark) == CLEAN | {"unexpected": 1}
+
+
 def test_a_database_that_could_not_be_looked_at_before_the_run_leaves_strangers_open(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
     s.effect(0)
