@@ -238,7 +238,7 @@ class Mixer:
         if last is None:
             return None
         if cell.phase == "overlap":
-            if met is not None and not overlaps(met, raw):
+            if met is not None and not overlaps(met, raw, self.subject.scenario.cluster.brokers):
                 return None
             return faults, {"after": f"{last['name']}.{'proven' if met else 'injected'} + {rng.choice(DELAYS)}"}
         after = f"{last['name']}.{'healed' if 'heal' in last else 'proven'} + {rng.choice(QUIET)}"
@@ -324,16 +324,19 @@ def meet(one: Raw, other: Raw) -> bool:
     return name == other_name and (not number or not other_number or number == other_number)
 
 
-def overlaps(first: Raw, second: Raw) -> bool:
+def overlaps(first: Raw, second: Raw, brokers: int) -> bool:
     """Return whether a fault can be injected and proven while another one that it meets is in, and proven.
 
     A broker that is down has no effect to show, nor has an instance or a client, and a topic that is deleted has none.
+    With one broker, nobody takes its place.
     """
     spec, (role, _) = SPECS[first["kind"]], next(iter(second["target"].items()))
     if role in CLIENTS or role == "app" or first["kind"] == second["kind"] or "recreates" in spec.effects:
         return False
     if "outage" not in spec.effects:
         return True
+    if brokers == 1:
+        return False
     needs_all = {"one_by_one", "reassigns"} & SPECS[second["kind"]].effects  # they wait for all replicas in sync
     return not needs_all and (role in RESOLVED or role not in BROKER_TARGETS | CONTROLLER_TARGETS)
 

@@ -152,7 +152,9 @@ class ReassignSpec(FaultSpec):
         return self.throttle is not None
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check the broker ids, and that a move which is cancelled lasts."""
+        """Check the broker ids, that there is another broker, and that a move which is cancelled lasts."""
+        if setup.cluster.brokers == 1 and not setup.attached:
+            yield f"{where}: {self.kind} needs another broker to move to; write cluster.brokers: 2 or more"
         yield from setup.broker_problems(f"{where}.to", self.to or [])
         if self.cancel and self.throttle is None:
             yield f"{where}.cancel: a move without a throttle is soon complete; give throttle, such as 100KiB"

@@ -186,7 +186,13 @@ def test_faults_meet_if_they_may_hit_the_same_broker_instance_or_client(one, oth
     ],
 )
 def test_a_fault_overlaps_another_one_if_its_own_effect_can_be_seen(first, second, may):
-    assert overlaps(fault(*first), fault(*second)) == may
+    assert overlaps(fault(*first), fault(*second), 3) == may
+
+
+def test_nothing_overlaps_an_outage_of_the_only_broker():
+    paused, config = fault("controller.pause", "controller", True), fault("topic.config", "topic", "orders")
+    assert overlaps(paused, config, 3) and not overlaps(paused, config, 1)
+    assert overlaps(config, paused, 1)  # a setting that is in and proven stays so
 
 
 def drawn(subject, moments, count=40):

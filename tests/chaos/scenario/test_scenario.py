@@ -398,6 +398,10 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             {"faults": [fault(kind="partition.reassign", target={"partition": "orders/0"}, to=[1, 9])]},
             "brokers are numbered 1 to 3, not 9",
         ),
+        (
+            {"faults": [fault(kind="partition.reassign", target={"partition": "orders/0"})], "cluster": {"brokers": 1}},
+            "needs another broker to move to",
+        ),
         ({"faults": [quota(target={"member": "shop/1"})]}, "give producer_byte_rate, consumer_byte_rate or both"),
         ({"faults": [quota(producer_byte_rate="0B")]}, "must be above 0"),
         ({"faults": [quota(producer_byte_rate="1KiB")]}, "billing never writes, so this quota has no effect"),
