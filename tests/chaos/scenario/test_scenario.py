@@ -399,7 +399,11 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             "brokers are numbered 1 to 3, not 9",
         ),
         (
-            {"faults": [fault(kind="partition.reassign", target={"partition": "orders/0"})], "cluster": {"brokers": 1}},
+            {
+                "faults": [fault(kind="partition.reassign", target={"partition": "orders/0"})],
+                "cluster": {"brokers": 1},
+                "topics": [{"name": "orders", "partitions": 2, "replication_factor": 1}],
+            },
             "needs another broker to move to",
         ),
         ({"faults": [quota(target={"member": "shop/1"})]}, "give producer_byte_rate, consumer_byte_rate or both"),
