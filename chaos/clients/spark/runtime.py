@@ -1,4 +1,4 @@
-"""Spark Structured Streaming as a client library: the Spark of pyspark, with the Kafka source of its release line."""
+"""Spark Structured Streaming as a client library: the Spark of pyspark, with the Kafka source of its release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from chaos.clients.choice import Client
 from chaos.clients.jvm import SOURCES, JavaPrograms
 from chaos.clients.runtime import Installed, Runtime
-from chaos.clients.spark.traits import RELEASE, SOURCE_RELEASE, TRAITS
+from chaos.clients.spark.traits import RELEASE, TRAITS
 from chaos.errors import MachineError
 from chaos.install.cache import Progress
 from chaos.install.jars import resolve
@@ -37,7 +37,7 @@ _OPENED = tuple(
 
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch the Kafka source, and compile the program; see `Runtime`."""
-    folder = resolve("org.apache.spark", "spark-sql-kafka-0-10_2.13", SOURCE_RELEASE, on_progress)
+    folder = resolve("org.apache.spark", "spark-sql-kafka-0-10_2.13", RELEASE, on_progress)
     source = [path for pattern in _SOURCE_JARS for path in sorted(folder.glob(pattern))]
     roots = (SOURCES, QUERY_SOURCES)
     programs = JavaPrograms(TRAITS.library, RELEASE, _spark_jars(), MAIN, roots, source, TRAINING)

@@ -2,7 +2,7 @@
 
 Settings are the options of its Kafka source (Structured Streaming + Kafka Integration Guide), such as
 maxOffsetsPerTrigger; settings of its Kafka consumers have the prefix `kafka.`, settings of Spark `spark.`. pyspark has
-the Spark. The newest release of the Kafka source that can be resolved is 4.0.0: 4.0.2 lacks a dependency.
+the Spark, and the Kafka source has the same release.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from chaos.clients.traits import Traits, in_all_releases
 from chaos.kafka.settings import Config
 from chaos.settings import Source
 
-RELEASE = "4.0.2"
-SOURCE_RELEASE = "4.0.0"
+RELEASE = "4.2.0"
 PREFIX = "kafka."
 LEAST_HEAP = 480 * 2**20
 """Spark refuses to start with less than 450 MiB of usable heap (its UnifiedMemoryManager)."""
@@ -32,6 +31,8 @@ RESERVED = frozenset(
         *("kafka.enable.auto.commit", "kafka.key.deserializer", "kafka.value.deserializer"),
         # with it, queries join groups
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching",
+        # with it, the plan of a batch may hide the offsets where the batch begins
+        "spark.sql.adaptive.streaming.stateless.enabled",
         *("kafka.interceptor.classes", "spark.master", "spark.driver.host", "spark.local.dir"),
     }
 )
@@ -82,7 +83,7 @@ TRAITS = Traits(
     settings={
         "consumer": (
             *(Source("spark"), Source(prefix="spark.")),
-            Source("java-consumer", PREFIX, releases={RELEASE: "3.9.0"}),
+            Source("java-consumer", PREFIX, releases={RELEASE: "3.9.2"}),
         )
     },
     reserved=RESERVED,

@@ -79,7 +79,7 @@ def test_assignors_have_the_names_of_the_library() -> None:
             "Producer.Flush.Messages is no setting of confluent-kafka",
         ),
         (subject("java", {"max.block.ms": 5}), "confluent", "max.block.ms is no setting of confluent-kafka"),
-        (subject(), "spark", r"producers\[0\]: the runtime spark:4.0.2 has no produce.*\(and \d+ more\)$"),
+        (subject(), "spark", r"producers\[0\]: the runtime spark:4.2.0 has no produce.*\(and \d+ more\)$"),
         (subject(threads=2), "sarama", r"consumers\[0\].threads: the runtime sarama:1.61.1 has no threads"),
     ],
 )

@@ -119,12 +119,12 @@ def test_anomalies_are_summed_over_the_runs_that_show_them() -> None:
 
 def test_a_library_that_cannot_run_is_a_column_with_the_reason() -> None:
     refused = TrialRun(n=1, seed=1, verdict="inconclusive", sentence="It cannot be run: no Go", ran=False)
-    found = table({"2.16.1": runs(), "sarama:1.61.1": [refused]}, [left_out("spark:4.0.2", "it only reads")]).scenarios[
+    found = table({"2.16.1": runs(), "sarama:1.61.1": [refused]}, [left_out("spark:4.2.0", "it only reads")]).scenarios[
         0
     ]
     assert {c.client: c.left_out for c in found.columns} == {
         "confluent:2.16.1": "",
-        "spark:4.0.2": "it only reads",
+        "spark:4.2.0": "it only reads",
         "sarama:1.61.1": "It cannot be run: no Go",
     }
     assert found.columns[0].cell is not None and found.verdict == "pass"
@@ -133,7 +133,7 @@ def test_a_library_that_cannot_run_is_a_column_with_the_reason() -> None:
 def test_the_default_is_every_library_in_the_shipped_scenarios() -> None:
     planned = plan(CompareRequest(runs_dir=Path("runs"), seed=7))
     assert {c.key.scenario for c in planned.gate.cells} == set(SHIPPED)
-    assert {o.key.client for o in planned.gate.left_out} >= {"spark:4.0.2", "sarama:1.61.1"}
+    assert {o.key.client for o in planned.gate.left_out} >= {"spark:4.2.0", "sarama:1.61.1"}
     assert "max.poll.interval.ms" in next(
         o.reason for o in planned.gate.left_out if (o.key.scenario, o.key.client) == ("slow-consumer", "sarama:1.61.1")
     )
@@ -192,8 +192,8 @@ def test_the_files_are_written_and_the_worst_verdict_of_what_ran_counts(tmp_path
         "report.html",
         "runs.jsonl",
     }
-    assert "1 could not run and were left out (spark:4.0.2)" in found.sentence
-    assert "--clients confluent:2.16.1,sarama:1.61.1,spark:4.0.2" in found.command
+    assert "1 could not run and were left out (spark:4.2.0)" in found.sentence
+    assert "--clients confluent:2.16.1,sarama:1.61.1,spark:4.2.0" in found.command
     verdicts = {"cell-02": "inconclusive"}
     lab.rule = lambda trial: verdicts.get(trial.part, "pass")
     assert compared(tmp_path / "b", "confluent", "sarama").verdict == "inconclusive"

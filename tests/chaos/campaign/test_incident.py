@@ -290,7 +290,7 @@ def test_a_library_alone_means_all_of_its_known_releases():
         ("kafka-python:1.3.5,2.0.2", "kafka-python 1.3.5 is not supported; choose 1.4.7 to"),
         ("kafka-python:2.0.2,2.0.2", "a release is there twice"),
         ("kafka-python:2.3.0..2.2.0", "must be the older one"),
-        ("spark:4.0.0..4.0.2", "releases of spark are known; list them, as spark:A,B"),
+        ("spark:4.1.0..4.2.0", "releases of spark are known; list them, as spark:A,B"),
         ("java:2.8.0..3.9.2", "kafka-clients 2.8.0 is not supported; see 2.8.2..4.3.1"),
     ],
 )

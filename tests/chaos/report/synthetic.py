@@ -82,7 +82,7 @@ def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[Run, Re
             "aftershock": "0.1.0",
             "kafka": "4.3.1",
             "confluent-kafka": "2.16.0",
-            "pyspark": "4.0.2",
+            "pyspark": "4.2.0",
             "python": "3.11.2",
         },
         created_us=BEGAN,

@@ -13,7 +13,7 @@ from tests.chaos.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
 from tests.support.compared import comparison, left_out, runs, table
 
-SPARK = left_out("spark:4.0.2", "producers[0]: spark has no produce: it only reads")
+SPARK = left_out("spark:4.2.0", "producers[0]: spark has no produce: it only reads")
 
 
 def compared(**more: list[TrialRun]) -> ClientComparison:
@@ -28,7 +28,7 @@ def test_every_library_is_a_column_and_each_run_a_link_and_what_is_left_out_has_
     assert len(heads) == 1 + 3
     assert len([a for tag, a in shown.tags if tag == "a" and "report.html" in (a.get("href") or "")]) == 3 * 8
     assert "confluent:2.16.1 (reference)" in shown.text
-    assert "spark:4.0.2: producers[0]: spark has no produce: it only reads" in shown.text
+    assert "spark:4.2.0: producers[0]: spark has no produce: it only reads" in shown.text
 
 
 def test_a_difference_is_claimed_and_else_the_number_of_runs_is_given() -> None:
@@ -60,7 +60,7 @@ def test_the_summary_is_a_table_of_each_scenario() -> None:
     assert lines[0] == "### ✅ pass: client libraries side by side"
     assert "| | confluent:2.16.1 (reference) | java:4.3.1 | sarama:1.61.1 |" in lines
     assert {line.count("|") for line in lines if line.startswith("|")} == {5}
-    assert "- left out: spark:4.0.2: producers\\[0\\]: spark has no produce: it only reads" in lines
+    assert "- left out: spark:4.2.0: producers\\[0\\]: spark has no produce: it only reads" in lines
 
 
 def test_a_scenario_that_nothing_can_run_has_only_reasons() -> None:
@@ -84,7 +84,7 @@ def test_a_narrow_terminal_shows_every_column(
     monkeypatch.setenv("COLUMNS", "80")
     campaign.show(result, tmp_path)
     shown = capsys.readouterr().out
-    assert "left out: spark:4.0.2" in shown and "run again: python -m chaos compare-clients" in shown
+    assert "left out: spark:4.2.0" in shown and "run again: python -m chaos compare-clients" in shown
     assert all(f"franz-go:1.2{n}.0" in shown for n in range(6))
 
 

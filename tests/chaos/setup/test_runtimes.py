@@ -166,7 +166,7 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         (
             query() + "faults: [{name: f, kind: wire.produce, sends: old_epoch, target: {partition: orders/0}, "
             "when: {acked: 9}}]\nexpect: {}\n",
-            "consumers[0].topics: the runtime spark:4.0.2 has no transaction markers",
+            "consumers[0].topics: the runtime spark:4.2.0 has no transaction markers",
         ),
         (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each client is a process"),
         (
@@ -391,31 +391,31 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             application(state="count") + "consumers: [{mode: subscribe, name: c, group: b, topics: [orders]}]\n",
             "processors[0].state: c is in the group b too, and does not have this state",
         ),
-        (group(client="spark"), "consumers[0]: the runtime spark:4.0.2 has no subscribe: a query assigns partitions"),
-        (query(start="group", group="g"), "consumers[0].start: the runtime spark:4.0.2 has no group offsets: a query"),
+        (group(client="spark"), "consumers[0]: the runtime spark:4.2.0 has no subscribe: a query assigns partitions"),
+        (query(start="group", group="g"), "consumers[0].start: the runtime spark:4.2.0 has no group offsets: a query"),
         (
             query(commit={}),
-            "consumers[0].commit.when: the runtime spark:4.0.2 has no commits after processing: a",
+            "consumers[0].commit.when: the runtime spark:4.2.0 has no commits after processing: a",
         ),
-        (query(max_poll_records=5), "spark:4.0.2 has no records per poll: a batch is bounded by maxOffsetsPerTrigger"),
+        (query(max_poll_records=5), "spark:4.2.0 has no records per poll: a batch is bounded by maxOffsetsPerTrigger"),
         (query(idempotent_results=True), "consumers[0].idempotent_results: goes with checkpoint_every; otherwise"),
         (query(config={"startingOffsets": "latest"}), "startingOffsets is set by the programs of the runtime spark"),
         (query(config={"isolation.level": "x"}), "isolation.level is no setting of spark: its name there is kafka.iso"),
         (query(config={"maxOffsets": 1}), "maxOffsets is no setting of spark: write an option of its Kafka source"),
         (query(client={"runtime": "spark", "heap": "128MiB"}), "heap: the runtime spark needs 480MiB or more"),
-        (query(client="spark:3.5.0"), "spark 3.5.0 is not supported; choose 4.0.2 to 4.0.2"),
+        (query(client="spark:3.5.0"), "spark 3.5.0 is not supported; choose 4.2.0 to 4.2.0"),
         (
             query().replace("orders}", "orders, transactions: {}}"),
-            "consumers[0].topics: the runtime spark:4.0.2 has no transaction markers: its batches end after markers",
+            "consumers[0].topics: the runtime spark:4.2.0 has no transaction markers: its batches end after markers",
         ),
         (
             query() + "faults: [{name: r, kind: topic.recreate, target: {topic: orders}, when: {acked: 1}}]\n",
-            "consumers[0].topics: the runtime spark:4.0.2 has no deleted topics: a query keeps the offsets",
+            "consumers[0].topics: the runtime spark:4.2.0 has no deleted topics: a query keeps the offsets",
         ),
         (
             query()
             + "faults: [{name: m, kind: topic.add_partitions, target: {topic: orders}, to: 9, when: {acked: 1}}]\n",
-            "consumers[0].topics: the runtime spark:4.0.2 has no fixed partitions: a query finds new partitions",
+            "consumers[0].topics: the runtime spark:4.2.0 has no fixed partitions: a query finds new partitions",
         ),
         (
             query(client="confluent", checkpoint_every="1s", idempotent_results=True),

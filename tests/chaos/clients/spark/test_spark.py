@@ -59,7 +59,7 @@ consumers:
         groups = {group.group_id for group in a.list_consumer_groups().result(WAIT_S).valid}
     assert not [group for group in groups if group.startswith("spark")]
     started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started") if e["role"] == "consumer"]
-    assert {d["spark"] for d in started} == {"4.0.2"}
+    assert {d["spark"] for d in started} == {"4.2.0"}
 
 
 @pytest.mark.nightly(

@@ -80,6 +80,8 @@ final class SparkSettings {
                 .config("spark.driver.bindAddress", "127.0.0.1")
                 .config("spark.driver.host", "127.0.0.1")
                 .config("spark.sql.codegen.wholeStage", "false") // compiling takes longer than it saves here
+                // an adaptive plan would hide the scans from SparkPlans
+                .config("spark.sql.adaptive.streaming.stateless.enabled", "false")
                 .config("spark.local.dir", directory.toString())
                 .config("spark.sql.warehouse.dir", directory.toString());
         settings.forEach(builder::config);
