@@ -48,7 +48,7 @@ class Story:
         self.sights: list[dict[str, Any]] = []
         self.reads: dict[str, Any] = {"effect": "invoices", "unreadable": 0}
         self.fake.stages = [("deploy", "end"), ("settle", "end"), ("seal", "end")]
-        self.load_us = T0 - SECOND
+        self.loads = [T0 - SECOND]
 
     def id(self, seq: int, client: str = "shop/1", kind: Any = "text") -> Any:
         return self.ids.of(client, seq, kind)
@@ -87,7 +87,8 @@ class Story:
 
     def write(self) -> None:
         self.fake.ledger["sends"] = self.sends
-        stages = (("deploy", "begin", T0 - 9 * SECOND), ("load", "begin", self.load_us), ("load", "end", T0))
+        stages = [("deploy", "begin", T0 - 9 * SECOND), *(("load", "begin", at_us) for at_us in self.loads)]
+        stages.append(("load", "end", self.loads[-1] + SECOND))
         with self.run.events.open("a") as events:
             for stage, state, at_us in stages:
                 events.write(json.dumps({"at_us": at_us, "kind": "stage", "stage": stage, "state": state}) + "\n")

@@ -267,6 +267,7 @@ def test_a_call_before_the_first_input_is_an_effect_of_the_run(spark, story):
 
 def test_a_database_that_could_not_be_looked_at_before_the_run_leaves_strangers_open(spark, story):
     s = story("sql: 'env:DB', query: select 1", inputs=1)
+    s.loads.append(T0 + 9 * SECOND)  # the drive is repeated, and the run began with the first one
     s.effect(0)
     s.seen(0.4, None)
     s.effect(0)
