@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from chaos.effects.watch import Watch
 from chaos.errors import ClusterError
@@ -14,7 +15,7 @@ from chaos.ledger.schemas import LOG_RANGE
 from chaos.run.events import EventLog, read_events
 from checks.effects import read as reading
 from checks.effects.read import Plan, SourcePart, TopicPart, read_effects
-from checks.readback.source import ROWS_PER_FILE
+from checks.readback.source import ROWS_PER_FILE, OffsetRange
 from checks.readback.stage import SMALL
 from tests.support.fake_runs import FakeRun
 
@@ -114,7 +115,10 @@ def test_a_topic_is_read_up_to_what_readers_of_committed_records_see(tmp_path, m
     """The inputs to compare with are read to their end, and a topic that does not exist keeps nothing else back."""
     fake = FakeRun(tmp_path, TOPIC_SCENARIO)
     log = {"topic": "orders", "partition": 0, "start": 4, "end": 9}
-    pq.write_table(pa.Table.from_pylist([log, log | {"records": 5}], LOG_RANGE), fake.run.ledger / "log_range.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([log, log | {"records": 5, "start": 0, "end": 99}], LOG_RANGE),
+        fake.run.ledger / "log_range.parquet",
+    )
 
     def found(bootstrap, topics, security):
         if topics != ["invoices"]:
@@ -137,6 +141,50 @@ def test_a_topic_is_read_up_to_what_readers_of_committed_records_see(tmp_path, m
     assert [(one.effect, one.error) for one in plan.errors] == [
         ("mails", "topic mails cannot be read: it does not exist at the end")
     ]
+
+
+def message(offset, value, at_ms=7):
+    """Return a record of orders/0 as the reader of a part gives it."""
+    answers = {"offset": offset, "value": value, "key": None, "headers": None, "partition": 0, "timestamp": (1, at_ms)}
+    return SimpleNamespace(**{name: lambda found=found: found for name, found in answers.items()})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "isolation", "columns", "rows"),
+    [
+        # the time of a record is in whole ms, so it was made within the ms from there on
+        (None, "read_committed", ("id", "number", "after_us", "at_us"), [("a", 5, 7000, 7999), (None, 6, None, None)]),
+        ("json", "read_uncommitted", ("offset", "value"), [(5, "3"), (6, None)]),
+    ],
+)
+def test_a_part_of_a_topic_has_the_records_up_to_its_end(tmp_path, monkeypatch, inputs, isolation, columns, rows):
+    """Inputs of aborted transactions are compared too, and an aborted output is no effect."""
+    asked = []
+
+    class Reader:
+        def __init__(self, of, level):
+            asked.append(level)
+            self.reached = of.start
+
+        def poll(self, most):
+            self.reached = 9
+            return [message(5, b'{"id": "a", "amount": 3}'), message(6, b"torn"), message(7, b'{"id": "b"}')]
+
+        def close(self):
+            asked.append("closed")
+
+    monkeypatch.setattr(reading, "PartReader", Reader)
+    effect = FakeRun(tmp_path, TOPIC_SCENARIO).resolved.scenario.effects[0]
+    part = TopicPart(effect, OffsetRange("", "orders", 0, 5, 7, tmp_path, 0), inputs)
+    assert [tuple(row.get(name) for name in columns) for row in part.rows()] == rows
+    assert asked == [isolation, "closed"]
+
+
+def test_the_time_that_a_record_says_is_its_own(tmp_path, monkeypatch):
+    text = TOPIC_SCENARIO.replace("equals: $.amount", "equals: $.amount, at: $.at")
+    effect = FakeRun(tmp_path, text).resolved.scenario.effects[0]
+    row = reading._topic_rows(effect, False)(message(5, b'{"id": "a", "at": 1700000000123}'), "")
+    assert (row["after_us"], row["at_us"]) == (1_700_000_000_123_000, 1_700_000_000_123_000)
 
 
 def test_a_query_is_read_by_this_process_however_much_there_is(tmp_path, monkeypatch):
