@@ -93,6 +93,7 @@ def test_a_change_of_offsets_moved_the_group_past_an_input_or_back_to_it(one, pa
         ([30], [], "b/0", None, False),  # it was never answered
         ([30, 45], [], "b/0", 35, True),  # the second one is after the fetch
         ([30, 40], [], "b/0", 35, False),
+        ([15], [], "b/0", 35, True),  # before the first fetch, which is of another instance
         ([], [30], "b/0", 35, False),  # of another instance any assignment counts, and there is none
         ([30], [], "a/0", 35, False),  # its own fetches go on where it kept the partition
         ([30], [30], "a/0", 35, True),

@@ -322,6 +322,9 @@ def test_a_record_is_another_one_if_it_has_another_time_or_if_its_own_batch_is_i
 def test_a_batch_that_the_broker_split_is_found_by_its_records():
     found = ledger([sent("ab", outcome="unknown")], logged(0, "a"), logged(1, "bc"))
     assert records(found) == [("unknown", [0]), ("unknown", [1]), ("", [2])]
+    one = sent("ab", outcome="unknown", at=10)
+    split = partition([one | _times(one, 10)], [logged(0, "a"), logged(1, "b")], by_fault=True)
+    assert not undecided(split), "no batch of it is one that the fault may have written"
 
 
 def test_without_the_records_a_batch_that_is_not_there_by_its_checksum_is_undecided():
