@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets
+from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets, parsed
 from chaos.cli.output import View, print_campaign, print_result
-from chaos.errors import AftershockError, ClusterError, MachineError, UsageError
+from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
 from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
@@ -187,7 +187,7 @@ def ui(
     """
     from chaos.scenario.shipped import scenarios_in
 
-    limit_s = _limit(start_limit)
+    limit_s = parsed("--start-limit", start_limit, parse_duration)
     if scenarios is not None:
         scenarios_in(scenarios)
     if not is_free(port):
@@ -245,14 +245,6 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
     if scenarios is not None:
         env["AFTERSHOCK_SCENARIOS"] = str(scenarios.absolute())
     return env
-
-
-def _limit(text: str | None) -> float | None:
-    """Return a limit in seconds. Raises `UsageError`."""
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as e:
-        raise UsageError(f"--start-limit: {e}") from None
 
 
 def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path, view: View, limit_s: float | None) -> None:

@@ -71,10 +71,11 @@ def break_(
     """
     from chaos.cli.output import View
     from chaos.run.directory import Run, new_run_id
+    from chaos.units import parse_duration
 
     place, kind, values = _sorted(words or [], runs_dir)
     order, saved = _order(place, bootstrap, cluster, verb or [], i_own_this_cluster)
-    order.for_s = _seconds(for_)
+    order.for_s = opt.parsed("--for", for_, parse_duration)
     if list_:
         _list(order, saved)
         return
@@ -95,15 +96,6 @@ def _as_error(code: int, words: str) -> AftershockError:
     error = AftershockError(words)
     error.exit_code = code
     return error
-
-
-def _seconds(text: str) -> float:
-    from chaos.units import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as e:
-        raise UsageError(f"--for: {e}") from None
 
 
 def _sorted(words: list[str], runs_dir: Path) -> tuple[Path | None, str, list[str]]:

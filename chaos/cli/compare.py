@@ -38,15 +38,7 @@ def compare(
         str | None, typer.Option(metavar="SIZE", help="Most that is read a second, of both sides, such as 50MiB.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, max=1000, help="Records named for each kind and topic.")] = 5,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            "--into",
-            metavar="DIR",
-            file_okay=False,
-            help="Its new folder; one below --runs-dir if left out.",
-        ),
-    ] = None,
+    into: opt.Into = None,
     runs_dir: opt.RunsDir = opt.RUNS_DIR,
     as_json: opt.Json = False,
 ) -> None:
@@ -61,8 +53,9 @@ def compare(
         view.doing("connecting to A and B")
         from chaos.compare import folder
         from chaos.compare.pairs import Chosen, prepared
+        from chaos.units import parse_size
 
-        limit = _rate(rate)
+        limit = opt.parsed("--rate", rate, parse_size)
         asked = prepared(_side("A", a), _side("B", b), Chosen(topics or (), rename), timestamps)
         run = folder.place(runs_dir, into, asked.model_copy(update={"rate": limit, "examples": examples}))
         view.say(f"folder: {run.path}")
@@ -70,15 +63,6 @@ def compare(
         code = folder.judge(run, view)
         _print(run, as_json)
     raise typer.Exit(code)
-
-
-def _rate(text: str | None) -> float | None:
-    from chaos.units import parse_size
-
-    try:
-        return None if text is None else parse_size(text)
-    except ValueError as e:
-        raise UsageError(f"--rate: {e}") from None
 
 
 def _side(name: str, text: str) -> Side:
@@ -96,7 +80,7 @@ def _side(name: str, text: str) -> Side:
 
 
 def _say_matching(view: View, asked: Comparison) -> None:
-    """Say of which topics the records are matched in another way than usual."""
+    """Name the topics with records that are matched in another way than usual."""
     for pair in asked.pairs:
         if pair.whole or pair.compacted:
             view.say(f"{pair.name}: {pair.matching}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from chaos.cli.options import RUNS_DIR, RunsDir
+from chaos.cli.options import RUNS_DIR, RunsDir, parsed
 from chaos.errors import AftershockError, MachineError, UsageError
 from chaos.setup.model import DEFAULT_KAFKA
 
@@ -54,10 +54,7 @@ def up(
     from chaos.run.directory import Run, new_run_id
     from chaos.units import parse_duration
 
-    try:
-        deadline_s = parse_duration(for_)
-    except ValueError as e:
-        raise UsageError(f"--for: {e}") from None
+    deadline_s = parsed("--for", for_, parse_duration)
     metadata = choose_metadata(kafka, driver=driver)
     spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=metadata, controllers=controllers)
     run = Run.create(runs_dir, new_run_id("up"))

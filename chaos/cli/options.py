@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, overload
 
 import typer
 
+from chaos.errors import UsageError
+
 RUNS_DIR = Path("runs")
+T = TypeVar("T")
+
+
+@overload
+def parsed(option: str, text: str, parse: Callable[[Any], T]) -> T: ...
+@overload
+def parsed(option: str, text: str | None, parse: Callable[[Any], T]) -> T | None: ...
+def parsed(option: str, text: str | None, parse: Callable[[Any], T]) -> T | None:
+    """Return the value of an option, None if it is left out. Raises `UsageError` for a text that is none."""
+    try:
+        return None if text is None else parse(text)
+    except ValueError as e:
+        raise UsageError(f"{option}: {e}") from None
+
 
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
 Source = Annotated[

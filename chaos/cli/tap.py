@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -231,16 +231,9 @@ def _order(
         port=int(port),
         advertise=advertise or (own_address() if host == "0.0.0.0" else host),
         payloads=payloads,  # type: ignore[arg-type]
-        limit=_parsed("--limit", limit, parse_size),
-        for_s=_parsed("--for", for_, parse_duration),
+        limit=opt.parsed("--limit", limit, parse_size),
+        for_s=opt.parsed("--for", for_, parse_duration),
         tls=security.tls,
         authority=into and into.absolute() / "tls",  # of the first tap there: applications trust it for good
         options=[word for name, value in options.items() if value for word in (name, str(value))],
     )
-
-
-def _parsed(option: str, text: str | None, parse: Callable[[Any], Any]) -> Any:
-    try:
-        return None if text is None else parse(text)
-    except ValueError as e:
-        raise UsageError(f"{option}: {e}") from None

@@ -40,13 +40,23 @@ class Side(BaseModel):
     security: Security
 
 
-class Pair(BaseModel):
-    """A topic of A, the topic of B that should have its records, and what decides how they are matched."""
+class Topics(BaseModel):
+    """A topic of A, and the topic of B that should have its records."""
 
     model_config = ConfigDict(extra="forbid")
 
     a: str
     b: str
+
+    @property
+    def name(self) -> str:
+        """The pair for people."""
+        return self.a if self.a == self.b else f"{self.a} : {self.b}"
+
+
+class Pair(Topics):
+    """Two topics, and what decides how their records are matched."""
+
     partitions: tuple[int, int]
     compacted: bool = False
 
@@ -54,11 +64,6 @@ class Pair(BaseModel):
     def whole(self) -> bool:
         """Whether records are matched over the whole topic: partitions of the sides do not correspond."""
         return self.partitions[0] != self.partitions[1]
-
-    @property
-    def name(self) -> str:
-        """The pair for people."""
-        return self.a if self.a == self.b else f"{self.a} : {self.b}"
 
     @property
     def matching(self) -> str:
@@ -122,21 +127,14 @@ class PartitionCounts(BaseModel):
     found: dict[str, int] = {}
 
 
-class TopicResult(BaseModel):
-    """What was found in a pair of topics. shifts_ms: smallest and largest of the timestamps of B minus those of A."""
+class TopicResult(Topics):
+    """What was found in two topics. shifts_ms: the smallest and the largest difference of timestamps, B minus A."""
 
-    a: str
-    b: str
     matching: str
     partitions: list[PartitionCounts]
     examples: list[Example] = []
     shifts_ms: tuple[int, int] | None = None
     notes: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """The pair for people."""
-        return self.a if self.a == self.b else f"{self.a} : {self.b}"
 
     @property
     def records(self) -> tuple[int, int]:

@@ -71,7 +71,8 @@ def _names(metadata: Metadata) -> set[str]:
 
 def _topics(metadata: Metadata, chosen: Chosen) -> list[str]:
     """Return the topics of A that are chosen."""
-    there = sorted(name for name in _names(metadata) if not name.startswith("__"))
+    names = _names(metadata)
+    there = sorted(name for name in names if not name.startswith("__"))
     if not chosen.topics:
         if not there:
             raise UsageError("A: the cluster has no topics, or the user may not describe them")
@@ -79,7 +80,7 @@ def _topics(metadata: Metadata, chosen: Chosen) -> list[str]:
     found: dict[str, None] = {}
     for pattern in chosen.topics:
         if _PLAIN.fullmatch(pattern):
-            if pattern not in _names(metadata):
+            if pattern not in names:
                 raise UsageError(f"A: {no_topic(pattern, metadata)}; or the user may not describe it")
             found[pattern] = None
             continue

@@ -39,11 +39,6 @@ def read(paths: Iterable[Path], bucket: int | None, names: Iterable[str]) -> Col
     return {name: whole[name].to_numpy() for name in names}
 
 
-def rows_in(paths: Iterable[Path]) -> int:
-    """Return the number of rows in files."""
-    return sum(pq.read_metadata(path).num_rows for path in paths)
-
-
 def select(columns: Columns, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Columns:
     """Return some rows."""
     return {name: values[chosen] for name, values in columns.items()}

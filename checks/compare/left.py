@@ -22,7 +22,7 @@ class Known:
     """What decides about records without a match, by partition.
 
     first, last: the first and last offset with a match. gaps: whether the start of the log is lacking. open: whether a
-    transaction is open, whose records are not read. grew: whether the log grew after its end was asked. whole:
+    transaction is open; its records are not read. grew: whether the log grew after its end was asked. whole:
     partitions do not correspond.
     """
 

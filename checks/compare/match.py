@@ -28,7 +28,7 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
 }
 """What two records have in common to be matched. A record without a key has its timestamp in place of the key."""
 COPY, LIKELY_COPY = 1, 2
-"""A record without a match of which the content is matched: with its timestamp, or only without it."""
+"""A record without a match, with content that is matched: with its timestamp, or only without it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def last_values(rows: Columns, names: Sequence[str]) -> Columns:
 
 @dataclass(frozen=True)
 class Matches:
-    """Indexes of rows: those of a pair have one place in `a` and `b`. left: rows without a match, in their order.
+    """Indexes of rows. The rows of a pair have one place in `a` and `b`. left: rows without a match, in their order.
     counterparts: whether such a row of A, or of B, has its identity on the other side."""
 
     a: Ints
@@ -177,7 +177,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """What a task found, by partition: that of A, or of B where A has none."""
+    """What a task found, by partition of A, or of B where A has none."""
 
     matched: Ints
     first: tuple[Ints, Ints]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def read(task: Task) -> Done:
     try:
         with without_gc():
             while True:
-                reader = PartReader(task.part.from_offset(at), "read_committed")
+                reader = PartReader(replace(task.part, start=at), "read_committed")
                 with closing(reader):
                     try:
                         for file in _files(task, reader):

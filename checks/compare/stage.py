@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -58,10 +57,7 @@ def compare_topics(work: Work, pair: Pair) -> TopicResult:
             if done.left[0] or (pair.compacted and (done.left[1] or done.found.counts)):
                 wait_for_late(began)
             what = looked_again(work.asked, pair, what)
-            parts = done.found, look_at_order(work, done, files.rows), judge_left(work, pair, what, files.rows, done)
-            found = _joined(parts)
-            if pair.compacted:
-                found = undecided(found, changing(what))
+            found = found_in(work, pair, what, files, done)
             examples = named(work.asked, pair, found.examples)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,13 +77,14 @@ def wait_for_late(began: float) -> None:
     time.sleep(max(0.0, began + LATE_S - time.monotonic()))
 
 
-def _joined(parts: Iterable[Found]) -> Found:
+def found_in(work: Work, pair: Pair, what: Cut, files: Files, done: Matched) -> Found:
+    """Return what was found in all passes, in the order of records, and of records without a match."""
     whole = Found()
-    for part in parts:
+    for part in (done.found, look_at_order(work, done, files.rows), judge_left(work, pair, what, files.rows, done)):
         for kind, counts in part.counts.items():
             whole.add(kind, counts)
         whole.examples += part.examples
-    return whole
+    return undecided(whole, changing(what)) if pair.compacted else whole
 
 
 def changing(what: Cut) -> Flags:

@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +78,6 @@ class OffsetRange:
     unmarked: tuple[Value, ...] = ()
     """The payloads of records that have only ids, which are `ids`."""
     ids: Ids | None = None
-
-    def from_offset(self, start: int) -> OffsetRange:
-        """Return the rest of the part from an offset on."""
-        return replace(self, start=start)
 
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""

@@ -135,17 +135,9 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         folder = self.folder()
         line = [self.verb(), *words(self.given()), *self.placed(folder), "--json", *self.arguments()]
         self.log.info("%s", shlex.join(["aftershock", *line]))
-        at = (
-            Path(self.runs_dir or default_runs_dir()).absolute()
-            / ".tasks"
-            / "-".join(
-                # tasks that go on with one folder, such as the cells of a gate, run at once
-                [folder.name, ti.task_id, *([str(ti.map_index)] if ti.map_index >= 0 else []), str(ti.try_number)]
-            )
-        )
         if self.directory and not Path(self.directory).is_dir():
             raise AirflowFailException(f"the directory {self.directory} does not exist on {socket.gethostname()}")
-        job = self._job = Job.start(at, folder, line, directory=self.directory, env=self.env)
+        job = self._job = Job.start(self._job_folder(folder, ti), folder, line, directory=self.directory, env=self.env)
         if slots:
             from chaos.processes.process import ProcessId
 
@@ -215,6 +207,12 @@ class AftershockOperator(BaseOperator):  # type: ignore[misc] # Airflow is not t
         return lineage(self._folder)
 
     get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
+
+    def _job_folder(self, folder: Path, ti: Any) -> Path:
+        """Return the folder of the command's output. Tasks that go on with one folder, such as cells, run at once."""
+        mapped = [str(ti.map_index)] if ti.map_index >= 0 else []
+        name = "-".join([folder.name, ti.task_id, *mapped, str(ti.try_number)])
+        return Path(self.runs_dir or default_runs_dir()).absolute() / ".tasks" / name
 
     def _defer(self, job: Job, read: int) -> None:
         self.defer(trigger=JobTrigger(asdict(job), read), method_name="finish", timeout=self.execution_timeout)
@@ -369,12 +367,8 @@ class AftershockIncidentOperator(AftershockOperator):
     def __init__(self, *, action: str, source: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.action, self.source = action, source
-        if "{{" not in action:
-            self._check_action()
-
-    def _check_action(self) -> None:
-        if self.action not in self.commands:
-            raise ValueError(f"there is no action {self.action!r}; known are {', '.join(self.commands)}")
+        if "{{" not in action and action not in self.commands:
+            raise ValueError(f"there is no action {action!r}; known are {', '.join(self.commands)}")
 
     def verb(self) -> str:
         """Return the action."""

@@ -12,10 +12,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from chaos.cli import airflow, app
+from chaos.cli.options import parsed
 from chaos.cli.output import RunsView, View, print_timings
 from chaos.errors import ClusterError, HistoryError, UsageError
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
+from chaos.units import parse_duration
 from chaos.wait import wait_until
 
 
@@ -209,9 +211,10 @@ def test_an_airflow_that_ended_is_not_waited_for(plain, parts, tmp_path):
 
 
 def test_a_limit_is_a_duration():
-    assert airflow._limit("10m") == 600 and airflow._limit(None) is None
+    assert parsed("--start-limit", "10m", parse_duration) == 600
+    assert parsed("--start-limit", None, parse_duration) is None
     with pytest.raises(UsageError, match="--start-limit"):
-        airflow._limit("soon")
+        parsed("--start-limit", "soon", parse_duration)
 
 
 @pytest.mark.parametrize(

@@ -3838,6 +3838,13 @@ def _processed(s: Story) -> Story:
     return s.output(0, of=0).output(1, of=1).output(2, of=2)
 
 
+def _died_after_a_write(s: Story) -> Story:
+    """A processor that works at least once, and died after its second output and before the commit of the input."""
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).died()
+    return s.output(0, of=0).output(1, of=1)
+
+
 @story(duplicate_delivery__legal=2, duplicate_output__legal=2)
 def written_again_after_a_reset(s: Story) -> None:
     _processed(s).moved(1)
@@ -3871,10 +3878,7 @@ def written_again_after_each_of_two_resets(s: Story) -> None:
 
 @story(duplicate_delivery__legal=1, duplicate_output__illegal=1)
 def written_again_by_the_next_member_without_a_reset(s: Story) -> None:
-    """At least once: the first member wrote it, and died before it committed."""
-    s.members = 2
-    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).died()
-    s.output(0, of=0).output(1, of=1)
+    _died_after_a_write(s)
     s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
     s.output(2, of=1, by=s.reader(2))
 
@@ -3882,9 +3886,7 @@ def written_again_by_the_next_member_without_a_reset(s: Story) -> None:
 @story(duplicate_delivery__legal=1, duplicate_output__illegal=1)
 def written_again_of_an_input_that_was_not_committed_before_a_reset(s: Story) -> None:
     """The reset changed nothing: the input would have been read again without it."""
-    s.members = 2
-    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).died()
-    s.output(0, of=0).output(1, of=1).moved(1)
+    _died_after_a_write(s).moved(1)
     s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
     s.output(2, of=1, by=s.reader(2))
 

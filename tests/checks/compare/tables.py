@@ -12,10 +12,10 @@ from chaos.compare.model import Comparison, Example, Pair, Side
 from chaos.kafka.security import Security
 from chaos.run.directory import Run
 from checks.compare import buckets, match
-from checks.compare.judge import Found, judge_left, look_at_order, match_sides
+from checks.compare.judge import match_sides
 from checks.compare.read import hashes
-from checks.compare.sides import Cut, Files, identity_of
-from checks.compare.stage import changing, undecided
+from checks.compare.sides import Cut, Ends, Files, identity_of
+from checks.compare.stage import found_in
 from checks.compare.work import Work
 
 
@@ -99,21 +99,13 @@ def judged(
         for both in (gaps, hidden, grew)
     ]
     ranges = tuple([(0, len(a) + len(b) + 1)] * n for n in partitions)
-    what = Cut(ranges, *flags, ends=())  # type: ignore[arg-type]
-    nothing = [(np.zeros(n, np.int64), np.zeros(n, np.int64)) for n in partitions]
-    files = Files((paths[0], paths[1]), len(a) + len(b), parts, (None, None), (nothing[0], nothing[1]))  # type: ignore[arg-type]
+    zeros = [np.zeros(n, np.int64) for n in partitions]
+    log = [Ends(each, each, each, "") for each in zeros]
+    what = Cut(ranges, *flags, ends=(log[0], log[1]))
+    nothing = [(each, each) for each in zeros]
+    files = Files((paths[0], paths[1]), len(a) + len(b), parts, (zeros[0], zeros[1]), (nothing[0], nothing[1]))
     done = match_sides(work, pair, what, files, run.path)
-    found = Found()
-    for part in (
-        done.found,
-        look_at_order(work, done, files.rows),
-        judge_left(work, pair, what, files.rows, done),
-    ):
-        for kind, counts in part.counts.items():
-            found.add(kind, counts)
-        found.examples += part.examples
-    if compacted:
-        found = undecided(found, changing(what))
+    found = found_in(work, pair, what, files, done)
     totals = {kind: int(counts.sum()) for kind, counts in found.counts.items()}
     at = {kind: {p: int(n) for p, n in enumerate(counts) if n} for kind, counts in found.counts.items()}
     return Judged({"same": int(done.tally.matched.sum())} | totals, at, found.examples)
