@@ -330,7 +330,8 @@ class AftershockGateOperator(AftershockOperator):
         if self.cell is None:
             return found
         cell = Head.model_validate_json(job.printed())
-        return {**found, "verdict": cell.verdict, "sentence": f"cell {self.cell}: {cell.sentence}"}
+        own = cell.model_dump(include={"verdict", "seed", "command"})
+        return {**found, **own, "sentence": f"cell {self.cell}: {cell.sentence}"}
 
 
 class AftershockProveOperator(AftershockOperator):

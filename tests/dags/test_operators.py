@@ -107,6 +107,29 @@ def test_a_command_outlives_its_starter_keeps_its_exit_code_and_ends_with_all_th
     assert found["open"] == []  # a worker waits until nothing holds the pipes of its task
 
 
+CELL = """
+import json, os, sys
+from pathlib import Path
+from dags.provider import operators as op
+from dags.provider.job import Job
+
+here = Path(os.environ["AIRFLOW_HOME"])
+head = {"kind": "gate", "title": "t", "verdict": "fail", "sentence": "It broke.", "made_us": 1, "repeat": 1}
+job = Job(str(here), str(here / "gated"), "1:1", "here")
+(here / "result.json").write_text(json.dumps(head | {"command": "aftershock gate g", "seed": 7, "cells": []}))
+(here / "output.log").write_text("")
+(here / "exit").write_text("1")
+cell = op.AftershockGateOperator(task_id="c", cell=2, options={"resume": str(here / "gated")}, runs_dir=str(here))
+print(json.dumps(cell._found(job)))
+"""
+
+
+def test_a_cell_has_its_verdict_before_the_gate_has_one(tmp_path):
+    found = run_program(tmp_path, CELL)
+    said = {name: found[name] for name in ("verdict", "sentence", "seed", "command")}
+    assert said == {"verdict": "fail", "sentence": "cell 2: It broke.", "seed": 7, "command": "aftershock gate g"}
+
+
 EXAMPLES = """
 import json
 from dags.provider.examples import deploy_if_it_held, every_night
