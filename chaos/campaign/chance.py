@@ -18,8 +18,8 @@ from random import Random
 from chaos.campaign.engine import Trial, Wanted
 from chaos.campaign.folder import Folder
 from chaos.campaign.mechanisms import of_run
-from chaos.campaign.mixture import Cell, Mixer, Mixture
-from chaos.campaign.moments import BASELINE, CALM, FromMoments, source_of
+from chaos.campaign.mixture import Cell, Mixer, Mixture, names_of
+from chaos.campaign.moments import BASELINE, CALM, LEAVE, FromMoments, source_of
 from chaos.campaign.score import tally
 from chaos.campaign.shrink import Oracle, Search, starting_point
 from chaos.campaign.subject import Raw, scenario_of
@@ -160,8 +160,8 @@ class RandomSearch(FromMoments):
         oracle = Oracle(subject, lambda run: shows(run, key), TRIES, runs, prefix)
 
         def remains(raw: Raw, candidate: Scenario) -> bool:
-            if not candidate.faults:
-                return False  # the first run had none
+            if not candidate.faults or _lacks_rebalance(candidate, first):
+                return False  # the first run had none; without the rebalance, a fault would wait for it in vain
             limit = drive_s(len(candidate.faults))
             limits = candidate.limits.model_copy(update={"drive": limit, "drain": limit})
             return oracle.remains(raw, candidate.model_copy(update={"limits": limits}))
@@ -263,6 +263,16 @@ def concerned(mixture: Mixture, stored: TrialRun, run: Run) -> list[Cell]:
     except RunDirError:
         why = set()
     return [cell for name, cell in zip(mixture.names, mixture.cells, strict=True) if name in why] or mixture.cells
+
+
+def _lacks_rebalance(candidate: Scenario, first: TrialRun) -> bool:
+    """Return whether a fault is to come during a rebalance, but not the fault that causes one.
+
+    first: the conclusive run of the mixture, which covers the cells of its faults in their order.
+    """
+    phases = {name: Cell.parse(cell).phase for name, cell in zip(names_of(len(first.covers)), first.covers, strict=True)}
+    waits = any(phases.get(fault.name) == "rebalance" for fault in candidate.faults)
+    return waits and not any(fault.name.startswith(LEAVE) for fault in candidate.faults)
 
 
 def number_of(run: TrialRun) -> int:

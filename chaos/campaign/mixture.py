@@ -45,6 +45,8 @@ TARGETS = 6
 """Targets with which a kind is tried before it counts as one that the scenario does not take."""
 CHANGED = 0.6
 """Probability that a parameter with a default gets another value."""
+OWN = 3
+"""Weight of a kind that hits the application itself: it says more than one of brokers that no client may notice."""
 SMALL = 10
 """Numbers of an example below this are drawn as well one lower or higher."""
 DELAYS, QUIET, STAYS, LASTS = ("0s", "300ms", "1s"), ("1s", "3s", "8s"), ("500ms", "2s", "5s"), ("4s", "9s")
@@ -86,6 +88,11 @@ def role_name(selector: str) -> str:
     return selector.removesuffix("_of").replace("_", " ")
 
 
+def names_of(count: int) -> list[str]:
+    """Return the names of so many drawn faults, in the order in which they were drawn."""
+    return [f"{DRAWN}{number}" for number in range(1, count + 1)]
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Faults of one run, with the cells that they cover. scenario: with them, as plain data."""
@@ -97,7 +104,7 @@ class Mixture:
     @property
     def names(self) -> list[str]:
         """The names of the faults that were drawn, in the order of their cells."""
-        return [f"{DRAWN}{number}" for number in range(1, len(self.cells) + 1)]
+        return names_of(len(self.cells))
 
     def describe(self) -> str:
         """Return its cells as text."""
@@ -136,12 +143,16 @@ class Mixer:
         return [cell for cell in found if cell.phase != "start" or not SPECS[cell.kind].needs_records]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield the kinds with the roles that the loader takes, each tried alone with several targets."""
+        """Yield the kinds with the roles that the loader takes, and whose run alone could break something.
+
+        Each is tried with several targets.
+        """
         for kind, spec in SPECS.items():
             for role in sorted(spec.targets & self.values.keys()) if not spec.premise else ():
                 cell = Cell(kind, role, "load" if role != "broker_of_moment" else "moment")
                 none, rng = Mixture([], [], self.subject.scenario), Random(f"{self.subject.seed} {kind} {role}")
-                if cell.phase in self.phases and any(self._added(none, cell, rng) for _ in range(TARGETS)):
+                alone = (self._added(none, cell, rng) for _ in range(TARGETS)) if cell.phase in self.phases else ()
+                if any(mixture is not None and self.accepts(mixture.scenario) for mixture in alone):
                     yield kind, role
 
     def draw(self, rng: Random, tried: Mapping[Cell, int]) -> Mixture:
@@ -160,10 +171,15 @@ class Mixer:
 
     def _weights(self, cells: list[Cell], counts: Mapping[Cell, int], tried: Mapping[Cell, int]) -> list[float]:
         """Return the weights of cells: small if a cell, or its kind, was covered, and if its kind has many cells."""
+        hits = {kind: OWN if self._hits_application(SPECS[kind]) else 1 for kind, _ in self.pairs}
         covered, roles = Counter[str](), Counter(kind for kind, _ in self.pairs)
         for cell, count in tried.items():
             covered[cell.kind] += count
-        return [1 / (1 + counts[cell]) ** 2 / (1 + covered[cell.kind]) / roles[cell.kind] for cell in cells]
+        return [hits[c.kind] / ((1 + counts[c]) * (1 + covered[c.kind])) ** 2 / roles[c.kind] for c in cells]
+
+    def _hits_application(self, spec: type[FaultSpec]) -> bool:
+        """Return whether a kind is of processes or frames of an application, and the scenario has one."""
+        return "app" in self.values and ("app" in spec.targets or "app" in spec.model_fields)
 
     def _added(self, mixture: Mixture, cell: Cell, rng: Random) -> Mixture | None:
         """Return the mixture with a fault more; None if its trigger may not come, or if the loader refuses it."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 import shlex
+from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -142,6 +144,13 @@ class Client(Part):
         """What the runtime can do."""
         return RUNTIMES[self.runtime]
 
+    @property
+    def release_used(self) -> str | None:
+        """The release; of confluent-kafka the installed one, if the entry names none, and None if none is installed."""
+        if self.release is not None or self.traits.newest:
+            return self.release
+        return _installed(self.traits.library)
+
     def missing(self, ability: Ability) -> str:
         """Return why the client cannot do something; empty if it can."""
         return self.traits.missing(ability, self.release)
@@ -170,6 +179,15 @@ class Client(Part):
         if self.command:
             return next((Path(w).name for w in self.command[1:] if Path(w).suffix), Path(self.command[0]).name)
         return self.runtime + (f":{self.release}" if self.release else "")
+
+
+@cache
+def _installed(package: str) -> str | None:
+    """Return the installed release of a package, None if there is none; to read it takes 5 ms."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _short(value: Any) -> Any:

@@ -5,7 +5,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 consumer = Consumer(
@@ -22,11 +22,18 @@ producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 consumer.subscribe(["orders"])
 
 
+def delivered(error: KafkaError | None, message: Message) -> None:
+    """Let `flush` raise what kept an invoice from being written, so that its order is not committed."""
+    if error is not None:
+        raise KafkaException(error)
+
+
 def work(message: Message) -> None:
     """Write the invoice of one order."""
     order = json.loads(message.value() or b"")
     time.sleep(0.05)  # the work
-    producer.produce("invoices", json.dumps({"order_id": order["order_id"], "total": order["amount"]}), message.key())
+    invoice = {"order_id": order["order_id"], "total": order["amount"]}
+    producer.produce("invoices", json.dumps(invoice), message.key(), on_delivery=delivered)
 
 
 with ThreadPoolExecutor(4) as pool:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 consumer = Consumer(
@@ -21,6 +21,13 @@ consumer = Consumer(
 producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 consumer.subscribe(["orders"])
 
+
+def delivered(error: KafkaError | None, message: Message) -> None:
+    """Let `flush` raise what kept an invoice from being written, so that its order is not committed."""
+    if error is not None:
+        raise KafkaException(error)
+
+
 stopping = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 try:
@@ -30,7 +37,7 @@ try:
             order = json.loads(message.value())
             time.sleep(0.008)  # the work
             invoice = {"order_id": order["order_id"], "total": order["amount"]}
-            producer.produce("invoices", json.dumps(invoice), message.key())
+            producer.produce("invoices", json.dumps(invoice), message.key(), on_delivery=delivered)
         producer.flush()
         if messages:
             consumer.commit(asynchronous=False)

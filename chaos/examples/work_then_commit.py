@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 servers = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 consumer = Consumer(
@@ -14,10 +14,18 @@ consumer = Consumer(
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
+        "check.crcs": os.environ.get("CHECK_CRCS", "true"),
     }
 )
 producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 consumer.subscribe(["orders"])
+
+
+def delivered(error: KafkaError | None, message: Message) -> None:
+    """Let `flush` raise what kept an invoice from being written, so that its order is not committed."""
+    if error is not None:
+        raise KafkaException(error)
+
 
 try:
     while True:
@@ -26,7 +34,7 @@ try:
             order = json.loads(message.value())
             time.sleep(0.002)  # the work
             invoice = {"order_id": order["order_id"], "total": order["amount"]}
-            producer.produce("invoices", json.dumps(invoice), message.key())
+            producer.produce("invoices", json.dumps(invoice), message.key(), on_delivery=delivered)
         producer.flush()
         if messages:
             consumer.commit(asynchronous=False)

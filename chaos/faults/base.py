@@ -178,6 +178,11 @@ class FaultSpec(Strict, defer_build=True):
         """Why no rule says what settings promise under this fault; empty if rules do."""
         return self.no_promise
 
+    @property
+    def unpromised_by_all(self) -> str:
+        """Why not even the best application can promise anything under this fault; empty if one can."""
+        return self.unpromised
+
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
         if self.limit and dict(setup.cluster)[self.limit[0]] is None:

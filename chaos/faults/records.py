@@ -83,6 +83,14 @@ class WireCorruptSpec(FrameFaultSpec):
         "wrong", description="wrong: the one of the records as they were; right: one of the changed bytes"
     )
 
+    @property
+    def unpromised_by_all(self) -> str:
+        """The reason of the kind, if the checksum fits: else a broker and a client that check it refuse the records.
+
+        A request that is refused, or an answer, comes again as it was (CORRUPT_MESSAGE is a retriable error of Kafka).
+        """
+        return self.no_promise if self.checksum == "right" else ""
+
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the frames have records."""
         yield from super().problems(setup, where)

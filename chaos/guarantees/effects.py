@@ -75,7 +75,7 @@ def _removed(scenario: Scenario, effect: Effect) -> list[str]:
 def costs(scenario: Scenario) -> dict[str, list[str]]:
     """Return by kind of effect why no application can promise it under the faults of a scenario; empty if one can."""
     best = ideal(scenario)
-    if reasons := [fault.unpromised for fault in best.faults if fault.unpromised]:
+    if reasons := [fault.unpromised_by_all for fault in best.faults if fault.unpromised_by_all]:
         return dict.fromkeys(LEADS, reasons)
     left = [line for line in derive(best) if line.state != "forbidden"]
     return {kind: [line.describe() for line in left if line.kind in kinds] for kind, kinds in LEADS.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 
 from chaos.clients.choice import RUNTIMES, Client
 from chaos.clients.java.traits import NEWEST
@@ -87,13 +86,8 @@ class ClientPart:
 
     @property
     def release(self) -> str | None:
-        """The release of the library; for confluent-kafka the installed one, None if there is none."""
-        if self.client.release is not None or RUNTIMES[self.client.runtime].newest:
-            return self.client.release
-        try:
-            return version("confluent-kafka")
-        except PackageNotFoundError:
-            return None
+        """The release of the library; of confluent-kafka the installed one, None if there is none."""
+        return self.client.release_used
 
     @property
     def library(self) -> str:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from chaos.clients.choice import Client
 from chaos.clients.traits import OTHER_NAMES, Given, Role, number
@@ -168,7 +166,7 @@ def client_setting_problems(setup: Setup, where: str, entry: Entry) -> Iterator[
 def _client_problems(
     where: str, client: Client, role: Role, config: Config, transactional: bool = False
 ) -> Iterator[str]:
-    traits, release = client.traits, _release(client)
+    traits, release = client.traits, client.release_used
     plugin = not traits.plugins.isdisjoint(config)
     software = f"{traits.library} {release or ''}".strip()
     for name in sorted(config):
@@ -189,28 +187,12 @@ def _client_problems(
     yield from _contradictions(where, client, role, config, transactional)
 
 
-def _release(client: Client) -> str | None:
-    """Return the release of a client; of confluent-kafka the installed one, if the entry names none."""
-    if client.release is not None or client.traits.newest:
-        return client.release
-    return _installed(client.traits.library)
-
-
-@cache
-def _installed(package: str) -> str | None:
-    """Return the installed release of a package, None if there is none; to read it takes 5 ms."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def _contradictions(where: str, client: Client, role: Role, config: Config, transactional: bool) -> Iterator[str]:
     """Yield settings with which the library does not start, though it takes each of them alone."""
     if role == "consumer" and uses_kip_848(client.traits.common(config)):
         return
     values = {OTHER_NAMES.get(name, name): value for name, value in client.traits.common(config).items()}
-    given = Given(values, _release(client), role == "producer", transactional)
+    given = Given(values, client.release_used, role == "producer", transactional)
     software = f"{client.traits.library} {given.release or ''}".strip()
     for problem in client.traits.contradictions(given):
         yield f"{where}: {problem}, so {software} does not start"

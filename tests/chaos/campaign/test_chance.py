@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from types import SimpleNamespace
 
@@ -262,12 +262,27 @@ def test_a_moment_that_was_rare_is_not_drawn_and_one_of_a_rebalance_comes_after_
 
 
 def test_what_needs_a_state_or_records_that_are_not_there_is_not_drawn(many):
-    cells = many[0].cells()
+    mixer = many[0]
+    cells = Mixer(mixer.subject, mixer.moments, mixer.with_faults, lambda _: True).cells()
     kinds = {cell.kind for cell in cells}
     assert not {"group.reset_offsets", "group.delete", "election.preferred", "election.unclean"} & kinds
     assert {c.phase for c in cells if c.kind == "topic.delete_records"} >= {"load", "later"}
     assert not [c for c in cells if c.kind in ("topic.delete_records", "log.truncate") and c.phase == "start"]
     assert "producer.join" not in kinds  # of the only producer: nothing would happen before
+
+
+def test_a_kind_under_which_no_application_could_promise_anything_is_not_among_what_can_be_covered(many):
+    kinds = {kind for kind, _ in many[0].pairs}
+    assert not {"wire.error", "wire.produce", "topic.delete_records"} & kinds
+    assert {"wire.corrupt", "wire.cut"} <= kinds
+
+
+def test_a_kind_that_hits_the_application_is_drawn_rather_than_one_that_it_may_not_notice(many):
+    mixer = many[0]
+    own, other = Cell("wire.cut", "leader_of", "load"), Cell("disk.slow", "leader_of", "load")
+    roles = Counter(kind for kind, _ in mixer.pairs)
+    weights = dict(zip((own, other), mixer._weights([own, other], Counter(), {}), strict=True))
+    assert weights[own] * roles["wire.cut"] > weights[other] * roles["disk.slow"]
 
 
 def test_the_other_end_of_a_link_is_another_broker(many):
@@ -299,6 +314,24 @@ def test_a_fault_that_costs_something_in_any_case_forbids_nothing(plan):
     assert bounds(kind="log.truncate", target={"isr_of": "invoices/0"})["missing"] is None
     assert bounds(kind="topic.delete", target={"topic": "orders"})["missing"] is None
     assert bounds(kind="topic.recreate", target={"topic": "invoices"})["missing"] is None
+
+
+def test_a_fault_of_a_rebalance_is_not_tried_without_the_fault_that_causes_it(plan):
+    runs = [first_run()]
+    plan.trials(runs)
+    mixtures = (plan._mixture(n, runs, BASELINE) for n in count(1))
+    big = next(m for m in mixtures if "rebalance" in {cell.phase for cell in plan._drawn[m.n].cells})
+    runs.append(ran(plan, big, "fail", lost_write="a"))
+    tried = []
+    while candidates := [t for t in plan.trials(runs)[1:] if not t.part.startswith("mixture")]:
+        tried.append({fault.name for fault in candidates[0].subject.scenario.faults})
+        runs.append(ran(plan, candidates[0], "pass"))
+    waiting = {
+        n
+        for n, cell in zip(plan._drawn[big.n].names, plan._drawn[big.n].cells, strict=True)
+        if cell.phase == "rebalance"
+    }
+    assert all("leave-billing" in names for names in tried if names & waiting)
 
 
 def test_what_breaks_is_shrunk_to_the_faults_that_it_needs_and_filed_once(plan, tmp_path):

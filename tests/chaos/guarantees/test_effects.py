@@ -14,6 +14,7 @@ from chaos.scenario.model import Scenario
 
 ALL = ("missing", "duplicate", "unexpected", "wrong")
 CUT = {"kind": "wire.cut", "api": "Produce", "side": "response", "count": 3, "target": {"leader_of": "invoices/0"}}
+CORRUPT = {"kind": "wire.corrupt", "app": "billing", "target": {"leader_of": "orders/0"}}
 
 
 def scenario(*faults: dict[str, Any], **values: Any) -> Scenario:
@@ -41,7 +42,9 @@ def not_promised(*faults: dict[str, Any], **values: Any) -> set[str]:
         ({"kind": "topic.delete_records", "leave": 10, "target": {"topic": "orders"}}, {"missing", "wrong"}),
         ({**CUT, "app": "billing"}, set()),
         ({"kind": "wire.duplicate", "app": "billing", "target": {"leader_of": "orders/0"}}, {"duplicate", "wrong"}),
-        ({"kind": "wire.corrupt", "app": "billing", "target": {"leader_of": "orders/0"}}, set(ALL)),
+        (CORRUPT, set()),
+        ({**CORRUPT, "checksum": "right"}, set(ALL)),
+        ({**CORRUPT, "api": "Produce", "target": {"leader_of": "invoices/0"}}, set()),
     ],
 )
 def test_a_fault_takes_the_promise_of_exactly_these_kinds(fault: dict[str, Any], kinds: set[str]) -> None:
