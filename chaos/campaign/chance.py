@@ -270,8 +270,9 @@ def _lacks_rebalance(candidate: Scenario, first: TrialRun) -> bool:
 
     first: the conclusive run of the mixture, which covers the cells of its faults in their order.
     """
-    phases = {name: Cell.parse(cell).phase for name, cell in zip(names_of(len(first.covers)), first.covers, strict=True)}
-    waits = any(phases.get(fault.name) == "rebalance" for fault in candidate.faults)
+    cells = zip(names_of(len(first.covers)), map(Cell.parse, first.covers), strict=True)
+    waiting = {name for name, cell in cells if cell.phase == "rebalance"}
+    waits = any(fault.name in waiting for fault in candidate.faults)
     return waits and not any(fault.name.startswith(LEAVE) for fault in candidate.faults)
 
 
