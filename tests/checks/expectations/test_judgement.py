@@ -16,7 +16,7 @@ from checks.audit.rules.registry import NEED_CLOCK, NEED_LOG_TIMES, nothing_to_e
 from checks.expectations import bounds, conditions
 from checks.expectations.contract import Term, terms
 from checks.expectations.judge import Observation, Outcome, judge
-from checks.expectations.measure import Measure
+from checks.expectations.measure import Measure, count_rebalances
 from checks.expectations.validate import expectation_of
 from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, assigned, fault_row, life, proven
 
@@ -1062,3 +1062,71 @@ def test_only_the_rows_of_an_effect_count_for_it(effects, rows):
     frame = pd.DataFrame({"effect": pd.Series([*effects], dtype=object)})
     engine = SimpleNamespace(get_compute_domain=lambda domain, domain_type: (frame, {}, {}))
     assert bounds._of_effect(engine, {}, "a").index.tolist() == rows
+
+
+TAPPED = """
+title: What passes a tap
+cluster: {driver: attached, bootstrap: "localhost:9092"}
+topics: [{name: orders, partitions: 2, replication_factor: 3}]
+producers: []
+capture: {judged: wire}
+expect: {}
+"""
+
+
+def test_what_did_not_pass_a_tap_does_not_apply_but_a_check_without_a_result_proves_nothing(fake):
+    run = fake(TAPPED)
+    run.examined_nothing("lost_write")
+    run.summary = [row for row in run.summary if row["check"] != "duplicate_write"]
+    found = judged(run)
+    lost, double = found["lost_write", "", ""], found["duplicate_write", "", ""]
+    assert (lost.verdict, lost.why) == ("not applicable", "nothing of the kind passed the tap")
+    assert (double.verdict, double.seen) == ("inconclusive", "not checked")
+
+
+def test_a_check_without_a_result_is_inconclusive_also_if_a_run_may_give_it_nothing(fake):
+    run = fake()
+    run.summary = [row for row in run.summary if row["check"] != "backdated_write"]
+    found = judged(run)["backdated_write", "", ""]
+    assert (found.verdict, found.seen) == ("inconclusive", "not checked")
+
+
+def test_a_limit_of_client_errors_is_not_kept_by_an_entry_without_a_client(fake):
+    run = fake(REFUSED.replace("REACHED: 1}", "REACHED: {max: 1}}"))
+    run.ledger["lifecycle"] = [life("shop/1", "producer", "started")]
+    found = judged(run)
+    assert found["clients_lived", "", ""].verdict == "pass"
+    assert found["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "inconclusive"
+
+
+def test_client_errors_count_also_if_rows_were_missed(fake):
+    run = fake(REFUSED)
+    run.ledger["lifecycle"].append(life("billing/3", "consumer", "error", error="GROUP_MAX_SIZE_REACHED"))
+    next(r for r in run.counts if r["name"] == "rows_audited")["value"] = 1
+    found = judged(run)
+    assert found["lost_write", "", ""].verdict == "inconclusive"
+    assert found["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "pass"
+
+
+def test_a_group_of_assign_mode_only_never_rebalances(fake):
+    run = fake(SCENARIO.replace("{mode: subscribe, name: billing", "{mode: assign, name: billing"))
+    run.ledger["assignments"] = [assigned(1, T0) | {"mode": "assign", "generation": None}] * 2
+    run.write()
+    assert count_rebalances(run.run, run.resolved, "billing").value == 0
+
+
+@pytest.mark.parametrize(("value_us", "verdict"), [(None, "inconclusive"), (9 * SECOND, "pass"), (11 * SECOND, "fail")])
+def test_a_time_that_no_fault_has_is_measured_once_for_the_run(fake, value_us, verdict):
+    run = fake(SCENARIO + "  ack_latency: {p99: 10s}\n")
+    run.metrics.append({"metric": "ack_latency", "scope": "orders", "fault": "", "stat": "p99", "value_us": value_us})
+    found = judged(run)["ack_latency", "p99", ""]
+    assert found.verdict == verdict
+    assert value_us or "nothing of the kind happened" in found.why
+
+
+def test_only_deliveries_that_were_left_out_show_that_a_checkpoint_was_ignored(fake):
+    run = fake(PROMISED)
+    run.found("stalled_delivery", count=3, scope="billing")
+    evidence = json.dumps({"start_why": "its checkpoint was 0, not 57"})
+    run.anomalies = [{"check": "stalled_delivery", "split": "", "scope": "billing", "evidence": evidence}]
+    assert judged(run)["stalled_delivery", "", ""].verdict == "inconclusive"
