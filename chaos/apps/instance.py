@@ -20,7 +20,8 @@ from chaos.install.programs import Built
 from chaos.processes.process import ProcessId
 from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
-from chaos.setup.apps import SECRETS, App, filled, placeholders
+from chaos.setup.apps import App
+from chaos.setup.placeholders import FORMS, SECRETS, filled, placeholders
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -132,25 +133,35 @@ class Instance:
             (self.folder / CONTAINER).touch()
 
     def write_files(self) -> None:
-        """Write its files from their templates; only their owner may read files with a password. Raises `ClientError`.
-
-        `chaos.cluster.teardown.remove_secret_files` finds files with a password by that.
-        """
-        files = Path(self.values["files"])
+        """Write its files, from templates or from settings of a worker of Kafka Connect. Raises `ClientError`."""
         needed = SECRETS - {"key_password"}  # a key may have none
         known = {name: value for name, value in self.values.items() if name not in needed or value}
         for name, template in self.app.files.items():
-            target = files / name
             try:
                 text = Path(template).read_text(encoding="utf-8")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                secret = any(known.get(name) for name in SECRETS.intersection(placeholders(text)))
-                target.unlink(missing_ok=True)
-                mode = 0o600 if secret and self.app.image is None else 0o644
-                with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
-                    f.write(filled(text, known, strict=False))
+                self._write(name, filled(text, known, strict=False), set(placeholders(text)))
             except (OSError, UnicodeDecodeError) as e:
                 raise ClientError(f"{self.name}: its file {name} cannot be made from {template}: {e}") from None
+        for name, config in self._settings().items():
+            lines = [f"{key}={FORMS['properties'](filled(text, known))}\n" for key, text in config.items()]
+            self._write(name, "".join(lines), {own for text in config.values() for own in placeholders(text)})
+
+    def _settings(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the settings of a worker of Kafka Connect by the name of their file; empty of another application."""
+        return self.app.connect.files(self.built.plugins) if self.app.connect and self.built else {}
+
+    def _write(self, name: str, text: str, used: set[str]) -> None:
+        """Write a file; only its owner may read one with a password.
+
+        `chaos.cluster.teardown.remove_secret_files` finds files with a password by that. used: its placeholders.
+        """
+        target = Path(self.values["files"]) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        secret = any(self.values.get(own) for own in SECRETS & used)
+        mode = 0o600 if secret and self.app.image is None else 0o644
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as f:
+            f.write(text)
 
     def start(self, run: Run, owner: ProcessId, scrubber: Scrubber, engine: DockerClient | None) -> None:
         """Start the next incarnation. Raises `ClientError`, or `ClusterError` for a container."""
@@ -161,6 +172,7 @@ class Instance:
         known = dict(self.values)
         env = {name: filled(text, known) for name, text in self.app.env.items()}
         arguments = [filled(word, known) for word in self.app.arguments]
+        arguments += [str(Path(self.values["files"]) / name) for name in self._settings()]
         if self.app.image is not None:
             assert engine is not None  # an application with an image has one
             self.running = start_container(

@@ -7,11 +7,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Collection, Sequence
 
+from chaos.apps import connect
 from chaos.apps.instance import Instance
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.setup.apps import App, filled, placeholders
+from chaos.setup.apps import App
+from chaos.setup.placeholders import filled, placeholders
 
 ANSWER_S = 1.0
 ALIVE_S = 1.0
@@ -33,6 +35,8 @@ def missing(
     partitions: all partitions of the run's topics. group: the group that was found for the application, if it names
     none.
     """
+    if app.connect is not None and app.ready is None:
+        return connect.lacks(app.connect, instances)
     awaited = app.awaited
     if awaited is None and app.reads:
         return [] if group else [f"no consumer group has a member of {app.name} yet"]

@@ -22,7 +22,8 @@ from chaos.apps.instance import KEPT_OF_LOG, LOG_LIMIT, Instance
 from chaos.apps.processes import connected, ends_of, find_image
 from chaos.cluster.teardown import remove_secret_files
 from chaos.errors import AftershockError, ClientError, WaitTimeout
-from chaos.install.programs import build
+from chaos.install.cache import Progress, silent
+from chaos.install.programs import Built, build, build_worker
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Access, Security
@@ -33,7 +34,8 @@ from chaos.processes.scrub import Scrubber
 from chaos.run.directory import Run
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.resolve import Resolved
-from chaos.setup.apps import HTTP, STORES, TOPIC, App
+from chaos.setup.apps import App
+from chaos.setup.placeholders import HTTP, STORES, TOPIC
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -57,13 +59,19 @@ def prepare(apps: Iterable[App], on_progress: Callable[[str], None]) -> None:
     """
     apps = list(apps)
     for app in apps:
-        if app.program is not None:
-            build(Path(app.program), app.libraries, on_progress)
+        _build(app, on_progress)
     images = sorted({app.image for app in apps if app.image is not None})
     if images:
         engine = _engine()
         for image in images:
             find_image(engine, image, on_progress)
+
+
+def _build(app: App, on_progress: Progress = silent) -> Built | None:
+    """Build the program of an application, or the class path of its workers; None if there is nothing to build."""
+    if app.connect is not None:
+        return build_worker(app.connect.release, app.connect.distributed, app.libraries, on_progress)
+    return build(Path(app.program), app.libraries, on_progress) if app.program is not None else None
 
 
 def _engine() -> DockerClient:
@@ -108,7 +116,7 @@ class Applications:
         self._owner = ProcessId.current()
         self._scrubber = Scrubber([*access.secrets, self._store_password]) if access else Scrubber()
         self._apps = {app.name: app for app in self._scenario.apps}
-        self._built = {app.name: build(Path(app.program), app.libraries) for app in self._apps.values() if app.program}
+        self._built = {app.name: _build(app) for app in self._apps.values()}
         self._writer = TableWriter(run.ledger, "apps", "drive") if self._apps else None
         self._engine = _engine() if any(app.image for app in self._apps.values()) else None
         self._instances: dict[str, Instance] = {}
@@ -338,7 +346,7 @@ class Applications:
                 return readiness.missing(found, instances, self._kafka, self._partitions(), group, members)
 
         limit_s = found.ready_within(self._scenario.limits.clients)
-        limit = "within" if found.within or found.external else "limits.clients"
+        limit = "limits.clients" if limit_s == self._scenario.limits.clients else "within"
         try:
             wait_until(lambda: not lacks(), limit_s, "", during=self._during)
             for instance in instances:
@@ -349,7 +357,7 @@ class Applications:
             said = next((f"; {i.name} said last: {words}" for i in instances if (words := i.last_words())), "")
             said = next((f"; {hint}" for i in instances if (hint := i.hint())), "") + said  # the words may be long
             said = "".join(f"; {problem}" for problem in self.strangers()) + said
-            if found.awaited is None and found.reads:
+            if found.awaited is None and found.reads and found.connect is None:
                 said += "; if it has no consumer group, say how the run notices that it is ready (ready)"
             raise ClientError(
                 f"{app} was not ready within {limit_s:g} s ({limit}): {'; '.join(lacks())}{said}"
@@ -395,7 +403,7 @@ class Applications:
 
     def _look_for_group(self, app: App, instances: int) -> str | None:
         """Return the group of an application; look for it on the cluster if nothing names it."""
-        if app.awaited is None and app.reads and app.name not in self._found_groups:
+        if app.awaited is None and app.reads and app.group is None and app.name not in self._found_groups:
             known = {*self._scenario.groups, *self._scenario.app_groups, *self._found_groups.values()}
             if group := readiness.find_group(app, instances, self._kafka, known):
                 self._found_groups[app.name] = group

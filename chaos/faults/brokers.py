@@ -14,7 +14,7 @@ from chaos.cluster.api import Kill, Pause, Start, Stop, able
 from chaos.errors import AftershockError
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, ONE_BROKER, Fault, FaultSpec, World
-from chaos.faults.targets import BrokerFault, abbreviate, led_by, start_down, stop_controlled
+from chaos.faults.targets import BrokerFault, abbreviate, is_gone, led_by, start_down, stop_controlled
 from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.run.events import now_us
@@ -331,12 +331,6 @@ class RollingRestart(OneByOne[RollingRestartSpec], spec=RollingRestartSpec):
         """Start the broker that a failed restart left down."""
         start_down(self._stopped, world)
         return f"{self.resolved} are up"
-
-
-def is_gone(broker: int, world: World) -> bool:
-    """Return whether brokers answer and list this one no longer."""
-    metadata = world.kafka.metadata()
-    return metadata is not None and bool(metadata.brokers) and broker not in metadata.brokers
 
 
 FAULTS: dict[str, type[Fault[Any]]] = {

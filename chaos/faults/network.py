@@ -46,6 +46,13 @@ class BrokerIsolateSpec(CutFaultSpec):
     cut: Literal["peers", "clients", "all"] = Field("peers", description="the connections that are cut")
     direction: Direction = "both"
 
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that there is a peer: without one, the proof could never come."""
+        yield from super().problems(setup, where)
+        cluster = setup.cluster
+        if self.cut != "clients" and cluster.brokers == 1 and not cluster.controllers and not setup.attached:
+            yield f"{where}.cut: the only broker has no peers; write clients, or cluster.brokers: 2 or more"
+
 
 S = TypeVar("S", bound=FaultSpec)
 

@@ -31,8 +31,8 @@ from chaos.cluster.settings import FIRST_CONTROLLER, data_folders
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import BROKER_TARGETS, Experiment, Fault, FaultSpec, World
-from chaos.faults.brokers import BrokerKill, is_gone
-from chaos.faults.targets import BrokerFault, node_name, start_down
+from chaos.faults.brokers import BrokerKill
+from chaos.faults.targets import BrokerFault, is_gone, node_name, start_down
 from chaos.kafka.metadata import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.preload.libraries import FAST, Delayed, Delays

@@ -259,13 +259,29 @@ def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
     }
 
 
+def is_only(broker: int, world: World) -> bool:
+    """Return whether a broker is the only one of its cluster."""
+    return tuple(world.cluster.broker_ids) == (broker,)
+
+
+def is_gone(broker: int, world: World) -> bool:
+    """Return whether brokers answer and list this one no longer; of the only broker, whether none answers."""
+    metadata = world.kafka.metadata()
+    if metadata is None or not metadata.brokers:
+        return is_only(broker, world)
+    return broker not in metadata.brokers
+
+
 def stop_controlled(broker: int, world: World) -> list[TopicPartition]:
     """Stop a broker and return the partitions that it handed over.
 
-    Raises `FaultError` if it still leads one of them: the shutdown was not controlled, and its session has to expire.
+    The only broker has none to which it could hand over. Raises `FaultError` if a broker still leads one of them: the
+    shutdown was not controlled, and its session has to expire.
     """
     led = led_by(broker, world)
     able(world.cluster, Stop).stop_broker(broker)
+    if is_only(broker, world):
+        return []
 
     def still_led() -> list[TopicPartition]:
         metadata = world.kafka.metadata()

@@ -17,9 +17,9 @@ from chaos.cluster.api import ChangeRelease, Kill, Start, able
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import targets
 from chaos.faults.base import Fault, FaultSpec, World
-from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne, is_gone
+from chaos.faults.brokers import IN_SYNC_TIMEOUT_S, OneByOne
 from chaos.faults.controllers import MIN_BEHIND
-from chaos.faults.targets import start_down, stop_controlled
+from chaos.faults.targets import is_gone, start_down, stop_controlled
 from chaos.run.events import now_us
 from chaos.units import Duration, Release
 

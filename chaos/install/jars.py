@@ -56,6 +56,14 @@ def kafka_streams_jars(version: str, on_progress: Progress = silent) -> Path:
     return cached(f"jars/kafka-streams-{version}", fill, "another run resolves jars; waiting for it", on_progress)
 
 
+def connect_jars(version: str, on_progress: Progress = silent) -> Path:
+    """Return the directory with the jars of a release of Kafka Connect, for a class path. Raises like `kafka_jars`."""
+    _check("release of Kafka Connect", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
+
+    fill = _with_logging(f"Kafka Connect {version}", 25, "connect-runtime", version, on_progress)
+    return cached(f"jars/kafka-connect-{version}", fill, "another run resolves jars; waiting for it", on_progress)
+
+
 def flink_jars(release: str, connector: str, on_progress: Progress = silent) -> Path:
     """Return the directory with the jars of a Flink release and of a release of its Kafka connector.
 

@@ -26,20 +26,25 @@ from pathlib import Path
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cache_dir, cached, run_tool, silent
 from chaos.install.go import NEEDED, find_go, last_lines
-from chaos.install.jars import compile_java, compiler, digest, first_error, pack, resolve
+from chaos.install.jars import compile_java, compiler, connect_jars, digest, first_error, pack, resolve
 from chaos.install.java import JAVA_ENVIRONMENT, find_java
 
 INSTALL_S = 600
+WORKER_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 FAULTS = r"^\S+\.go:\d+|^go: (?!(downloading|finding|added|upgraded|found) )|^npm error|^ERROR|error|cannot"
 """Lines in the output of a tool that say what is wrong."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A program that is ready to run. command: what starts it; env: the variables that it needs."""
+    """A program that is ready to run. command: what starts it; env: the variables that it needs.
+
+    plugins: the folder with a folder for each connector of a worker of Kafka Connect.
+    """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    plugins: str = ""
 
 
 def build(program: Path, libraries: Sequence[str], on_progress: Progress = silent) -> Built:
@@ -88,6 +93,27 @@ def _go(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built
         shutil.rmtree(folder)
 
     return Built((str(_folder(program, libraries, go.release + _content(program), fill, on_progress) / program.stem),))
+
+
+def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_progress: Progress = silent) -> Built:
+    """Install Kafka Connect and connectors, and return how a worker starts: its arguments are files with settings.
+
+    Each connector has a class loader for itself, so its dependencies may be other releases than those of Connect.
+    Raises as `build`.
+    """
+    runtime = connect_jars(release, on_progress)
+    artifacts = (name.split(":") for name in libraries)
+    plugins = [resolve(org, module, version, on_progress) for org, module, version in artifacts]
+
+    def fill(target: Path) -> None:
+        for plugin in plugins:
+            (target / plugin.name).symlink_to(plugin)
+
+    key = hashlib.sha256("\0".join(map(str, plugins)).encode()).hexdigest()[:12]
+    folder = cached(f"apps/connect-{key}", fill, "another run prepares connectors; waiting for it", on_progress)
+    path = os.pathsep.join(map(str, sorted(runtime.glob("*.jar"))))
+    main = f"org.apache.kafka.connect.cli.Connect{'Distributed' if distributed else 'Standalone'}"
+    return Built((str(find_java().path), *WORKER_OPTIONS, "-cp", path, main), JAVA_ENVIRONMENT, str(folder))
 
 
 def _java(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built:

@@ -31,7 +31,7 @@ from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.members import group_problems
 from chaos.scenario.setting_rules import cluster_setting_problems, limit_problems
 from chaos.scenario.timeline import steps
-from chaos.setup.apps import HTTP, LOGIN, OF_MACHINE, TOPIC, App, placeholders
+from chaos.setup.apps import App
 from chaos.setup.clients import (
     ApplicationPartitioner,
     Assign,
@@ -44,6 +44,7 @@ from chaos.setup.clients import (
 )
 from chaos.setup.model import Setup, unknown
 from chaos.setup.names import is_called
+from chaos.setup.placeholders import HTTP, LOGIN, OF_MACHINE, TOPIC, placeholders
 from chaos.setup.share import LIMIT, RESET, Share
 from chaos.setup.triggers import Acked, Delivered, Trigger
 
@@ -544,7 +545,7 @@ def _app_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
         if setup.attached and not app.external:
             yield from _names_of_others(app, where)
         if "bootstrap" not in {name for _, text in app.texts() for name in placeholders(text)} and not (
-            app.external or app.files
+            app.external or app.files or app.connect
         ):
             yield (
                 f"{where}: nothing gives {app.name} the address of the brokers; write {{bootstrap}} in its env, its "

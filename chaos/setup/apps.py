@@ -1,91 +1,35 @@
 """Applications of a scenario: programs of the user, in any language, that know nothing of Aftershock.
 
 An application gets an address and nothing else. Texts of its command, its environment and its template files may have
-placeholders, such as `{bootstrap}`; `PLACEHOLDERS` has all of them. Everything else is the application's own business.
+placeholders, such as `{bootstrap}` (`chaos.setup.placeholders`). Everything else is the application's own business.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import re
-import shlex
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from functools import reduce
-from html import escape
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import quote
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from chaos.clients.choice import split_command
-from chaos.kafka.security import jaas
 from chaos.processes.ports import HOST
+from chaos.setup.connect import Connect
 from chaos.setup.names import ClientName, GroupId, TopicName, nearest
+from chaos.setup.placeholders import Text, as_text, form_problems, is_placeholder, placeholders
 from chaos.setup.triggers import OneOf, Strict, parsed_by
 from chaos.units import Duration
 
-PLACEHOLDERS = {
-    "bootstrap": "the address of the brokers, for this instance",
-    "app": "the name of the application, such as billing",
-    "instance": "the number of the instance, from 1",
-    "name": "the name of the instance, such as billing/1",
-    "port": "a free port of this machine, the same in every incarnation of the instance",
-    "data": "a folder of the instance, which stays over its restarts",
-    "files": "the folder with the files that were made from templates",
-    "directory": "the working directory",
-    "python": "the Python that runs Aftershock",
-    "group": "the group id, as it is in the cluster",
-    "protocol": "the security protocol, such as SASL_SSL",
-    "mechanism": "the SASL mechanism",
-    "username": "the name of the login",
-    "password": "the password of the login; a template file with it has mode 600, and the end of the run removes it",
-    "ca": "the file with the authorities that sign the certificates of the brokers (PEM)",
-    "certificate": "the file with the certificate of the client (PEM)",
-    "key": "the file with its private key (PEM)",
-    "key_password": "the password of that key, on an existing cluster; empty if the key is not encrypted",
-    "truststore": "the same authorities as PKCS#12, for programs in Java",
-    "keystore": "certificate and private key of the client as PKCS#12",
-    "store_password": "the password of these two stores, drawn for each run",
-}
-"""The placeholders, and their meanings. Besides, `{topic.orders}` is the name of a topic as it is in the cluster, and
-`{http.invoices}` the address of the receiver of an effect. A form of `FORMS` may follow: `{password|json}`."""
-TOPIC, HTTP = "topic.", "http."
 EXTERNAL_S = 600.0
 """Time in which somebody starts an external application."""
-OF_MACHINE = frozenset({"python", "directory"})
-"""The placeholders that mean something of this machine, which a container does not have."""
-STORES = frozenset({"truststore", "keystore", "store_password"})
-SECRETS = frozenset({"password", "key_password", "store_password"})
-LOGIN = frozenset({"mechanism", "username", "password", "ca", "certificate", "key", "key_password"}) | STORES
-"""The placeholders that only a secured cluster fills."""
-_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
-
-
-def _as_property(text: str) -> str:
-    """Return a value as java.util.Properties reads it, in any encoding of the file."""
-    ascii_only = re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text.translate(_ESCAPES))
-    return f"\\{ascii_only}" if ascii_only.startswith(" ") else ascii_only
-
-
-FORMS: dict[str, Callable[[str], str]] = {
-    "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    "properties": _as_property,
-    "jaas": jaas,
-    "shell": shlex.quote,
-    "xml": lambda text: escape(text, quote=True).replace("\n", "&#10;").replace("\r", "&#13;"),
-    "url": lambda text: quote(text, safe=""),
-}
-"""How a value is written where a file has its own rules, because a password has quotes and line ends.
-
-json: inside the double quotes of JSON, YAML, TOML or dotenv. properties: a value of a properties file. jaas: inside the
-double quotes of a JAAS line. shell: a word of a shell, with its quotes. xml: text or attribute. url: a part of a URL.
-Several are applied in turn: `{password|jaas|properties}`."""
+CONNECT_S = 180.0
+"""Time in which workers of Kafka Connect make their topics and form a group: two on two busy cores take 40 s."""
 _NPM = (r"(@[\w.-]+/)?[\w.-]+@\d[\w.+-]*", "kafkajs@2.2.4")
 LIBRARY = {
     ".py": (r"[\w.-]+(\[[\w,.-]+\])?==\d[\w.+!-]*", "aiokafka==0.14.0"),
@@ -95,68 +39,11 @@ LIBRARY = {
     ".java": (r"[\w.-]+:[\w.-]+:\d[\w.-]*", "org.apache.kafka:kafka-clients:4.1.2"),
 }
 """How a pinned library of a program is written, and an example, by the suffix of the program."""
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z][a-z_]*(?:\.[A-Za-z0-9._-]+)?)((?:\|[a-z]+)*)\}")
-
-
-def placeholders(text: str) -> Iterator[str]:
-    """Yield the names between single braces in a text, such as `bootstrap`."""
-    yield from (match[1] for match in _PLACEHOLDER.finditer(text) if match[1])
-
-
-def is_placeholder(name: str) -> bool:
-    """Return whether a name has a value in an application, if the scenario has that topic or effect."""
-    return name in PLACEHOLDERS or name.startswith((TOPIC, HTTP))
-
-
-def filled(text: str, values: dict[str, str], strict: bool = True) -> str:
-    """Return a text with its placeholders replaced, and `{{` and `}}` as single braces.
-
-    Without `strict`, what is no placeholder stays as it is, as in a template file with other braces.
-    """
-
-    def replace(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0][0] if strict else match[0]
-        if not strict and match[1] not in values:
-            return match[0]
-        return reduce(lambda value, form: FORMS[form](value), match[2].split("|")[1:], values[match[1]])
-
-    return _PLACEHOLDER.sub(replace, text)
-
-
-def _check_text(text: str) -> str:
-    for name in placeholders(text):
-        if not is_placeholder(name):
-            raise ValueError(
-                f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}; write {{{{{name}}}}} for the text itself"
-            )
-    for problem in _form_problems(text):
-        raise ValueError(problem)
-    return text
-
-
-def _form_problems(text: str) -> Iterator[str]:
-    """Yield the forms of placeholders that do not exist."""
-    for match in _PLACEHOLDER.finditer(text):
-        for form in (match[2] or "").split("|")[1:]:
-            if is_placeholder(match[1]) and form not in FORMS:
-                yield f"{match[0]}: there is no form {form}{nearest(form, FORMS)}; there are {', '.join(FORMS)}"
-
-
-Text = Annotated[str, AfterValidator(_check_text)]
-"""A text with placeholders."""
 
 
 def _found(program: str, directory: Path, path: str | None) -> bool:
     """Return whether a program can be run: one with a slash in a working directory, another one of PATH."""
     return shutil.which(str(directory / program) if "/" in program else program, path=path) is not None
-
-
-def _as_text(value: Any) -> Any:
-    """Return numbers and truth values as an environment has them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
 
 
 def _check_signal(name: str) -> str:
@@ -198,7 +85,7 @@ def _template_problems(template: Path) -> Iterator[str]:
         except UnicodeDecodeError as e:
             yield f"it is no text in UTF-8 (byte {e.start})"
             return
-        yield from _form_problems(text)
+        yield from form_problems(text)
 
 
 class Ready(OneOf):
@@ -267,6 +154,9 @@ class App(Strict):
         description="of the program, pinned: name==1.2 (Python), name@1.2 (npm), path@v1.2 (Go), "
         "group:artifact:1.2 (Java)",
     )
+    connect: Connect | None = Field(
+        None, description="or a worker of Kafka Connect with connectors; `libraries` are the connectors to install"
+    )
     image: str | None = Field(None, min_length=1, description="or a container of this image, in the host's network")
     external: bool | External = Field(
         False,
@@ -275,7 +165,7 @@ class App(Strict):
     )
     arguments: list[Text] = Field([], description="arguments of the program or of the container")
     instances: int = Field(1, ge=0, le=50, description="at the start; with 0, a fault `app.scale` starts the first")
-    env: dict[str, Annotated[Text, BeforeValidator(_as_text)]] = Field(
+    env: dict[str, Annotated[Text, BeforeValidator(as_text)]] = Field(
         {}, description="environment variables, in addition to the variables of this process"
     )
     files: dict[str, str] = Field(
@@ -291,19 +181,32 @@ class App(Strict):
         description="if left out: the group has its members; without `group` and `reads`, the process has run for 1 s",
     )
     within: Duration | None = Field(
-        None, gt=0, description="time for all instances to be ready; limits.clients if left out, 10m if external"
+        None,
+        gt=0,
+        description="time for all instances to be ready; limits.clients if left out, but 3m at least for connect, "
+        "and 10m if external",
     )
     stop: Stop = Stop()
     restart: Restart = Restart()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _group_of_sink(cls, data: Any) -> Any:
+        """Fill in the group of the only sink of Kafka Connect."""
+        if isinstance(data, dict) and data.get("connect") and data.get("reads") and data.get("group") is None:
+            with contextlib.suppress(ValidationError):
+                groups = Connect.model_validate(data["connect"]).groups
+                return {**data, "group": groups[0]} if len(groups) == 1 else data
+        return data
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        kinds = (self.command, self.program, self.image, self.external or None)
+        kinds = (self.command, self.program, self.image, self.connect, self.external or None)
         if sum(kind is not None for kind in kinds) != 1:
             raise ValueError(
-                "give exactly one of command, program, image, external; what a container runs is in arguments"
+                "give exactly one of command, program, image, connect, external; what a container runs is in arguments"
             )
-        self._check_program()
+        self._check_libraries()
         if self.image and self.directory:
             raise ValueError("directory: a container begins in the working directory of its image; leave it out")
         if self.external:
@@ -318,16 +221,20 @@ class App(Strict):
                 )
         if not self.instances and self.reads and self.group is None:
             raise ValueError("group: no instance runs in which the run would see it; give the group of its consumers")
+        if self.connect and self.reads and self.group is None:
+            raise ValueError("group: the drain waits for one group; give the group of the sink that reads the inputs")
+        if self.arguments and self.connect:
+            raise ValueError("arguments: a worker has none; its settings are in connect.config")
         if self.arguments and self.command is not None:
             raise ValueError("arguments: belong to a program or a container; a command is written with its arguments")
         return self
 
-    def _check_program(self) -> None:
-        if self.program is None:
+    def _check_libraries(self) -> None:
+        suffix = ".java" if self.connect else Path(self.program or "").suffix
+        if self.program is None and self.connect is None:
             if self.libraries:
                 raise ValueError("libraries: belong to a program, and there is none; give program in place of command")
             return
-        suffix = Path(self.program).suffix
         if suffix not in LIBRARY:
             raise ValueError(f"program: {self.program} has no suffix of {', '.join(LIBRARY)}; start it with command")
         pattern, example = LIBRARY[suffix]
@@ -342,8 +249,8 @@ class App(Strict):
 
     @property
     def awaited(self) -> Ready | None:
-        """What readiness waits for; None: that the process runs."""
-        if self.ready is None and self.group is not None:
+        """What readiness waits for; None: that the process runs, or the connectors of a worker."""
+        if self.ready is None and self.group is not None and self.connect is None:
             return Ready(group=self.group)
         return self.ready
 
@@ -357,7 +264,7 @@ class App(Strict):
         """Return the seconds within which it has to be ready; `usual_s` is the limit of the scenario."""
         if self.within is not None:
             return self.within
-        return max(usual_s, EXTERNAL_S) if self.external else usual_s
+        return max(usual_s, EXTERNAL_S if self.external else CONNECT_S if self.connect else 0.0)
 
     @property
     def groups(self) -> list[str]:
@@ -370,6 +277,8 @@ class App(Strict):
         yield from ((f"command[{i}]", text) for i, text in enumerate(self.command or ()))
         yield from ((f"arguments[{i}]", text) for i, text in enumerate(self.arguments))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
+        if self.connect is not None:
+            yield from self.connect.texts()
         if self.ready is not None and self.ready.http is not None:
             yield "ready.http", self.ready.http
 

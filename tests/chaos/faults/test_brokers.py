@@ -392,6 +392,30 @@ def test_a_small_partition_moves_too_soon_for_a_throttle(monkeypatch):
     assert move.fault.heal(move.world) == "nothing to heal"
 
 
+@pytest.mark.parametrize("kind", ["broker.stop", "cluster.rolling_restart"])
+def test_the_only_broker_stops_though_nobody_takes_its_leaderships(kind, monkeypatch):
+    cluster = Cluster()
+    cluster.broker_ids = (1,)
+    spec = {
+        "broker.stop": lambda: specs.BrokerStopSpec(name="s", kind=kind, target=Target(leader_of="orders/0"), when=AT),
+        "cluster.rolling_restart": lambda: specs.RollingRestartSpec(
+            name="s", kind=kind, target=Target(all_brokers=True), when=AT
+        ),
+    }[kind]()
+    fault, world = FAULTS[kind](spec), world_of(cluster)
+    seen = world.kafka.metadata()
+    world.kafka.metadata = lambda: None if cluster.down else seen
+    world.kafka.unhealthy = lambda partitions: []
+    for other in (2, 3):
+        seen.brokers.pop(other)
+    fault.inject(world)
+    proof = fault.proof(world)
+    if kind == "broker.stop":
+        assert proof == "no broker answers, and there was none but broker 1"
+    else:
+        assert "broker 1 handed over 0 partitions" in proof and not cluster.down
+
+
 def test_a_kill_of_the_last_brokers_is_proven_by_silence_and_not_while_another_one_is_there():
     spec = specs.BrokerKillSpec(name="k", kind="broker.kill", target=Target(leader_of="orders/0"), when=AT)
     fault, world = build(spec), world_of(Cluster())

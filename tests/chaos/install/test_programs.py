@@ -45,8 +45,8 @@ def program(tmp_path, name):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "exactly one of command, program, image, external"),
-        ({"command": "x", "program": "x.py"}, "exactly one of command, program, image, external"),
+        ({}, "exactly one of command, program, image, connect, external"),
+        ({"command": "x", "program": "x.py"}, "exactly one of command, program, image, connect, external"),
         ({"program": "x.rb"}, "x.rb has no suffix of .py, .js, .mjs, .go, .java; start it with command"),
         ({"program": "x"}, "x has no suffix of"),
         ({"program": "x.py", "libraries": ["aiokafka"]}, "write one such as aiokafka==0.14.0"),

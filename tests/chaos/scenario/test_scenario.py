@@ -406,6 +406,14 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             },
             "needs another broker to move to",
         ),
+        (
+            {
+                "faults": [fault(kind="broker.isolate", target={"broker": 1})],
+                "cluster": {"brokers": 1},
+                "topics": [{"name": "orders", "partitions": 2, "replication_factor": 1}],
+            },
+            "the only broker has no peers; write clients",
+        ),
         ({"faults": [quota(target={"member": "shop/1"})]}, "give producer_byte_rate, consumer_byte_rate or both"),
         ({"faults": [quota(producer_byte_rate="0B")]}, "must be above 0"),
         ({"faults": [quota(producer_byte_rate="1KiB")]}, "billing never writes, so this quota has no effect"),

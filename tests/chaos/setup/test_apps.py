@@ -11,8 +11,9 @@ import yaml
 
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
-from chaos.setup.apps import App, filled
+from chaos.setup.apps import App
 from chaos.setup.names import new_prefix, prefixed
+from chaos.setup.placeholders import filled
 
 VALUE = {"template": '{{"order_id": "{id}"}}'}
 BASE = {
@@ -73,8 +74,8 @@ FAULT = {"name": "f", "kind": "app.kill", "target": {"app": "billing/1"}, "when"
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"command": None}, "give exactly one of command, program, image, external"),
-        ({"image": "x"}, "give exactly one of command, program, image, external"),
+        ({"command": None}, "give exactly one of command, program, image, connect, external"),
+        ({"image": "x"}, "give exactly one of command, program, image, connect, external"),
         ({"command": "a {bootsrap}"}, r"{bootsrap} is no placeholder \(did you mean bootstrap\?\)"),
         ({"command": "a 'b"}, "cannot be split into words"),
         ({"command": []}, "at least 1"),

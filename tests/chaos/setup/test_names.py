@@ -63,6 +63,7 @@ OTHER_TEXTS = {
     "Assign": {"name", "config", "rack"},
     "Share": {"name", "settings", "config"},
     "Clients": {"confluent_kafka"},
+    "Connect": {"connectors", "release", "config"},
     "Client": {"runtime", "release", "command"},
     "Acked": {"producer"},
     "Delivered": {"consumer"},

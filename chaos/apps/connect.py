@@ -1,0 +1,101 @@
+"""The REST API of Kafka Connect: connectors are put there, and are awaited until they and their tasks run."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from chaos.apps.instance import Instance
+from chaos.errors import ClientError
+from chaos.setup.connect import Connect
+from chaos.setup.placeholders import filled
+
+ANSWER_S = 30.0
+"""A worker answers a request for a connector only when its group has settled."""
+ALIVE_S = 1.0
+_KNOWN = "available connectors are: "
+"""Before the descriptions of all classes that a worker has, in its message that a class is missing."""
+
+
+def lacks(connect: Connect, instances: Sequence[Instance]) -> list[str]:
+    """Return what workers and their connectors still lack; put the connectors that distributed workers do not have.
+
+    Raises `ClientError` if a worker refuses a connector.
+    """
+    if waiting := [lack for instance in instances if (lack := _worker_lacks(instance))]:
+        return waiting
+    workers = instances[:1] if connect.distributed else instances
+    pairs = [(worker, name) for worker in workers for name in connect.connectors]
+    return [lack for worker, name in pairs for lack in _connector_lacks(connect, name, worker)]
+
+
+def _worker_lacks(worker: Instance) -> str:
+    try:
+        _ask(worker, "/", timeout_s=ALIVE_S)
+    except (OSError, ValueError) as e:
+        return f"the REST API of {worker.name} does not answer yet: {e}"
+    return ""
+
+
+def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[str]:
+    """Yield what a connector lacks; put it if a distributed worker does not know it."""
+    try:
+        status = _ask(worker, f"/connectors/{name}/status")
+    except urllib.error.HTTPError as e:
+        if e.code == 404 and connect.distributed:
+            _put(connect, name, worker)
+        yield f"connector {name} is not there yet: {_message(e)}"
+        return
+    except (OSError, ValueError) as e:
+        yield f"{worker.name} does not answer about connector {name}: {e}"
+        return
+    parts = {f"connector {name}": status["connector"]}
+    parts |= {f"task {task['id']} of connector {name}": task for task in status["tasks"]}
+    if not status["tasks"]:
+        yield f"connector {name} has no task yet"
+    for part, state in parts.items():
+        if state["state"] != "RUNNING":
+            trace = str(state.get("trace") or "").strip().splitlines()
+            causes = [line for line in trace if line.startswith("Caused by: ")]
+            why = (causes or trace or [""])[-1 if causes else 0].removeprefix("Caused by: ")
+            yield f"{part} is {state['state']}{why and f': {why}'}"
+
+
+def _put(connect: Connect, name: str, worker: Instance) -> None:
+    """Put a connector. Raises `ClientError` if the worker refuses its settings; a group that rebalances is awaited."""
+    config = {key: filled(text, dict(worker.values)) for key, text in connect.connectors[name].items()}
+    try:
+        _ask(worker, f"/connectors/{name}/config", {"name": name, **config})
+    except urllib.error.HTTPError as e:
+        if e.code == 409:  # it rebalances
+            return
+        raise ClientError(f"{worker.name} refuses connector {name}: {_message(e)}") from None
+    except (OSError, ValueError):
+        return  # the next look says what it lacks
+
+
+def _ask(worker: Instance, path: str, body: Mapping[str, str] | None = None, timeout_s: float = ANSWER_S) -> Any:
+    """Return the answer of a worker as JSON. With a body, put it."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{worker.values['port']}{path}",
+        method="GET" if body is None else "PUT",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        return json.load(answer)
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    """Return the message of a refusal on one line."""
+    try:
+        text = str(json.load(error).get("message", ""))
+    except (OSError, ValueError, AttributeError):
+        text = ""
+    found, known = " ".join(text.split()).partition(_KNOWN)[::2]
+    names = sorted(set(re.findall(r"name='([^']+)'", known)))
+    return f"{found}{_KNOWN}{', '.join(names)}" if known else found or f"status {error.code}"
