@@ -3441,6 +3441,17 @@ def created_again_twice_and_nobody_can_say_which_it_was(s: Story) -> None:
     epoch.got(0, 1, seq=_of(6)).commit(2)
 
 
+@story()
+def read_from_topics_that_nobody_can_tell_apart_in_falling_order(s: Story) -> None:
+    """The offset of one topic says nothing about that of another."""
+    epoch = _deleted(s, wait_us=0, steady=False)
+    s.send(3, 5).send(4, 4)
+    epoch.got(5, seq=lambda _: 3).got(4, seq=lambda _: 4).commit(6)
+    s.tick(2 * SECOND)
+    s.deleted("A+").again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
 @story(lost_write=1)
 def lost_from_the_third_topic_when_a_broker_never_listed_the_second(s: Story) -> None:
     epoch = _deleted(s, listed=False)
