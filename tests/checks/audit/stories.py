@@ -2525,6 +2525,17 @@ def committed_after_another_had_begun(s: Story) -> None:
     old.lost(generation=1)
 
 
+@story()
+def committed_in_assign_mode_after_the_next_process_had_begun(s: Story) -> None:
+    """No membership fences a process that assigns partitions to itself."""
+    s.mode, s.consumer = "assign", {"group": "named", "start": "group", "commit": {"when": "after_batch"}}
+    s.wrote(0, 1)
+    old = s.assigned(position=0, source="reset").got(0, 1).revoked()
+    s.assigned(position=0, source="reset", incarnation=2)
+    s.tick()
+    old.commit(2)
+
+
 @story(zombie_commit=1)
 def committed_after_its_static_twin_had_begun(s: Story) -> None:
     s.wrote(0, 1)
