@@ -3735,6 +3735,15 @@ def two_records_had_the_same_coordinates_and_none_has_an_output(s: Story) -> Non
     s.assigned(position=1, source="committed").got(1).commit(2).revoked()
 
 
+@story(duplicate_output__illegal=1)
+def an_evicted_input_was_delivered_once_without_its_identity(s: Story) -> None:
+    """A row without an identity is no other record."""
+    s.evicted(1).send(0, 0).wrote(1)
+    s.assigned().got(0, seq=lambda _: None).revoked()
+    s.assigned(source="reset").got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=0).output(2, of=1)
+
+
 @story()
 def the_input_topic_was_created_again(s: Story) -> None:
     epoch = _deleted(s)
