@@ -585,6 +585,19 @@ def test_of_commits_past_an_input_that_were_not_in_force_the_first_is_told_with_
     assert "its effect was sent, and not acknowledged at 12.4 s" in told
 
 
+def test_a_commit_behind_the_first_one_past_an_input_is_not_the_one_in_force():
+    commits = [commit("billing/1", 12.4), commit("billing/2", 12.6, state="open")]
+    _, words = story("missing", facts(), fetches=[fetch("billing/2", 12.3)], commits=commits)
+    assert "at 12.4 s" in words and "at 12.6 s" not in words
+
+
+def test_a_refused_commit_of_another_reader_is_not_the_one_past_a_doubled_input():
+    fetches = [fetch("billing/2", 12.3), fetch("billing/1", 14)]
+    refused = [commit(who, 13, state="refused", error=25) for who in ("billing/2", "billing/3")]
+    told = [story("duplicate", facts(), fetches=fetches, commits=[one])[1] for one in refused]
+    assert ["the commit past it was refused" in words for words in told] == [True, False]
+
+
 def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offset():
     said = [("a/1", "JoinGroup", 1, -1), ("a/1", "SyncGroup", 2, 0), ("b/1", "SyncGroup", 3, 0)]
     said += [("a/1", "JoinGroup", 4, 1), ("a/1", "SyncGroup", 5, 0)]
@@ -711,6 +724,13 @@ def test_the_time_of_a_wrong_effect_that_is_no_record_says_what_was_fetched_befo
             f"its effect was {how} at 12.4 s"
             in story("wrong", facts(), writes=[write("billing/2", 12.4, outcome)], **own)[1]
         )
+
+
+def test_what_was_fetched_before_the_last_time_of_a_wrong_effect_may_be_behind_it():
+    """If it has no time, all of it may be."""
+    fetches = [*FETCHED, fetch("billing/2", 13) | MADE]
+    for times_us, cause in (([at(12.4), None, at(14)], "altered"), ([None], "altered"), (None, "altered")):
+        assert story("wrong", facts(), times_us=times_us, fetches=fetches)[0]["cause"] == cause
 
 
 ABORTED = "its producer got an error, or its transaction was aborted"

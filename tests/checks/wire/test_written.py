@@ -164,6 +164,12 @@ def test_a_renumbered_batch_that_another_process_sent_is_another_record():
     assert found.sends()["incarnation"].tolist() == [1, 2]
 
 
+def test_a_batch_of_the_same_session_is_numbered_after_the_one_before_and_does_not_have_its_records():
+    """The near miss: the producer kept its epoch, so that its brokers know what it sent again."""
+    requests = [sent("a", (7, 0, 0), "unknown", kept=False), sent("b", (7, 0, 1), kept=False, offset=1)]
+    assert not undecided(ledger(requests, logged(0, "a", (7, 0, 0)), logged(1, "b", (7, 0, 1))))
+
+
 def test_acknowledgements_that_are_assumed_are_no_records_in_other_batches():
     """The near miss: with acks=0, nothing is sent again."""
     requests = [sent(value, outcome="none", kept=False) for value in "ab"]
@@ -194,6 +200,13 @@ def test_the_first_producer_of_a_cluster_has_the_id_0():
     assert records(again) == [("ok", [0])] and not undecided(again), "its sequence says that it is no twin"
     lost = ledger([sent("a", one, kept=False)])
     assert records(lost) == [("ok", [])] and not undecided(lost), "and that it is not there under another checksum"
+
+
+@pytest.mark.parametrize(("start", "why"), [(0, ABSENT), (1, DELETED)])
+def test_an_acknowledged_record_that_is_not_found_may_have_been_deleted_only_below_the_start(start, why):
+    requests = [sent(value, at=10 * n, offset=n - 1, kept=False) | {"number": n} for n, value in enumerate("ab", 1)]
+    found = partition(requests, start=start)
+    assert undecided(found)["lost_write", why] == 2 - start
 
 
 def test_a_process_ends_with_the_microsecond_of_its_end():
@@ -720,6 +733,19 @@ def test_a_fetch_below_the_own_last_commit_is_a_seek_back(asking, commits, parts
     begun = [(event, at) for event, at in zip(found["event"], found["position"], strict=True) if event != "revoked"]
     assert begun == [(event, 0 if at is None else at) for event, at in parts]
     assert found["assignment"].tolist() == [*range(1, len(parts) + 1), len(parts)], "one end, of the last part"
+
+
+@pytest.mark.parametrize("answer", [{"error": 22}, {"answered_us": -1, "error": -1}, {"group": "other"}])
+def test_a_fetch_below_a_commit_that_was_not_in_force_is_no_seek_back(answer):
+    steps = fetches((60, 0), (80, 9), (120, 4))
+    found = partition(fetches=steps, commits=[asked(90, 9, **answer)], held=held((50, 200))).assignments()
+    assert "seek" not in found["event"].tolist()
+
+
+def test_a_commit_below_the_offset_at_which_a_hold_began_as_it_was_told_is_no_seek():
+    steps, told = fetches((60, 4)), [asked(52, 4)]
+    found = partition(fetches=steps, positions=told, commits=[asked(90, 3)], held=held((50, 200)))
+    assert +found.set_back == {}
 
 
 @pytest.mark.parametrize(("later", "rewinds"), [((6,), 1), ((6, 8), 2), ((9,), 0), ((6, 12), 1)])
