@@ -17,7 +17,7 @@ def test_a_sink_repeats_what_it_had_not_committed_when_its_worker_is_killed_and_
     assert left_running(tmp_path) == []
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(twin="chaos/apps/test_connect.py::test_a_refusal_is_one_line_with_the_classes_that_the_worker_has")
 def test_a_class_that_no_worker_has_ends_the_run_with_the_classes_that_it_has(tmp_path):
     other = "apps.sink.connect.connectors.printed={connector.class: org.x.Nothing, topics: orders}"
     ended = chaos("run", "app-connect", "--set", other, "--json", "--runs-dir", tmp_path)
