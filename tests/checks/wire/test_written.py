@@ -209,6 +209,50 @@ def test_an_acknowledged_record_that_is_not_found_may_have_been_deleted_only_bel
     assert undecided(found)["lost_write", why] == 2 - start
 
 
+def test_a_batch_of_which_an_answer_has_a_part_is_not_in_the_log():
+    log = partition(log=[logged(0), logged(1, "b", complete=False)]).log()
+    assert log["offset"].tolist() == [0]
+
+
+def test_a_send_belongs_to_a_transaction_of_its_own_process_and_session():
+    first, second = ((7, 0, 0), (8, 0, 0)), ((9, 0, 0), (9, 0, 1))
+    requests = [sent(value, producer, transactional=True) for value, producer in zip("ab", first, strict=True)]
+    requests += [sent("c", second[0], transactional=True, instance="app/2"), sent("d", second[1], instance="app/2")]
+    requests += [sent("e", (7, 1, 0), transactional=True), sent("f", (7, 2, 0), transactional=True, instance="app/2")]
+    rows = [row | {"asked_us": 10 * n, "answered_us": 10 * n + 5, "number": n} for n, row in enumerate(requests, 1)]
+    keys = (("app/1", 1, 7), ("app/1", 1, 8), ("app/2", 1, 9), ("app/1", 2, 7), ("app/2", 1, 7))
+    sessions = {key: ([], [number], []) for number, key in enumerate(keys, start=1)}
+    found = partition(rows, sessions=sessions, ends={"app/1": [45]}).sends()
+    assert found["invoked_us"].tolist() == [10, 20, 30, 40, 50, 60]
+    assert found["txn"].tolist() == [1, 2, 3, -1, 4, 5]
+
+
+def test_a_fetch_of_another_member_is_no_seek_of_the_holder():
+    steps = [*fetches((60, 0), (80, 9)), *(row | {"instance": "billing/2"} for row in fetches((120, 4)))]
+    found = partition(fetches=steps, commits=[asked(90, 9)], held=held((50, 200))).assignments()
+    assert "seek" not in found["event"].tolist()
+
+
+def test_a_transaction_that_was_aborted_began_before_its_records():
+    one = (7, 0, 0)
+    for first, kept in ((0, []), (1, [0])):
+        answer = {"aborted": [{"producer_id": 7, "first_offset": first}], "transactional": True, "number": 9}
+        log, fetched = [logged(0, "a", one, transactional=True)], [got(0, "a", one, **answer)]
+        assert [offset for *_, offset in delivered(partition(log=log, fetched=fetched, held=held((0, 500))))] == kept
+
+
+def test_a_record_of_nobody_is_a_phantom_if_all_sends_of_unknown_outcome_were_found():
+    log = [logged(0, "a"), logged(1, "b")]
+    assert not undecided(ledger([sent("a", outcome="unknown")], *log))
+    lost = undecided(ledger([sent("c", outcome="unknown", kept=False)], *log))
+    assert lost["phantom_write", UNMATCHED] == 2, "one of them may be what was sent"
+
+
+def test_the_log_is_stable_up_to_the_last_answer_of_its_reader():
+    log = partition(log=[logged(0, last_stable=1), logged(1, "b", last_stable=2), logged(2, "c", last_stable=2)]).log()
+    assert log["committed"].tolist() == [True, True, None]
+
+
 def test_a_process_ends_with_the_microsecond_of_its_end():
     found = ledger([sent("a", (7, 0, 0), at=10), sent("b", (7, 0, 1), at=11, offset=1)], ends={"app/1": [10]})
     assert found.sends()["incarnation"].tolist() == [1, 2] == [life_of({"app/1": [10]}, "app/1", at) for at in (10, 11)]
