@@ -39,7 +39,7 @@ def audited(spark: Any, stories: dict[str, Story], tmp_path_factory: pytest.Temp
     for name, story in stories.items():
         for scope in scopes(story):
             names[scope].append(name)
-    found: Audited = {table: defaultdict(list) for table in ("summary", "anomalies")}
+    found: Audited = {table: defaultdict(list) for table in ("summary", "anomalies", "counts")}
     for table, by_story in found.items():
         for row in read_audit(run, table):
             for name in names[topic_of(row["scope"])]:
@@ -112,3 +112,22 @@ def test_the_findings_shown_are_those_counted(name: str, stories: dict[str, Stor
         if ANOMALIES[finding["check"]].path != "group" or finding["topic"] not in (None, "__consumer_offsets"):
             assert finding["topic"].partition(" (")[0] in (name, stories[name].out) and finding["partition"] is not None
         assert "None" not in finding["mechanism"], finding["mechanism"]
+
+
+@pytest.mark.parametrize(
+    ("name", "superseded", "expired", "tombstones"),
+    [
+        ("a_tombstone_has_expired_after_what_it_deleted", 1, 1, 1),
+        ("a_tombstone_is_gone_before_its_time", 1, 0, 1),
+        ("a_key_is_written_again_after_its_tombstone", 1, 0, 1),
+        ("superseded_and_removed_in_time", 1, 0, 0),
+        ("a_tombstone_stays", 0, 0, 1),
+    ],
+)
+def test_what_compaction_removed_is_counted(
+    name: str, superseded: int, expired: int, tombstones: int, audited: Audited
+) -> None:
+    counts = {row["name"]: row["value"] for row in audited["counts"][name]}
+    assert (counts.get("superseded", 0), counts.get("expired_tombstones", 0)) == (superseded, expired)
+    summary = audited["summary"][name]
+    assert sum(row["examined"] for row in summary if row["check"] == "resurrected_key") == tombstones
