@@ -145,7 +145,7 @@ class Mixer:
         return [cell for cell in found if cell.phase != "start" or not SPECS[cell.kind].needs_records]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield the kinds with the roles that the loader takes, and whose run alone could break something.
+        """Yield the kinds with the roles that the loader takes, as far as a run with one alone could break something.
 
         Each is tried with several targets.
         """

@@ -98,7 +98,7 @@ def _go(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built
 def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_progress: Progress = silent) -> Built:
     """Install Kafka Connect and connectors, and return how a worker starts: its arguments are files with settings.
 
-    Each connector has a class loader for itself, so its dependencies may be other releases than those of Connect.
+    Each connector has a class loader for itself, so its dependencies may be other releases than Connect has.
     Raises as `build`.
     """
     runtime = connect_jars(release, on_progress)

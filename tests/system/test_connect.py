@@ -1,4 +1,4 @@
-"""Kafka Connect as it is: workers with a sink, of which one is killed, and a connector that no worker has."""
+"""Kafka Connect as it is: one of two workers with a sink is killed, and a connector has a class that no worker has."""
 
 import pytest
 
