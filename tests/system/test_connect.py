@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.platform import chaos, left_running
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.landing, pytest.mark.timeout(600)]
 
 
 def test_a_sink_repeats_what_it_had_not_committed_when_its_worker_is_killed_and_loses_nothing(tmp_path):
