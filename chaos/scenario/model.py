@@ -261,14 +261,19 @@ class Scenario(Experiment):
         return any("slow_disk" in fault.needs for fault in self.faults)
 
     def partitions_at_end(self) -> dict[str, int]:
-        """Return the number of partitions that each topic has after all faults, at least."""
+        """Return the number of partitions that each topic has after all faults, at least.
+
+        What the audit judges has no topics that only applications write, but has the faults of them.
+        """
         partitions = {t.name: t.partitions for t in self.topics}
         for fault in self.faults:
+            topic = str(fault.target.topic)
+            if topic not in partitions:
+                continue
             if isinstance(fault, AddPartitionsSpec):
-                topic = str(fault.target.topic)
                 partitions[topic] = max(partitions[topic], fault.to)
             if isinstance(fault, RecreateTopicSpec) and fault.partitions:
-                partitions[str(fault.target.topic)] = fault.partitions
+                partitions[topic] = fault.partitions
         return {topic: 0 if topic in self.absent_topics else count for topic, count in partitions.items()}
 
     @property

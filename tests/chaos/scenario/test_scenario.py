@@ -463,6 +463,17 @@ def test_partitions_and_members_that_faults_add_are_counted():
     assert scenario.held_back() == {"billing/1"}
 
 
+@pytest.mark.parametrize(
+    "change", [{"kind": "topic.add_partitions", "to": 5}, {"kind": "topic.recreate", "partitions": 1}]
+)
+def test_faults_of_a_topic_that_is_not_judged_change_no_number_of_partitions(change):
+    topics = [{"name": "orders", "partitions": 2}, {"name": "invoices", "partitions": 2}]
+    whole = parse(small(topics=topics, faults=[fault(target={"topic": "invoices"}) | change]), "x.yaml")
+    judged = whole.model_copy(update={"topics": whole.topics[:1]})
+    assert judged.partitions_at_end() == {"orders": 2}
+    assert whole.partitions_at_end()["invoices"] != 2
+
+
 def test_topics_that_faults_delete_are_expected_as_the_faults_leave_them():
     def scenario(**change):
         return parse(small(faults=[fault(target={"topic": "orders"}) | change]), "x.yaml")
