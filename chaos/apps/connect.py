@@ -17,6 +17,7 @@ from chaos.setup.placeholders import filled
 ANSWER_S = 30.0
 """A worker answers a request for a connector only when its group has settled."""
 ALIVE_S = 1.0
+CAUSED = "Caused by: "
 _KNOWN = "available connectors are: "
 """Before the descriptions of all classes that a worker has, in its message that a class is missing."""
 
@@ -59,10 +60,15 @@ def _connector_lacks(connect: Connect, name: str, worker: Instance) -> Iterator[
         yield f"connector {name} has no task yet"
     for part, state in parts.items():
         if state["state"] != "RUNNING":
-            trace = str(state.get("trace") or "").strip().splitlines()
-            causes = [line for line in trace if line.startswith("Caused by: ")]
-            why = (causes or trace or [""])[-1 if causes else 0].removeprefix("Caused by: ")
+            why = _cause(str(state.get("trace") or ""))
             yield f"{part} is {state['state']}{why and f': {why}'}"
+
+
+def _cause(trace: str) -> str:
+    """Return the innermost exception of a stack trace; empty if there is none."""
+    lines = trace.strip().splitlines()
+    causes = [line.removeprefix(CAUSED) for line in lines if line.startswith(CAUSED)]
+    return causes[-1] if causes else next(iter(lines), "")
 
 
 def _put(connect: Connect, name: str, worker: Instance) -> None:

@@ -102,8 +102,7 @@ def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_p
     Raises as `build`.
     """
     runtime = connect_jars(release, on_progress)
-    artifacts = (name.split(":") for name in libraries)
-    plugins = [resolve(org, module, version, on_progress) for org, module, version in artifacts]
+    plugins = _artifacts(libraries, on_progress)
 
     def fill(target: Path) -> None:
         for plugin in plugins:
@@ -116,10 +115,14 @@ def build_worker(release: str, distributed: bool, libraries: Sequence[str], on_p
     return Built((str(find_java().path), *WORKER_OPTIONS, "-cp", path, main), JAVA_ENVIRONMENT, str(folder))
 
 
-def _java(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built:
+def _artifacts(libraries: Sequence[str], on_progress: Progress) -> list[Path]:
+    """Return the folder of jars of each Maven artifact."""
     artifacts = (name.split(":") for name in libraries)
-    folders = [resolve(org, module, version, on_progress) for org, module, version in artifacts]
-    jars = [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
+    return [resolve(org, module, version, on_progress) for org, module, version in artifacts]
+
+
+def _java(program: Path, libraries: Sequence[str], on_progress: Progress) -> Built:
+    jars = [jar for folder in _artifacts(libraries, on_progress) for jar in sorted(folder.glob("*.jar"))]
     compile_with, source = compiler(on_progress), program.read_text(encoding="utf-8")
 
     def fill(target: Path) -> None:

@@ -594,8 +594,8 @@ def test_a_commit_behind_the_first_one_past_an_input_is_not_the_one_in_force():
 def test_a_refused_commit_of_another_reader_is_not_the_one_past_a_doubled_input():
     fetches = [fetch("billing/2", 12.3), fetch("billing/1", 14)]
     refused = [commit(who, 13, state="refused", error=25) for who in ("billing/2", "billing/3")]
-    told = [story("duplicate", facts(), fetches=fetches, commits=[one])[1] for one in refused]
-    assert ["the commit past it was refused" in words for words in told] == [True, False]
+    stories = [story("duplicate", facts(), fetches=fetches, commits=[refusal])[1] for refusal in refused]
+    assert ["the commit past it was refused" in words for words in stories] == [True, False]
 
 
 def test_an_instance_that_keeps_a_partition_does_not_begin_at_the_committed_offset():

@@ -787,8 +787,8 @@ def test_a_fetch_below_a_commit_that_was_not_in_force_is_no_seek_back(answer):
 
 
 def test_a_commit_below_the_offset_at_which_a_hold_began_as_it_was_told_is_no_seek():
-    steps, told = fetches((60, 4)), [asked(52, 4)]
-    found = partition(fetches=steps, positions=told, commits=[asked(90, 3)], held=held((50, 200)))
+    steps, positions = fetches((60, 4)), [asked(52, 4)]
+    found = partition(fetches=steps, positions=positions, commits=[asked(90, 3)], held=held((50, 200)))
     assert +found.set_back == {}
 
 
