@@ -31,6 +31,7 @@ from chaos.faults import (
     brokers,
     clients,
     clocks,
+    connectors,
     consumers,
     controllers,
     groups,
@@ -69,6 +70,7 @@ FAULTS: dict[str, type[Fault[Any]]] = {
     **replicas.FAULTS,
     **security.FAULTS,
     **apps.FAULTS,
+    **connectors.FAULTS,
 }
 """Every fault by its kind. Messages, the JSON Schema and the reference list the kinds in this order."""
 SPECS: dict[str, type[FaultSpec]] = {kind: fault.specification for kind, fault in FAULTS.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
@@ -335,6 +335,10 @@ class Instance(Protocol):
     @property
     def name(self) -> str:
         """Its name, such as billing/1."""
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Its values by placeholder, such as port."""
 
     @property
     def alive(self) -> bool:

@@ -1,9 +1,6 @@
 """What is said of connectors: workers that answer, or not, and states and refusals as Kafka Connect words them."""
 
-import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -11,55 +8,19 @@ from chaos.apps.connect import lacks
 from chaos.apps.instance import Instance
 from chaos.errors import ClientError
 from chaos.setup.apps import App
+from tests.support.connect import Worker
 
 CONNECTORS = {"printed": {"connector.class": "org.example.Sink", "topics": "orders", "file": "{data}/out"}}
-MISSING = (404, {"error_code": 404, "message": "No status found for connector printed"})
 TRACE = (
     "org.apache.kafka.connect.errors.ConnectException: no\n\tat x\nCaused by: java.io.IOException: disk full\n\tat y\n"
 )
-
-
-class Worker:
-    """A worker that answers with what is given, by path, and keeps what is put."""
-
-    def __init__(self) -> None:
-        self.answers = {"/": (200, {"version": "4.3.1"})}
-        self.put = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.answer(outer.answers.get(self.path, MISSING))
-
-            def do_PUT(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.put.append((self.path, body))
-                self.answer(outer.answers.get(f"PUT {self.path}", (201, {})))
-
-            def answer(self, given):
-                body = json.dumps(given[1]).encode()
-                self.send_response(given[0])
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def runs(self, connector="RUNNING", *tasks, **more):
-        states = [{"id": n, "state": state, **more} for n, state in enumerate(tasks)]
-        self.answers["/connectors/printed/status"] = (200, {"connector": {"state": connector}, "tasks": states})
 
 
 @pytest.fixture
 def worker():
     one = Worker()
     yield one
-    one.server.shutdown()
-    one.server.server_close()
+    one.end()
 
 
 def looked(port, tmp_path: Path, mode="distributed"):
@@ -70,20 +31,20 @@ def looked(port, tmp_path: Path, mode="distributed"):
 
 
 def test_a_connector_that_workers_do_not_have_is_put_with_its_placeholders_filled(worker, tmp_path):
-    (lack,) = looked(worker.server.server_port, tmp_path)
+    (lack,) = looked(worker.port, tmp_path)
     assert "printed is not there yet" in lack
     settings = {"name": "printed", "connector.class": "org.example.Sink", "topics": "orders", "file": "/d/out"}
     assert worker.put == [("/connectors/printed/config", settings)]
 
 
 def test_a_standalone_worker_has_its_connectors_from_files_so_none_is_put(worker, tmp_path):
-    assert looked(worker.server.server_port, tmp_path, "standalone")
+    assert looked(worker.port, tmp_path, "standalone")
     assert worker.put == []
 
 
 def test_nothing_lacks_when_the_connector_and_each_task_run(worker, tmp_path):
     worker.runs("RUNNING", "RUNNING", "RUNNING")
-    assert looked(worker.server.server_port, tmp_path) == []
+    assert looked(worker.port, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +57,7 @@ def test_nothing_lacks_when_the_connector_and_each_task_run(worker, tmp_path):
 )
 def test_a_state_that_is_not_running_is_said_with_its_innermost_cause(worker, tmp_path, states, lack):
     worker.runs(*states, trace=TRACE)
-    assert lack in looked(worker.server.server_port, tmp_path)
+    assert lack in looked(worker.port, tmp_path)
 
 
 def test_a_refusal_is_one_line_with_the_classes_that_the_worker_has(worker, tmp_path):
@@ -104,7 +65,7 @@ def test_a_refusal_is_one_line_with_the_classes_that_the_worker_has(worker, tmp_
     message = f"Failed to find any class that implements Connector,\n available connectors are: {known}"
     worker.answers["PUT /connectors/printed/config"] = (500, {"message": message})
     with pytest.raises(ClientError) as refused:
-        looked(worker.server.server_port, tmp_path)
+        looked(worker.port, tmp_path)
     assert str(refused.value) == (
         "sink/1 refuses connector printed: Failed to find any class that implements Connector, available connectors "
         "are: a.B, c.D"
@@ -113,10 +74,9 @@ def test_a_refusal_is_one_line_with_the_classes_that_the_worker_has(worker, tmp_
 
 def test_a_group_that_rebalances_is_awaited(worker, tmp_path):
     worker.answers["PUT /connectors/printed/config"] = (409, {"message": "rebalance"})
-    assert looked(worker.server.server_port, tmp_path)
+    assert looked(worker.port, tmp_path)
 
 
 def test_a_worker_that_does_not_answer_is_awaited(worker, tmp_path):
-    worker.server.shutdown()
-    worker.server.server_close()
-    assert "does not answer yet" in looked(worker.server.server_port, tmp_path)[0]
+    worker.end()
+    assert "does not answer yet" in looked(worker.port, tmp_path)[0]

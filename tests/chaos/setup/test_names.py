@@ -106,7 +106,7 @@ OTHER_TEXTS = {
     "WireCorruptSpec": {"name", "client", "app"},
     "FrameSet": {"client", "app"},
 }
-FAULT_TEXTS = {"name"}
+FAULT_TEXTS = {"name", "connector", "settings"}
 
 
 def everywhere():
