@@ -25,7 +25,7 @@ KNOWN_GOOD = ("2.8.2", "3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1", "4.
 """One release of each line that resolves and runs, for messages."""
 TIMEOUT_S = 900  # for a slow network; without a network, Ivy gives up in seconds
 
-_VERSION = re.compile(r"\d+(\.\d+){1,3}(-[A-Za-z0-9.]{1,30})?")
+_VERSION = re.compile(r"\d+(\.\d+){1,3}([.-][A-Za-z0-9.]{1,30})?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 

@@ -149,6 +149,11 @@ def test_an_invalid_version_is_refused_before_anything_runs(java: Path, version:
     assert calls(java) == []
 
 
+@pytest.mark.parametrize("version", ["4.3.1", "4.3.1-rc1", "3.1.3.Final"])
+def test_a_version_may_end_in_a_word_as_releases_of_debezium_do(version: str) -> None:
+    assert jars._VERSION.fullmatch(version)
+
+
 def test_a_cache_that_cannot_be_written_is_named(java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "file"))
