@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from checks.audit import audit, stage
 from checks.audit.engine.blocks import BLOCK_BITS
-from checks.audit.engine.keys import hashes_of
+from checks.audit.engine.keys import MOST_GAPS, hashes_of, numbered
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
 pytestmark = pytest.mark.spark
@@ -71,3 +72,19 @@ def test_texts_have_one_hash_each_whatever_stands_beside_them():
     assert hashes_of(pa.array(texts)[3:6]).tolist() == hashes[3:6].tolist(), "of a slice"
     assert hashes_of(pa.array([], pa.string())).tolist() == []
     assert hashes_of(pa.array(texts * 60, pa.string()))[-len(texts) :].tolist() == hashes.tolist(), "in several steps"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "keys", "rows"),
+    [(1, 5, 20), (8, 3, 100), (50, 900, 1000), (3, 1, 1), (1, 1, 0)],
+    ids=["one partition", "few keys", "more pairs than numbers", "one row", "no row"],
+)
+def test_pairs_of_partition_and_key_have_one_number_each(partitions, keys, rows):
+    rng = np.random.default_rng(2)
+    partition = rng.integers(-1, partitions, rows)
+    key = rng.integers(0, 2**62, keys)[rng.integers(0, keys, rows)]
+    numbers, count = numbered(partition, key)
+    pairs = list(zip(partition.tolist(), key.tolist(), strict=True))
+    of_pair = set(zip(pairs, numbers.tolist(), strict=True))
+    assert len(of_pair) == len(set(pairs)) == len(set(numbers.tolist()))
+    assert count <= MOST_GAPS * rows and not (numbers >= count).any()
