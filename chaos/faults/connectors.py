@@ -141,7 +141,7 @@ class ConnectorPause(ConnectorFault[ConnectorPauseSpec], spec=ConnectorPauseSpec
 class ConnectorChangeSpec(ConnectorFaultSpec):
     """Change settings of a connector while it runs, at which its tasks restart; healed by the settings before."""
 
-    example = 'settings={"tasks.max": "3"}'
+    example = "settings.tasks.max=3"
     kind: Literal["connector.change"]
     settings: Config = Field(min_length=1, description="settings of the connector, in place of the ones that it has")
 
