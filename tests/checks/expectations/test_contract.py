@@ -33,12 +33,14 @@ def test_terms_have_bounds_and_names(fake):
     assert (outage.at_most, outage.expected, outage.table) == (15_000_000, "max ≤ 15 s", "metrics")
     assert by_key["groups", "members", "billing"].table == "observations"
     read_back = by_key["log_read_back", "", ""]
-    assert read_back.at_least == read_back.at_most == 2
+    assert read_back.at_least == read_back.at_most == 2 and read_back.expected == "2"
+    assert by_key["something_happened", "sent", ""].expected == "at least 1,000"
 
 
-def test_a_demanded_anomaly_has_the_name_of_its_presence(fake):
-    demanded = {t.check: t for t in terms(fake(SCENARIO + "  lost_write: {min: 1}\n").resolved)}["lost_write"]
-    assert (demanded.name, demanded.expected) == ("Acknowledged records are lost", "at least 1")
+@pytest.mark.parametrize(("bound", "expected"), [("{min: 1}", "at least 1"), ("{max: 3}", "at most 3")])
+def test_an_anomaly_that_is_demanded_or_allowed_has_the_name_of_its_presence(fake, bound, expected):
+    found = {t.check: t for t in terms(fake(SCENARIO + f"  lost_write: {bound}\n").resolved)}["lost_write"]
+    assert (found.name, found.expected) == ("Acknowledged records are lost", expected)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,13 @@ def test_no_two_terms_have_the_same_key(fake):
     [
         (0, "0 us"),
         (812_000, "812 ms"),
+        (999, "999 us"),
+        (1_000, "1 ms"),
         (999_499, "999 ms"),
+        (999_500, "1 s"),
         (999_600, "1 s"),
-        (9_800_000, "9.8 s"),
+        (9_840_000, "9.84 s"),
+        (12_340_000, "12.3 s"),
         (15_000_000, "15 s"),
         (119_949_999, "119.9 s"),
         (119_950_000, "2 min"),
@@ -198,6 +204,13 @@ def test_that_compaction_took_place_is_a_condition_unless_the_scenario_bounds_it
     found = [t for t in terms(fake(COMPACTED + expect).resolved) if t.check in ("superseded", "expired_tombstones")]
     bounds = {topic: [(t.at_least, t.at_most, t.condition) for t in found if t.scope == topic] for topic in TOPICS}
     assert bounds == {"orders": orders, "bills": [TAKES_PLACE]}
+
+
+@pytest.mark.parametrize(("bound", "bounds"), [("{min: 5}", [(5, None, False)]), ("{}", [])])
+def test_the_topic_of_committed_offsets_is_compacted_but_must_only_be_where_the_scenario_bounds_it(fake, bound, bounds):
+    expect = f"expect: {{superseded: {{__consumer_offsets: {bound}}}}}"
+    found = [t for t in terms(fake(COMPACTED + expect).resolved) if t.scope == "__consumer_offsets"]
+    assert [(t.at_least, t.at_most, t.condition) for t in found] == bounds
 
 
 @pytest.mark.parametrize(
