@@ -179,6 +179,7 @@ def test_a_description_agrees_in_number():
 
 def test_long_lists_are_cut():
     assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert listed(["a", "b", "c"]) == "a, b, c"
 
 
 TOPICS = ("orders", "bills")

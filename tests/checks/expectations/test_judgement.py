@@ -916,6 +916,16 @@ def test_what_has_a_cause_apart_from_the_death_of_a_client_keeps_its_reason_and_
     ]  # fmt: skip
 
 
+def test_the_end_of_the_drive_follows_from_a_death_also_if_nothing_else_does():
+    assert folded(*ENDED) == [ENDED[0][3], DIED]
+
+
+def test_what_passes_follows_from_nothing():
+    acked, delivered = (Term("t", "something_happened", "m", split=split) for split in ("acked", "delivered"))
+    seen = [(acked, Observation.missing("0", UNACKED[3]), Outcome()), (delivered, Observation(3, "3"), Outcome(True))]
+    assert [(e.verdict, e.why) for e in judge(seen)] == [("inconclusive", UNACKED[3]), ("pass", "")]
+
+
 def test_a_fault_that_waits_for_acknowledgements_names_the_sends_without_one(fake):
     run = fake()
     run.ledger["faults"] = []
