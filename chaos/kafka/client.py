@@ -307,16 +307,18 @@ class Kafka(Brokers):
         return None if found is None else {p: offset for p, offset in found.items() if offset is not None}
 
     def committed_or_none(
-        self, group: str, partitions: Iterable[TopicPartition], coordinator: int | None = None
+        self, group: str, partitions: Iterable[TopicPartition] | None, coordinator: int | None = None
     ) -> dict[TopicPartition, int | None] | None:
         """Return the committed offset of each partition that the coordinator answers for, None where it has none.
 
+        partitions: None for all with a committed offset.
         coordinator: the broker to ask if it is known. Returns None without an answer.
         """
         coordinator = self.coordinator(group) if coordinator is None else coordinator
         if coordinator is None:
             return None
-        topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
+        named = None if partitions is None else by_topic(partitions).items()
+        topics = None if named is None else [{"name": n, "partition_indexes": numbers} for n, numbers in named]
         answer = self.ask(coordinator, messages.request(OffsetFetchRequest[5], group_id=group, topics=topics))
         if answer is None or answer.error_code:
             return None

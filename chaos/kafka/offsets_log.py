@@ -110,7 +110,7 @@ TIMEOUT_S = 60.0
 """Time for all partitions."""
 ANSWER_S = 5.0
 FETCH_BYTES = 4 << 20
-_REFUSED = {29: "the user may not read it"}
+_REFUSED = {1: "its log does not reach that offset any more", 29: "the user may not read it"}
 """Error codes of Fetch that no later request can change."""
 _COMMITTED = 1
 """Type of the marker that commits a transaction."""
@@ -180,12 +180,12 @@ def _read_commits(kafka: Kafka, groups: Iterable[str], since_us: int) -> tuple[l
     commits: list[LoggedCommit] = []
     reads: list[LogRead] = []
     for number, here in sorted(by_partition.items()):
-        part = _Part(TopicPartition(OFFSETS_TOPIC, number), frozenset(here))
+        part = Part(TopicPartition(OFFSETS_TOPIC, number), frozenset(here))
         error = None
         try:
             part.read(kafka, max(0, since_us // 1000 - MARGIN_MS), deadline)
             commits += part.commits
-        except (_UnreadableError, ValueError, KafkaError) as e:
+        except (UnreadableError, ValueError, KafkaError) as e:
             error = f"{part.partition} cannot be read: {e}"
         whole = part.whole and error is None
         at_us = time.time_ns() // 1000
@@ -196,20 +196,70 @@ def _read_commits(kafka: Kafka, groups: Iterable[str], since_us: int) -> tuple[l
 T = TypeVar("T")
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """A partition cannot be read."""
 
 
-@dataclass(slots=True)
-class _Part:
-    """One partition while it is read."""
+@dataclass(frozen=True)
+class Fetched:
+    """Batches of a partition. aborted: producer ids and first offsets of aborted transactions, if they were asked."""
+
+    records: bytes
+    aborted: tuple[tuple[int, int], ...] = ()
+
+
+def fetch(
+    kafka: Kafka,
+    partition: TopicPartition,
+    at: int,
+    deadline: float,
+    isolation: int = READ_UNCOMMITTED,
+    size: int = FETCH_BYTES,
+) -> Fetched:
+    """Return batches from the one with an offset on, from the leader; at least one, of whatever size (KIP-74).
+
+    deadline: a time of `time.monotonic()`. Raises `UnreadableError` if the leader refuses, or has none until then.
+    """
+    part = {"partition": partition.number, "fetch_offset": at, "partition_max_bytes": size}
+    request = messages.request(
+        FetchRequest[4],
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=size,
+        isolation_level=isolation,
+        topics=[{"topic": partition.topic, "partitions": [part]}],
+    )
+
+    def answer() -> Fetched | None:
+        state = kafka.state(partition)
+        answer = kafka.ask(state.leader, request) if state else None
+        for topic in answer.responses if answer else ():
+            for p in topic.partitions:
+                if p.error_code in _REFUSED:
+                    raise UnreadableError(_REFUSED[p.error_code])
+                if not p.error_code and p.records:
+                    aborted = tuple((t.producer_id, t.first_offset) for t in p.aborted_transactions or ())
+                    return Fetched(bytes(p.records), aborted)
+        return None
+
+    return _asked(answer, deadline)
+
+
+@dataclass
+class Part:
+    """One partition while it is read. groups: of interest, None for all.
+
+    gap: the last offset up to which records may be missing in the log; the start of the reading counts as one.
+    """
 
     partition: TopicPartition
-    groups: frozenset[str]
+    groups: frozenset[str] | None
     commits: list[LoggedCommit] = field(default_factory=list)
     start: int | None = None
     end: int | None = None
     whole: bool = True
+    gap: int = -1
     _open: dict[int, list[LoggedCommit]] = field(default_factory=lambda: defaultdict(list))
     """Commits in transactions without a marker, by producer id."""
 
@@ -219,8 +269,8 @@ class _Part:
         self.end = _asked(lambda: kafka.end_offsets([self.partition]).get(self.partition), deadline)
         found = _asked(lambda: kafka.offsets_from([self.partition], since_ms).get(self.partition), deadline)
         self.start = at = min(found, self.end) if found >= 0 else self.end
-        if self.end - self.start > MOST_RECORDS:
-            raise _UnreadableError(f"it has {self.end - self.start:,} records since the run began")
+        self.gap = self.start - 1
+        self._check_size()
         if self.start > first:
             at -= 1  # the record before shows whether some between the two are missing
         elif first:
@@ -229,45 +279,29 @@ class _Part:
             data = self._fetch(kafka, at, deadline)
             reached = self._add(data, at)
             if reached == at:
-                raise _UnreadableError(f"no complete batch at offset {at}")
+                raise UnreadableError(f"no complete batch at offset {at}")
             at = reached
         for commit in (c for commits in self._open.values() for c in commits):
             commit.transaction = "open"
 
+    def _check_size(self) -> None:
+        if (self.end or 0) - (self.start or 0) > MOST_RECORDS:
+            raise UnreadableError(f"it has {(self.end or 0) - (self.start or 0):,} records since the run began")
+
     def _fetch(self, kafka: Kafka, at: int, deadline: float) -> bytes:
-        """Return batches from the one with an offset on, from the leader."""
-        part = {"partition": self.partition.number, "fetch_offset": at, "partition_max_bytes": FETCH_BYTES}
-        request = messages.request(
-            FetchRequest[4],
-            replica_id=-1,
-            max_wait_ms=500,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            isolation_level=READ_UNCOMMITTED,
-            topics=[{"topic": self.partition.topic, "partitions": [part]}],
-        )
-
-        def answer() -> bytes | None:
-            state = kafka.state(self.partition)
-            answer = kafka.ask(state.leader, request) if state else None
-            for topic in answer.responses if answer else ():
-                for p in topic.partitions:
-                    if p.error_code in _REFUSED:
-                        raise _UnreadableError(_REFUSED[p.error_code])
-                    return bytes(p.records) if not p.error_code and p.records else None
-            return None
-
-        return _asked(answer, deadline)
+        """Return batches from the one with an offset on."""
+        return fetch(kafka, self.partition, at, deadline).records
 
     def _add(self, data: bytes, at: int) -> int:
         """Add the commits of complete batches; return the offset behind the last batch, `at` without one."""
         for batch in MemoryRecords(data):
             if batch.magic < 2:
-                raise _UnreadableError(f"its records have the format {batch.magic} of before Kafka 0.11")
+                raise UnreadableError(f"its records have the format {batch.magic} of before Kafka 0.11")
             if batch.base_offset >= (self.end or 0):
                 return max(at, self.end or 0)
             dense = batch.records_count == batch.last_offset_delta + 1
-            self.whole &= dense and batch.base_offset <= at
+            if not dense or batch.base_offset > at:
+                self.whole, self.gap = False, int(batch.last_offset if not dense else batch.base_offset - 1)
             self._add_batch(batch)
             at = max(at, int(batch.next_offset))
         return at
@@ -285,7 +319,12 @@ class _Part:
     def _commits(self, batch: Any) -> Iterator[LoggedCommit]:
         for record in batch:
             key = parse_key(record.key)
-            if key is None or key.group not in self.groups or record.offset < (self.start or 0):
+            if record.offset < (self.start or 0):
+                continue
+            if key is None:
+                self._note(record)
+                continue
+            if self.groups is not None and key.group not in self.groups:
                 continue
             value = None if record.value is None else parse_value(record.value)
             yield LoggedCommit(
@@ -300,6 +339,9 @@ class _Part:
                 log_offset=record.offset,
             )
 
+    def _note(self, record: Any) -> None:
+        """Take a record that is no offset commit: of the members of a group, for example."""
+
     def _end(self, producer: int, marker: Any) -> None:
         """End the transaction of a producer."""
         _, kind = struct.unpack_from(">hh", bytes(marker.key))
@@ -309,9 +351,9 @@ class _Part:
 
 
 def _asked(ask: Callable[[], T | None], deadline: float) -> T:
-    """Return the first answer that is not None. Raises `_UnreadableError` after the deadline."""
+    """Return the first answer that is not None. Raises `UnreadableError` after the deadline."""
     while (answer := ask()) is None:
         if time.monotonic() > deadline:
-            raise _UnreadableError(f"its leader did not answer in time; all of them have {TIMEOUT_S:g} s")
+            raise UnreadableError("its leader did not answer in time")
         time.sleep(0.1)
     return answer

@@ -3,7 +3,8 @@
 ConsumerGroupDescribe and ConsumerGroupHeartbeat (KIP-848) are for the groups that DescribeGroups does not know.
 ShareGroupDescribe, DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups.
 AddRaftVoter and RemoveRaftVoter (KIP-853) are for dynamic quorums. The answers to ShareFetch and ShareAcknowledge
-contain addresses of brokers. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
+contain addresses of brokers. GroupMetadataValue and ConsumerGroupMemberMetadataValue are records of
+`__consumer_offsets`. TxnOffsetCommit has a version with topic ids (KIP-1319) that kafka-python does not know.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 from types import new_class
 from typing import Any
 
+from kafka.protocol.api_data import ApiData
 from kafka.protocol.api_message import ApiMessage
 
 
-def _message(name: str) -> Any:
+def _message(name: str, kind: Any = ApiMessage) -> Any:
     """Return the message class for the JSON file with this name."""
-    return new_class(name, (ApiMessage,), {"load_json": "chaos.kafka.schemas"})
+    return new_class(name, (kind,), {"load_json": "chaos.kafka.schemas"})
 
 
 AddRaftVoterRequest = _message("AddRaftVoterRequest")
@@ -27,8 +29,10 @@ ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
 ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
 ConsumerGroupHeartbeatResponse = _message("ConsumerGroupHeartbeatResponse")
+ConsumerGroupMemberMetadataValue = _message("ConsumerGroupMemberMetadataValue", ApiData)
 DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
+GroupMetadataValue = _message("GroupMetadataValue", ApiData)
 RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")
 RemoveRaftVoterResponse = _message("RemoveRaftVoterResponse")
 ShareAcknowledgeResponse = _message("ShareAcknowledgeResponse")

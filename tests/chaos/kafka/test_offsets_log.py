@@ -4,7 +4,7 @@ import struct
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from chaos.kafka.offsets_log import OFFSETS_TOPIC, _Part
+from chaos.kafka.offsets_log import OFFSETS_TOPIC, Part
 from chaos.kafka.partition import TopicPartition
 from tests.chaos.kafka.test_offset_records import VALUES, key
 
@@ -31,7 +31,7 @@ def commit(group="billing"):
 
 
 def read(*batches, start=0, end=100, at=0):
-    part = _Part(TopicPartition(OFFSETS_TOPIC, 7), frozenset({"billing"}), start=start, end=end)
+    part = Part(TopicPartition(OFFSETS_TOPIC, 7), frozenset({"billing"}), start=start, end=end)
     reached = part._add(b"".join(batches), at)
     return part, reached
 
