@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "dag": ("airflow", "Run the DAG of a scenario through Airflow, and watch it."),
         "tap": ("tap", "Stand before a cluster that exists: record its applications, and judge them on Ctrl-C."),
         "compare": ("compare", "Compare topics of two clusters that exist, record by record, and only read."),
+        "forensics": ("forensics", "Say what the logs of a cluster that exists tell about an incident, and only read."),
         "control": ("run", "Serve runs to tests in any language, as JSON over a socket, until Ctrl-C."),
         "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
     },
