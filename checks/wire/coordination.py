@@ -74,10 +74,42 @@ def holds(rows: Iterable[Row], lived: Callable[[str, int], int]) -> Holds:
             by_member[row["instance"], row["group"]].append(row)
     for (instance, group), calls in sorted(by_member.items()):
         found.members.add(instance)
-        member = _Member(instance, group, found, lived)
-        for row in sorted(calls, key=lambda row: (row["asked_us"], row["connection"], row["number"])):
-            member.add(row)
+        in_order = sorted(calls, key=lambda row: (row["asked_us"], row["connection"], row["number"]))
+        for of_member in _by_member(in_order):
+            member = _Member(instance, group, found, lived)
+            for row in of_member:
+                member.add(row)
     return found
+
+
+def _by_member(calls: list[Row]) -> list[list[Row]]:
+    """Divide the calls of an instance in a group by member: an application may have one in each of its threads.
+
+    A member may get another id. An id that comes after the last call with another one is of the same member; ids that
+    take turns are of several.
+    """
+    ids: list[str] = []
+    first: dict[str, str] = {}  # by id that a member was given in place of another one
+    for n, row in enumerate(calls):
+        asked, given = row["member_id"], row["given_member_id"]
+        if own := asked or given:
+            own = first.get(own, own)
+        else:  # it asks to join, and has no answer; or the call is of the member before
+            own = f"? {n}" if row["call"] == "JoinGroup" or not ids else ids[-1]
+        if asked and given:
+            first[given] = own
+        ids.append(own)
+    last = {own: n for n, own in enumerate(ids)}
+    members: list[list[Row]] = []
+    current: list[str] = []
+    for n, (own, row) in enumerate(zip(ids, calls, strict=True)):
+        if own not in current:
+            over = next((at for at, other in enumerate(current) if last[other] < n), len(current))
+            current[over : over + 1] = [own]
+            members[over : over + 1] = [[*members[over], row] if over < len(members) else [row]]
+        else:
+            members[current.index(own)].append(row)
+    return members
 
 
 class _Member:
@@ -100,15 +132,13 @@ class _Member:
         left = call == "LeaveGroup" or (call == "ConsumerGroupHeartbeat" and (row["generation"] or 0) < 0)
         if left:
             self._end(self._held, asked_us, "revoked")
-        elif call == "ConsumerGroupHeartbeat" and row["owned"] is not None:
+        elif row["owned"] is not None:  # a heartbeat of KIP-848
             owned = _partitions(row["owned"])
             self._end([p for p, hold in self._held.items() if p not in owned and hold.how], asked_us, "revoked")
-        if answered_us is None or error is None:
-            return
         if error in NOT_A_MEMBER:
             self._end(self._held, answered_us, "lost")
         self._protocol = row["protocol"] or self._protocol
-        if error == 0 and call in ("SyncGroup", "ConsumerGroupHeartbeat") and not left:
+        if error == 0 and not left:
             self._assign(row, answered_us)
 
     def _assign(self, row: Row, at_us: int) -> None:
@@ -163,7 +193,7 @@ def transactions(
         life = lived(row["instance"], row["asked_us"])
         if row["call"] == "InitProducerId":
             begins[row["instance"], life, row["transactional_id"]].append(row)
-        elif row["producer_id"] is not None and row["producer_id"] >= 0:
+        else:
             by_producer[row["instance"], life, row["producer_id"]].append(row)
     found: list[dict[str, Any]] = []
     numbers: dict[tuple[str, int], int] = defaultdict(int)

@@ -676,6 +676,10 @@ def test_the_end_that_was_asked_for_first_is_the_one_that_was_requested():
     calls = [ended(10, call="AddPartitionsToTxn"), ended(30, error=None), started(60)]
     (row,), _ = transactions(calls, lambda name, at: 1, {})
     assert (row["outcome"], row["requested_us"], row["ended_us"]) == ("unknown", 30, 65)
+    (row,), _ = transactions([calls[0], started(60)], lambda name, at: 1, {})
+    assert (row["outcome"], row["requested_us"], row["ended_us"]) == ("aborted", 60, 65), "nobody asked before"
+    (row,), _ = transactions([calls[0], calls[1] | {"answered_us": None}], lambda name, at: 1, {})
+    assert (row["outcome"], row["requested_us"], row["ended_us"]) == ("unknown", 30, 30), "and nobody began again"
 
 
 def test_a_producer_that_begins_again_has_aborted_what_was_open():
@@ -690,6 +694,7 @@ def test_a_producer_that_begins_again_has_aborted_what_was_open():
     ]  # fmt: skip
     twice = [started(5), ended(30) | {"producer_epoch": 1}, started(50), started(70)]
     assert len(ends_of(twice, [(1, 12), (2, 44)])) == 2, "the second one finds nothing open"
+    assert ends_of([added, started(40)], [(0, 12)]) == [(1, "aborted", 10, 45)], "it sent after it had begun"
     asked = [added, ended(30, error=14), started(40)]
     assert ends_of(asked) == [(1, "unknown", 10, 45)], "the coordinator may have begun to commit it"
     assert ends_of([added, started(20, error=51), ended(30)]) == [(1, "committed", 10, 35)], "it is refused"
@@ -972,7 +977,9 @@ def test_a_member_has_the_last_id_that_it_was_given():
     join = call("JoinGroup", 10, member_id="", given_member_id="m-1")
     again = call("JoinGroup", 50, member_id="m-1", given_member_id="m-2")
     nameless = call("SyncGroup", 20, [0], member_id=None)
-    for calls, member in (([join, nameless], "m-1"), ([join, again, nameless | {"asked_us": 60}], "m-2")):
+    own = call("SyncGroup", 20, [0], member_id="m-1")
+    late = nameless | {"asked_us": 60}
+    for calls, member in (([join, nameless], "m-1"), ([join, again, late], "m-2"), ([own], "m-1")):
         assert [hold.member for hold in held_by(calls)] == [member]
 
 
@@ -991,6 +998,7 @@ def test_a_member_that_is_fenced_has_lost_its_partitions_and_one_that_leaves_has
     begin = call("SyncGroup", 20, [0])
     assert spans(begin, call("Heartbeat", 50, error=25)) == {0: [(25, 55, "lost")]}
     assert spans(begin, call("LeaveGroup", 50)) == {0: [(25, 50, "revoked")]}
+    assert spans(begin, call("Heartbeat", 50, generation=-1)) == {0: [(25, *OPEN)]}, "only KIP-848 leaves by an epoch"
     assert spans(begin, call("Heartbeat", 50, error=27)) == {0: [(25, *OPEN)]}, "a rebalance is no loss"
 
 
@@ -1030,8 +1038,9 @@ def test_a_topic_without_a_known_name_is_none_that_a_member_holds():
 def test_a_member_of_the_new_protocol_holds_a_partition_until_it_says_that_it_has_given_it_up():
     beat = "ConsumerGroupHeartbeat"
     owned = [{"topic": "orders", "partitions": [0]}]
-    calls = [call(beat, 10, [0, 1]), call(beat, 50, [0]), call(beat, 80, owned=owned), call(beat, 90, generation=-1)]
-    assert spans(*calls) == {0: [(15, 90, "revoked")], 1: [(15, 80, "revoked")]}
+    both = call(beat, 70, owned=[{"topic": "orders", "partitions": [0, 1]}])
+    calls = [call(beat, 10, [0, 1]), call(beat, 50, [0]), both, call(beat, 80, owned=owned)]
+    assert spans(*calls, call(beat, 90, generation=-1)) == {0: [(15, 90, "revoked")], 1: [(15, 80, "revoked")]}
 
 
 def test_a_killed_member_says_nothing_and_its_next_process_begins_anew():
@@ -1044,6 +1053,57 @@ def test_two_groups_of_one_instance_have_their_own_holds():
     other = {"group": "h", "member_id": "n"}
     calls = [call("SyncGroup", 20, [0]), call("SyncGroup", 30, [0], **other), call("LeaveGroup", 50, **other)]
     assert spans(*calls) == {0: [(25, *OPEN), (35, 50, "revoked")]}
+
+
+def of_two(kind, **more):
+    """Return the first calls of two members in one process: m holds partition 0, and n partition 1."""
+    begun = [call("JoinGroup", 10, member_id="", given_member_id="m", **more)]
+    begun.append(call("JoinGroup", 11, member_id="", given_member_id="n", connection=2, **more))
+    begun.append(call(kind, 20, [0], member_id="m", **more))
+    return [*begun, call(kind, 21, [1], member_id="n", connection=2, **more)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("SyncGroup", {}), ("SyncGroup", {"protocol": "cooperative-sticky"}), ("ConsumerGroupHeartbeat", {})],
+)
+def test_two_members_in_one_process_each_hold_their_own_partitions(kind, more):
+    """Kafka Streams and listeners of Spring have a member in each thread (trap)."""
+    calls = of_two(kind, **more)
+    going_on = [call("Heartbeat", 90, member_id=member) for member in "mn"]
+    assert spans(*calls, *going_on) == {0: [(25, *OPEN)], 1: [(26, *OPEN)]}
+    left = call("LeaveGroup", 50, member_id="n", connection=2)
+    assert spans(*calls, left, going_on[0]) == {0: [(25, *OPEN)], 1: [(26, 50, "revoked")]}
+    moved = [call(kind, 60, [], member_id="m", **more), call(kind, 70, [1, 0], member_id="n", connection=2, **more)]
+    if kind == "SyncGroup":
+        assert spans(*calls, *moved, *going_on) == {0: [(25, 65, "revoked"), (75, *OPEN)], 1: [(26, *OPEN)]}
+
+
+def test_an_eager_member_that_joins_gives_up_nothing_of_another_member_in_its_process():
+    calls, beats = of_two("SyncGroup"), [call("Heartbeat", 90, member_id=member) for member in "mn"]
+    for again in ({"member_id": "m"}, {"member_id": "m", "given_member_id": "m-2"}):
+        assert spans(*calls, call("JoinGroup", 50, **again), *beats[1:], call("Heartbeat", 91, member_id="m-2")) == {
+            0: [(25, 50, "revoked")],
+            1: [(26, *OPEN)],
+        }
+    asked = call("JoinGroup", 50, member_id=None, answered_us=None, error=None, connection=3)
+    assert spans(*calls, asked, *beats) == {0: [(25, *OPEN)], 1: [(26, *OPEN)]}, "a third one, without an answer"
+    expelled = call("LeaveGroup", 50, member_id="of another process")
+    assert spans(*calls, expelled, *beats) == {0: [(25, *OPEN)], 1: [(26, *OPEN)]}, "an admin client removes a member"
+
+
+def test_a_member_that_joins_with_another_id_after_the_last_call_with_the_one_before_is_the_same():
+    """The near miss: it was closed without LeaveGroup, and its thread began anew."""
+    begin, join = call("SyncGroup", 20, [0]), call("JoinGroup", 50, member_id="", given_member_id="n")
+    assert spans(begin, join) == {0: [(25, 50, "revoked")]}
+    assert spans(begin, join, call("SyncGroup", 60, [0], member_id="n")) == {0: [(25, 50, "revoked"), (65, *OPEN)]}
+    unanswered = call("JoinGroup", 50, member_id=None, answered_us=None, error=None)
+    assert spans(begin, unanswered) == {0: [(25, 50, "revoked")]}
+
+
+def test_what_a_member_of_a_share_group_says_is_of_its_group_and_holds_nothing():
+    found = holds([call("ShareGroupHeartbeat", 10, [0])], lambda name, at: 1)
+    assert (found.shares, found.members, dict(found.of)) == ({"billing/1": "g"}, set(), {})
 
 
 def captured(run, payloads=None, unread=(), missing=None):
