@@ -205,3 +205,11 @@ def test_rows_without_an_id_are_not_among_those_with_another_one(tmp_path):
 def test_the_id_of_an_effect_is_shown_only_where_payloads_may_be(tmp_path, payloads, shown):
     found = effect_of(tmp_path, FOREIGN, BILLING + f"capture: {{{{payloads: {payloads}}}}}\n")
     assert ("'a9'" in found.unknown) == shown and "has the id of an input" in found.unknown
+
+
+def test_a_ledger_without_clients_does_not_show_that_none_died(fake):
+    run = fake()
+    run.ledger["lifecycle"] = []
+    keys = ("clients_lived", "", ""), ("ledger_complete", "incarnations", "")
+    found = judged(run)
+    assert others_pass(found, *keys) and {found[key].seen for key in keys} == {"not recorded"}
