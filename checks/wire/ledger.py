@@ -28,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def write_ledger(run: Run, scenario: Scenario) -> None:
         tuple(topics),
     )
     found = _written(run, task, topics)
-    whys = [*incomplete(run), *_nameless(run), *_unread(held), *_mixed(run, {app.name for app in scenario.apps})]
+    whys = [*incomplete(run), *_nameless(run), *_unread(held), *_in_two_groups(held, topics)]
+    whys += _mixed(run, {app.name for app in scenario.apps})
     whys += tap.ambiguous if tap else []
     gaps = [{"check": WIRE, "scope": "", "why": why, "count": 1} for why in whys]
     whole = pa.concat_tables([found.cast(UNDECIDED), pa.Table.from_pylist(gaps, UNDECIDED)])
@@ -237,6 +239,22 @@ def incomplete(run: Run) -> list[str]:
 
 def _unread(held: Holds) -> list[str]:
     return [f"the assignments of group {group} are not in the form of consumers" for group in sorted(held.unread)]
+
+
+def _in_two_groups(held: Holds, topics: Container[str]) -> list[str]:
+    """Return which processes read a partition in two groups at once: a Fetch does not name its group."""
+    found: set[tuple[str, ...]] = set()
+    for (topic, _), of in held.of.items():
+        ends: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+        for hold in sorted(of if topic in topics else (), key=attrgetter("begin_us")):
+            own = ends[hold.instance, hold.incarnation]
+            others = (group for group, end_us in own.items() if group != hold.group and end_us > hold.begin_us)
+            found.update((hold.instance, topic, *sorted((group, str(hold.group)))) for group in others)
+            own[str(hold.group)] = hold.end_us
+    return [
+        f"{who} reads {topic} in groups {a} and {b} at once, so which of them a record is for is not known"
+        for who, topic, a, b in sorted(found)
+    ]
 
 
 def _first_sent(run: Run) -> dict[tuple[str, int, int], int]:

@@ -194,6 +194,10 @@ def test_the_id_is_at_another_place_if_no_effect_has_one_of_an_input_and_about_a
     )
 
 
+def test_without_totals_of_an_effect_nothing_is_said_of_the_place_of_its_id(tmp_path):
+    assert effect_of(tmp_path, {}) == READ
+
+
 def test_rows_without_an_id_are_not_among_those_with_another_one(tmp_path):
     totals = FOREIGN | {"missing": (8, 0, 8), "unexpected": (3, 2, 5)}
     assert effect_of(tmp_path, totals, unreadable=1).value is None

@@ -742,7 +742,7 @@ def test_a_check_saw_nothing_because_the_log_was_empty_if_all_records_were_delet
     run.counts += [{"name": n, "scope": "orders", "value": v} for n, v in (("in_log", in_log), ("evicted", evicted))]
     found = judged(run)["dirty_read", "", ""]
     why = "the check saw nothing: retention, or a fault, deleted all 900 acknowledged records before the log was "
-    assert found.verdict == "inconclusive" and found.why.startswith(why) == said
+    assert found.verdict == "inconclusive" and (why in found.why, "deleted all" in found.why) == (said, said)
 
 
 def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclusive(fake):

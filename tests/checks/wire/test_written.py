@@ -619,6 +619,14 @@ def test_acquired_ranges_are_records_and_each_acknowledgement_is_of_the_last_acq
     ]
 
 
+def test_an_acknowledgement_of_a_range_has_a_type_for_each_of_its_records():
+    share = Holds(shares={"worker/1": "s"})
+    settled_of = [settled(5, 7, types=(1, 2, 3)), settled(9, 10, types=(2,))]
+    rows = partition(acquired=[taken(5, 10)], acknowledged=settled_of, held=share).acknowledgements()
+    kinds = ["accept", "release", "reject", "release", "release"]
+    assert list(zip(rows["offset"], rows["type"], strict=True)) == [*zip((5, 6, 7, 9, 10), kinds, strict=True)]
+
+
 def ended(at, committed=True, error=0, call="EndTxn"):
     row = {"instance": "app/1", "connection": 1, "number": at, "asked_us": at, "answered_us": at + 5}
     row |= {"transactional_id": "t", "producer_id": 7, "producer_epoch": 0}
@@ -859,6 +867,12 @@ def test_a_hold_that_is_to_end_and_has_not_ended_has_no_end():
     """The coordinator has taken the partition (KIP-848), and the member has not said yet that it gave it up."""
     given = held((50, OPEN_US))
     assert partition(held=given).assignments()["event"].tolist() == ["assigned"]
+
+
+def test_a_hold_that_was_given_up_before_it_was_answered_ends_when_it_began():
+    """The member left while its coordinator answered to SyncGroup."""
+    found = partition(held=held((50, 40))).assignments()
+    assert list(zip(found["event"], found["at_us"], strict=True)) == [("assigned", 50), ("revoked", 50)]
 
 
 def test_a_commit_belongs_to_the_last_hold_before_it_and_its_outcome_is_the_answer():
