@@ -150,6 +150,7 @@ def effect_of(tmp_path, totals, scenario=BILLING, **reads):
     base = {"effect": "invoices", "why": ""}
     names = ("count", "undecided", "examined")
     rows = [base | {"kind": kind} | dict(zip(names, of, strict=True)) for kind, of in totals.items()]
+    rows += [row | {"effect": "mails", "count": 70, "examined": 99} for row in rows]
     write_table(story.run.audit / "effect_totals", rows, TOTALS)
     found = [
         {"effect": of, "kind": "unexpected", "id": id, "places": [], "times_us": []}
@@ -217,3 +218,49 @@ def test_a_ledger_without_clients_does_not_show_that_none_died(fake):
     keys = ("clients_lived", "", ""), ("ledger_complete", "incarnations", "")
     found = judged(run)
     assert others_pass(found, *keys) and {found[key].seen for key in keys} == {"not recorded"}
+
+
+def test_the_entry_of_a_group_without_records_says_why(fake):
+    run = fake(SCENARIO.replace("group: billing", "group: g").replace("groups: {billing", "groups: {g"))
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "error", error="gone")]
+    next(r for r in run.counts if (r["name"], r["scope"]) == ("delivered", "g"))["value"] = 0
+    found = judged(run)["something_happened", "delivered", ""]
+    assert found.why == "nothing was delivered to g; billing/1 reported: gone"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("sent", "0 of 1,000 records were sent: the producers did not finish; raise limits.drive or send fewer"),
+        ("acked", "no record was acknowledged; see the producers' files in logs/ for their errors"),
+        (
+            "delivered",
+            "nothing was delivered to billing, replay/1; "
+            "see its file in logs/, raise limits.drain, or start it earlier",
+        ),
+    ],
+)
+def test_what_did_not_happen_without_a_known_cause_says_where_to_look(fake, name, why):
+    run = fake()
+    for row in run.counts:
+        row["value"] = 0 if row["name"] == name else row["value"]
+    assert judged(run)["something_happened", name, ""].why == why
+
+
+def test_a_client_that_died_without_a_word_was_killed_by_no_fault(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed", unexpected=True)]
+    assert judged(run)["clients_lived", "", ""].why == (
+        "billing/1 died: no fault killed it, and it said nothing; see logs/billing-1.log"
+    )
+
+
+def test_what_a_producer_reported_comes_before_its_last_send(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("shop/1", "producer", "error", error="fenced")]
+    send = {"producer": "shop/1", "incarnation": 1, "topic": "orders", "outcome": "fail", "error": "of a send"}
+    run.ledger["sends"] = [send | {"invoked_us": 1, "completed_us": 2, "seq": 0}]
+    for row in run.counts:
+        row["value"] = 0 if row["name"] == "acked" else row["value"]
+    found = judged(run)["something_happened", "acked", ""]
+    assert found.why == "no record was acknowledged; shop/1 reported: fenced"
