@@ -224,7 +224,7 @@ class Conditions:
         settings += ", and delete.retention.ms" * (check == "expired_tombstones")
         reason = f"compaction removed nothing of {topic}, so its promise was not tested: lower {settings}"
         n = counts[topic]
-        return Observation(n, f"{n:,}", "" if n else reason)
+        return Observation(n, f"{n:,}", f"compaction removed {n:,} records of {topic}" if n else reason)
 
     def _stages(self) -> Observation:
         if not any(e.get("kind") == "stage" and e.get("stage") in DRIVING for e in self._events):
