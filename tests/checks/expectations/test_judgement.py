@@ -323,7 +323,9 @@ def test_a_torn_tail_is_expected_only_of_an_incarnation_that_a_fault_killed(fake
         life("billing/1", "consumer", "crashed", **({"unexpected": True} if unexpected else {}))
     ]
     run.torn = {file: 1}
-    assert judged(run)["ledger_complete", "torn", ""].verdict == verdict
+    found = judged(run)["ledger_complete", "torn", ""]
+    assert found.verdict == verdict
+    assert found.seen == ("0 bytes (and 1 of clients killed on purpose)" if verdict == "pass" else "1 bytes")
 
 
 def test_a_file_that_breaks_the_rules_is_never_explained_by_a_kill(fake):
