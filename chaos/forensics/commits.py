@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple, TextIO
 
 from chaos.forensics.members import GroupRecord, Membership, group_record
-from chaos.forensics.model import CommitRow, Finding, Findings, Group, Place
+from chaos.forensics.model import MOST_NAMED, CommitRow, Finding, Findings, Group, Place
 from chaos.forensics.pace import Pace
 from chaos.kafka.client import Kafka
 from chaos.kafka.offsets_log import LoggedCommit, Part, fetch
@@ -28,6 +28,7 @@ STEPS, TIMES_MEDIAN, TIMES_USUAL, SMALLEST = 8, 20, 5, 100
 not exceed, and at least so large."""
 COLUMNS = ("group", "topic", "partition", "time", "offset", "metadata", "who", "how", "log_partition", "log_offset")
 WALL = Clock(0).wall
+IN_TRANSACTION = "a producer in a transaction"
 
 
 class Entry(NamedTuple):
@@ -42,13 +43,15 @@ class Entry(NamedTuple):
 class History(Part):
     """A partition of `__consumer_offsets` with its commits and members, in the order in which they came into force.
 
-    A commit in a transaction is in force from its marker on. cut: whether older entries were dropped.
+    A commit in a transaction is in force from its marker on. cut: whether older entries were dropped. first_us: the
+    time of the first commit that is kept.
     """
 
     pace: Pace = field(default_factory=Pace)
     progress: Callable[[int, int], None] = lambda done, total: None
     entries: list[Entry] = field(default_factory=list)
     cut: bool = False
+    first_us: int | None = None
 
     def take(self, kafka: Kafka, since_ms: int) -> None:
         """Read the partition from a time on. Raises `UnreadableError`, `ValueError` or `KafkaError`."""
@@ -61,6 +64,8 @@ class History(Part):
             commit.transaction = "open"
             self.entries.append(Entry(self.end or 0, self.gap, commit))
         self.entries.sort(key=lambda e: e.position)  # stable: entries of one position keep their order
+        found = (e.record.appended_us for e in self.entries if isinstance(e.record, LoggedCommit))
+        self.first_us = next(found, None)
 
     def _check_size(self) -> None:
         """Take any size: `MOST_ENTRIES` bounds what is kept."""
@@ -140,16 +145,15 @@ class _Track:
     _rows: deque[CommitRow] = field(default_factory=lambda: deque(maxlen=ROWS))
     _findings: list[Finding] = field(default_factory=list)
     _steps: list[int] = field(default_factory=list)
-    _large: list[tuple[int, str, CommitRow]] = field(default_factory=list)
+    _large: list[tuple[int, LoggedCommit, CommitRow]] = field(default_factory=list)
 
     def take(self, entry: Entry, gap: int, members: Membership) -> CommitRow:
         """Take the next commit in force, and return its row."""
         commit = entry.record
         assert isinstance(commit, LoggedCommit)
         at_us = commit.appended_us if commit.ended_us is None else commit.ended_us
-        who = members.who(gap, commit.topic, commit.partition)
-        if commit.transaction and not members.known(gap):
-            who = "a producer in a transaction"  # which needs no member
+        # a commit in a transaction needs no member, and the members may have changed until its marker
+        who = IN_TRANSACTION if commit.transaction else members.who(gap, commit.topic, commit.partition)
         place = f"__consumer_offsets/{commit.log_partition}@{commit.log_offset}"
         how = f"transaction {commit.transaction}" if commit.transaction else ""
         row = CommitRow(
@@ -189,15 +193,17 @@ class _Track:
         if self._removal is not None:
             self._removal.words += f"; the next commit is {offset:,} at {WALL(row.at_us)}"
             return
-        words = f"from {last.offset:,} ({WALL(last.appended_us)}) to {offset:,}"
         whole = self._last_position > gap
         if offset < last.offset:
             between = "" if whole else "; compaction may have removed commits, or a removal, between the two"
-            self._found("rewind", f"fell {words}; by {row.who}{between}", row)
+            words = _change(last, offset)
+            self._found("rewind", f"fell {words}; committed by: {row.who}{between}", row)
         elif whole and offset > last.offset:
-            self._steps.append(offset - last.offset)
-            if offset - last.offset >= SMALLEST:
-                self._large.append((offset - last.offset, words, row))
+            self._steps.append(step := offset - last.offset)
+            if step >= SMALLEST:
+                self._large.append((step, last, row))
+                if len(self._large) > 2 * MOST_NAMED:  # only the largest ones can be unusual
+                    self._large = sorted(self._large, key=lambda found: -found[0])[:MOST_NAMED]
 
     def _note_foreign(self, offset: int, members: Membership, row: CommitRow) -> None:
         self.foreign += 1
@@ -216,14 +222,14 @@ class _Track:
         if len(self._steps) <= STEPS:
             return
         usual = median(self._steps)
-        for step, words, row in self._large:
+        for step, last, row in self._large:
             if step <= TIMES_MEDIAN * usual:
                 continue
             others = list(self._steps)
             others.remove(step)
             if step > TIMES_USUAL * quantiles(others, n=10)[-1]:
                 told = f"its {len(others):,} other steps have a median of {median(others):,.0f}"
-                yield f"rose {words}; {told}; by {row.who}", row
+                yield f"rose {_change(last, row.offset or 0)}; {told}; committed by: {row.who}", row
 
     def done(self) -> list[Finding]:
         """Return what was found, and complete the place."""
@@ -232,6 +238,10 @@ class _Track:
         self.place.rows = list(self._rows)
         self.place.found = sorted({f.kind for f in self._findings})
         return self._findings
+
+
+def _change(last: LoggedCommit, offset: int) -> str:
+    return f"from {last.offset:,} ({WALL(last.appended_us)}) to {offset:,}"
 
 
 def beyond(groups: Mapping[str, Group], findings: Findings) -> None:

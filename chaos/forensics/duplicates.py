@@ -29,7 +29,7 @@ MOST_PRODUCERS = 100_000
 MOST_CONTENTS = 500_000
 """Records of one topic that are remembered: equal contents farther apart than this many records are not seen."""
 ANSWER_S = 30.0
-_PREFIX, _HEADER, _ABORT = struct.Struct(">qi"), 61, 0
+_PREFIX, _MAGIC, _ATTRIBUTES, _HEADER, _ABORT = struct.Struct(">qi"), 16, 22, 61, 0
 _CODEC, _SNAPPY, _LZ4 = 0x07, 2, 3
 _XERIAL = b"\x82SNAPPY\x00"
 WRAP = 1 << 31
@@ -39,16 +39,15 @@ WRAP = 1 << 31
 def readable(records: bytes) -> bytes:
     """Return complete batches, those that kafka-python cannot decompress here (Snappy, LZ4) without compression."""
     parts, at = [], 0
-    while at + _HEADER <= len(records):
+    while at + _PREFIX.size < len(records):
         _, length = _PREFIX.unpack_from(records, at)
         batch = records[at : at + length + _PREFIX.size]
-        if len(batch) < length + _PREFIX.size:
+        if len(batch) < max(length + _PREFIX.size, _MAGIC + 1):
             break
-        codec = batch[22] & _CODEC
-        if batch[16] >= 2 and codec in (_SNAPPY, _LZ4):
+        if batch[_MAGIC] >= 2 and (codec := batch[_ATTRIBUTES] & _CODEC) in (_SNAPPY, _LZ4):
             plain = _unpacked(batch[_HEADER:], codec)
             head = bytearray(batch[:_HEADER])
-            head[22] &= ~_CODEC
+            head[_ATTRIBUTES] &= ~_CODEC
             struct.pack_into(">i", head, 8, _HEADER - _PREFIX.size + len(plain))
             batch = bytes(head) + plain
         parts.append(batch)
@@ -214,10 +213,13 @@ def search(
     topic: Topic,
     findings: Findings,
     progress: Callable[[str, int, int], None],
-) -> None:
-    """Read a topic from a time on to its last stable offsets. Raises `UnreadableError` or `KafkaError`."""
-    contents = Contents()
-    for partition, start, end in _ranges(kafka, name, since_ms, topic):
+) -> list[str]:
+    """Read a topic from a time on to its last stable offsets, and return why some of it was not read.
+
+    Raises `UnreadableError`, `ValueError` or `KafkaError`.
+    """
+    contents, problems = Contents(), list[str]()
+    for partition, start, end in _ranges(kafka, name, since_ms, topic, problems):
         found, at = Search(partition, topic, contents, findings), start
         while at < end:
             progress(f"reading {partition}", at - start, end - start)
@@ -230,14 +232,17 @@ def search(
                 raise ValueError(f"no complete batch at offset {at} of {partition}")
             at = reached
         if found.old:
-            topic.notes.append(f"{partition} has records of a format before Kafka 0.11, which are not searched")
+            problems.append(f"{partition} has records of a format before Kafka 0.11, which are not searched")
         if found.sequences.forgotten:
             topic.notes.append(f"{partition} has more batches or producers than are remembered")
     if contents.forgotten:
         topic.notes.append(f"equal contents farther apart than {MOST_CONTENTS:,} records are not seen")
+    return problems
 
 
-def _ranges(kafka: Kafka, name: str, since_ms: int, topic: Topic) -> Iterator[tuple[TopicPartition, int, int]]:
+def _ranges(
+    kafka: Kafka, name: str, since_ms: int, topic: Topic, problems: list[str]
+) -> Iterator[tuple[TopicPartition, int, int]]:
     """Yield the offsets to read of each partition: from a time on, to the last stable offset."""
     metadata = kafka.metadata()
     partitions = sorted(p for p in metadata.partitions if p.topic == name) if metadata else []
@@ -245,7 +250,7 @@ def _ranges(kafka: Kafka, name: str, since_ms: int, topic: Topic) -> Iterator[tu
     since = kafka.offsets_from(partitions, since_ms) if since_ms else starts
     for partition in partitions:
         if partition not in stable or partition not in starts or partition not in since:
-            topic.notes.append(f"{partition} was not read: its leader does not answer")
+            problems.append(f"{partition} was not read: its leader does not answer")
             continue
         high, end = stable[partition]
         if end < high:

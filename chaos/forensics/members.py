@@ -126,11 +126,13 @@ class Membership:
         """Return who may have committed, as far as the log shows."""
         members = self.known(gap)
         if members is None:
-            return "not known: the log lacks records about the members"
+            return "not known: records about the members before it are missing, or were not read"
         if not members:
             return "no member: a tool, or a client that assigns itself"
-        owners = [m for m in members.values() if m.owned is None or (topic, partition) in m.owned]
-        return _listed(owners) or f"none of them owned it: {_listed(members.values())}"
+        if len(members) == 1:  # while a group has members, its coordinator refuses commits of anybody else
+            return _listed(members.values())
+        owners = [m for m in members.values() if m.owned is not None and (topic, partition) in m.owned]
+        return f"its owner, or another member: {_listed(owners)}" if owners else f"one of {_listed(members.values())}"
 
 
 def _listed(members: Iterable[Member]) -> str:

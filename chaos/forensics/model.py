@@ -40,7 +40,7 @@ KINDS = {
     "hanging": (
         "hanging transaction",
         "open on its partition, and no coordinator has it: nothing will end it, and readers of committed records stop "
-        "there; kafka-transactions.sh abort ends it",
+        "there; kafka-transactions.sh ends it",
     ),
     "sequence": (
         "repeated sequence",

@@ -4,7 +4,8 @@ if it is interrupted."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +22,16 @@ from chaos.forensics.pace import RATE, Pace
 from chaos.incident.logs.events import Event
 from chaos.kafka.cleanup import list_groups
 from chaos.kafka.client import UNKNOWN_GROUP, Kafka
-from chaos.kafka.metadata import Metadata
-from chaos.kafka.offsets_log import OFFSETS_TOPIC, LoggedCommit, UnreadableError
+from chaos.kafka.metadata import NO_LEADER, Metadata
+from chaos.kafka.offsets_log import OFFSETS_TOPIC, UnreadableError
 from chaos.kafka.partition import TopicPartition, group_partition
 from chaos.kafka.security import Access, Security
+from chaos.report.text import count as count_of
 from chaos.run.events import now_us
 
 TABLE = "commits.csv"
+ERRORS = UnreadableError, KafkaError, ValueError, OSError
+"""Errors that end one part only."""
 
 
 class View(Protocol):
@@ -113,7 +117,7 @@ class Examination:
         """Note why a part cannot be read; the others go on."""
         try:
             yield
-        except (UnreadableError, KafkaError, ValueError, OSError) as e:
+        except ERRORS as e:
             self.result.problems.append(f"{name}: {e}")
 
     def _read_commits(self, kafka: Kafka, table: TextIO) -> None:
@@ -125,30 +129,49 @@ class Examination:
         table.write(",".join(commits.COLUMNS) + "\r\n")
         wanted = frozenset(self._asked.groups) or None
         numbers = sorted({group_partition(g, count) for g in wanted} if wanted else range(count))
-        groups: dict[str, Group] = {}
-        whole, begins = 0, list[int]()
+        read, refused = list[commits.History](), defaultdict[str, list[int]](list)
         for n, number in enumerate(numbers, 1):
             what = f"reading commits in {OFFSETS_TOPIC}/{number} ({n} of {len(numbers)})"
             self._view.doing(what)
-            with self._part(f"commits in {OFFSETS_TOPIC}/{number}"):
-                history = commits.History(TopicPartition(OFFSETS_TOPIC, number), wanted, pace=self._pace)
-                history.progress = self._progress(what)
+            history = commits.History(TopicPartition(OFFSETS_TOPIC, number), wanted, pace=self._pace)
+            history.progress = self._progress(what)
+            try:
+                self._check_leader(history.partition)
                 history.take(kafka, self._since_ms)
-                groups |= commits.judge(history, self._findings, table)
-                whole += history.whole
-                begins += [e.record.appended_us for e in history.entries if isinstance(e.record, LoggedCommit)][:1]
-                if history.cut:
-                    self.result.notes.append(
-                        f"{OFFSETS_TOPIC}/{number} has more than {commits.MOST_ENTRIES:,} records about groups; only "
-                        f"the last ones, from offset {history.start:,} on, were examined"
-                    )
-        self.result.groups = sorted(groups.values(), key=lambda g: g.name)
-        if begins:
+                self._view.doing(what.replace("reading", "comparing"))
+                self.result.groups += commits.judge(history, self._findings, table).values()
+                read.append(history)
+            except ERRORS as e:
+                refused[str(e)].append(number)
+            history.entries.clear()
+        for why, of in refused.items():
+            more = f" and {count_of(len(of) - 1, 'more partition')}" if len(of) > 1 else ""
+            self.result.problems.append(f"commits in {OFFSETS_TOPIC}/{of[0]}{more}: {why}")
+        self._note_history(read, len(numbers))
+
+    def _check_leader(self, partition: TopicPartition) -> None:
+        """Raise `UnreadableError` for a partition without a leader: each request to it would take the time-out."""
+        if self._metadata.partitions[partition].leader == NO_LEADER:
+            raise UnreadableError("it has no leader")
+
+    def _note_history(self, read: Sequence[commits.History], partitions: int) -> None:
+        """Say how much of the history there is."""
+        whole = sum(history.whole for history in read)
+        ever = "were ever written there" if self.result.since_us is None else "were written there since then"
+        if begins := [history.first_us for history in read if history.first_us is not None]:
             self.result.notes.append(
                 f"the history of commits is what compaction left in {OFFSETS_TOPIC}: its first commit is of "
-                f"{commits.WALL(min(begins))}, and {whole} of {len(numbers)} partitions have every record that was "
-                "ever written there; where records are missing, commits are missing too"
+                f"{commits.WALL(min(begins))}, and {whole} of {partitions} partitions have all records that {ever}; "
+                "where records are missing, commits are missing too"
             )
+        if self.result.since_us is not None:
+            self.result.notes.append("members of groups are known from their first complete list since then on")
+        self.result.notes += [
+            f"{history.partition} has more than {commits.MOST_ENTRIES:,} records about groups; only the last ones, "
+            f"from offset {history.start:,} on, were examined"
+            for history in read
+            if history.cut
+        ]
 
     def _progress(self, what: str) -> Callable[[int, int], None]:
         return lambda done, total: self._view.count(what, done, total)
@@ -157,10 +180,10 @@ class Examination:
         """Add the state, the committed offsets and the lag of each group. Raises `UsageError` for an unknown one."""
         self._view.doing("asking for groups")
         known = {g.name: g for g in self.result.groups}
-        listed = list(self._asked.groups) or list_groups(kafka, lambda _: True)
-        if listed is None:
+        listed = None if self._asked.groups else list_groups(kafka, lambda _: True)
+        if listed is None and not self._asked.groups:
             self.result.problems.append("lag: a broker does not list its groups")
-        for number, name in enumerate(names := sorted({*known, *(listed or ())}), 1):
+        for number, name in enumerate(names := sorted({*known, *self._asked.groups, *(listed or ())}), 1):
             self._view.count("asking for the offsets of groups", number, len(names))
             state, committed = kafka.group(name), kafka.committed_or_none(name, None)
             if name not in known:
@@ -168,19 +191,15 @@ class Examination:
                     check_groups(kafka, [name])
                 self.result.groups.append(known.setdefault(name, Group(name=name)))
             group = known[name]
-            group.state = "no answer" if state is None else "gone" if state.state == UNKNOWN_GROUP else state.state
+            group.state = "no answer" if state is None else state.state
+            if group.state == UNKNOWN_GROUP:
+                group.state = "not a consumer group" if name in (listed or ()) and not committed else "gone"
             group.members = (
                 sorted(f"{m.client_id} at {m.host.removeprefix('/')}" for m in state.members) if state else []
             )
             if committed is None:
                 self.result.problems.append(f"lag of {name}: its coordinator does not say its offsets")
-            for partition, offset in (committed or {}).items():
-                at = next(
-                    (p for p in group.places if (p.topic, p.partition) == (partition.topic, partition.number)), None
-                )
-                if at is None:
-                    group.places.append(at := Place(topic=partition.topic, partition=partition.number))
-                at.offset = offset
+            _add_offsets(group, committed or {})
         self.result.groups.sort(key=lambda g: g.name)
         every = {TopicPartition(p.topic, p.partition) for g in self.result.groups for p in g.places}
         ends = kafka.end_offsets(sorted(every))
@@ -202,4 +221,16 @@ class Examination:
         topic = Topic(name=name)
         self.result.topics.append(topic)
         with self._part(f"duplicates in {name}"):
-            duplicates.search(kafka, name, self._since_ms, self._pace, topic, self._findings, self._view.count)
+            found = self._since_ms, self._pace, topic, self._findings
+            problems = duplicates.search(kafka, name, *found, self._view.count)
+            self.result.problems += [f"duplicates in {name}: {problem}" for problem in problems]
+
+
+def _add_offsets(group: Group, committed: Mapping[TopicPartition, int | None]) -> None:
+    """Add the offsets that a coordinator has, also on partitions without a commit in the history."""
+    places = {TopicPartition(p.topic, p.partition): p for p in group.places}
+    for partition, offset in committed.items():
+        if partition not in places:
+            places[partition] = Place(topic=partition.topic, partition=partition.number)
+            group.places.append(places[partition])
+        places[partition].offset = offset

@@ -180,7 +180,11 @@ def judge(seen: Seen, now_ms: int, findings: Findings) -> list[Transaction]:
         if row.state == "hanging":
             where = f"{held.partition} from offset {held.start_offset:,}"
             words = f"producer id {held.producer_id}, epoch {held.epoch}: {row.words}"
-            findings.add(Finding(kind="hanging", where=where, at_us=row.since_us, words=words))
+            at = (
+                f"--topic {held.partition.topic} --partition {held.partition.number} --start-offset {held.start_offset}"
+            )
+            abort = f"kafka-transactions.sh abort {at}"
+            findings.add(Finding(kind="hanging", where=where, at_us=row.since_us, words=words, place=abort))
     return rows + _without_partition(seen, rows)
 
 

@@ -121,7 +121,7 @@ def test_what_was_planted_is_found_and_named(bootstrap: str, tmp_path: Path) -> 
     named = {f["kind"]: f for f in found["findings"]["named"]}
     assert named["rewind"]["where"] == "billing on orders/0"
     assert named["rewind"]["words"].startswith("fell from 30 (")
-    assert named["rewind"]["words"].endswith(" to 12; by billing-app at 127.0.0.1")
+    assert named["rewind"]["words"].endswith(" to 12; committed by: billing-app at 127.0.0.1")
     assert named["foreign"]["words"].startswith("committed 90 (before: 40), and the group had no members since 20")
     assert named["hanging"]["where"] == "stuck/0 from offset 0"
     assert named["content"]["words"] == "offset 100 has what orders/0@7 has, with another timestamp; key 'k7'"

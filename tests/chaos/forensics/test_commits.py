@@ -94,7 +94,7 @@ def test_an_offset_that_falls_is_a_rewind_with_both_ends_and_the_owner() -> None
     assert kinds(found) == {"rewind": 1}
     (rewind,) = found.named
     assert rewind.where == "billing on orders/3"
-    assert rewind.words == "fell from 100 (1970-01-01 00:00:01.001 UTC) to 40; by shop at 10.0.0.1"
+    assert rewind.words == "fell from 100 (1970-01-01 00:00:01.001 UTC) to 40; committed by: shop at 10.0.0.1"
 
 
 def test_the_same_offset_again_is_no_rewind() -> None:
@@ -108,7 +108,10 @@ def test_partitions_are_not_compared_with_each_other() -> None:
 def test_a_rewind_over_a_hole_says_that_commits_may_be_missing() -> None:
     _, found = read(members("shop"), to(100), batch(9, to(40)))
     assert "compaction may have removed commits, or a removal, between the two" in found.named[0].words
-    assert "by not known: the log lacks records about the members" in found.named[0].words
+    assert (
+        "committed by: not known: records about the members before it are missing, or were not read"
+        in found.named[0].words
+    )
 
 
 def test_a_commit_of_an_aborted_transaction_is_no_rewind() -> None:
@@ -178,9 +181,21 @@ def test_members_of_the_new_protocol_are_members() -> None:
     ]
 
 
-def test_a_member_that_does_not_own_the_partition_is_not_called_its_owner() -> None:
-    group, _ = read(members("shop", owned=4), to(100))
-    assert group.places[0].rows[0].who == "none of them owned it: shop at 10.0.0.1"
+@pytest.mark.parametrize(
+    ("owned", "who"),
+    [
+        (3, "its owner, or another member: shop at 10.0.0.1 or till at 10.0.0.1"),
+        (4, "one of shop at 10.0.0.1 or till at 10.0.0.1"),
+    ],
+)
+def test_of_several_members_each_may_have_committed(owned: int, who: str) -> None:
+    group, _ = read(members("shop", "till", owned=owned), to(100))
+    assert group.places[0].rows[0].who == who
+
+
+def test_a_commit_in_a_transaction_is_by_its_producer_whatever_the_members_are() -> None:
+    group, _ = read(members("shop"), batch(1, to(100), producer=9), members("till"), marker(3, 9, committed=True))
+    assert group.places[0].rows[0].who == commits.IN_TRANSACTION
 
 
 @pytest.mark.parametrize(("step", "found"), [(5_000, {"jump": 1}), (150, {})])

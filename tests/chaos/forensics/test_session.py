@@ -33,19 +33,21 @@ class Brokers:
 
     topics = (OFFSETS, TopicPartition("orders", 0))
     groups = ("billing",)
+    leader = 1
 
     def __init__(self, *_: object) -> None: ...
 
     def close(self) -> None: ...
 
     def metadata(self) -> Metadata:
-        state = PartitionState(1, 0, (1,), (1,))
+        state = PartitionState(self.leader, 0, (1,), (1,))
         return Metadata({1: ("h", 1)}, dict.fromkeys(self.topics, state), 1, "id", {})
 
     def offsets_from(self, partitions: list[TopicPartition], _: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    start_offsets = offsets_from  # type: ignore[assignment]
+    def start_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
 
     def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 9)
@@ -90,6 +92,25 @@ def test_a_log_of_commits_that_may_not_be_read_is_named_and_lag_is_still_there(b
     assert [(g.name, g.lag) for g in result.groups] == [("billing", 2)]
     assert result.verdict == "incomplete"
     assert "nothing was found so far" in result.sentence
+
+
+def test_one_reason_is_named_once_for_all_its_partitions(brokers: type[Brokers]) -> None:
+    brokers.topics = (*Brokers.topics, TopicPartition(OFFSETS_TOPIC, 1), TopicPartition(OFFSETS_TOPIC, 2))
+    problems = [p for p in examined(brokers).problems if p.startswith("commits")]
+    assert problems == [f"commits in {OFFSETS_TOPIC}/0 and 2 more partitions: the user may not read it"]
+
+
+def test_a_partition_without_a_leader_is_not_waited_for(brokers: type[Brokers]) -> None:
+    brokers.leader = -1
+    assert examined(brokers).problems[0] == f"commits in {OFFSETS_TOPIC}/0: it has no leader"
+
+
+def test_a_partition_of_a_topic_that_does_not_answer_is_a_problem(
+    brokers: type[Brokers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers, "stable_offsets", lambda *_: {})
+    problems = examined(brokers, topics=["orders"]).problems
+    assert problems[-1] == "duplicates in orders: orders/0 was not read: its leader does not answer"
 
 
 def test_a_log_of_commits_that_is_not_listed_is_named(brokers: type[Brokers]) -> None:
