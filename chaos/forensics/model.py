@@ -23,9 +23,9 @@ KINDS = {
         "log of commits",
     ),
     "beyond": (
-        "offset beyond the end",
+        "out-of-range offset",
         "a committed offset is above the end that the log has now: the log was cut or its topic was made again, or a "
-        "tool set the offset",
+        "client or tool set the offset",
     ),
     "removed": (
         "removed offset",
@@ -54,7 +54,7 @@ KINDS = {
     ),
     "under-replicated": ("under-replicated time", "a partition had fewer replicas in sync than before"),
     "unclean": ("unclean election", "a replica that was not in sync became leader: acknowledged records may be lost"),
-    "refused": ("refusal below min.insync.replicas", "writes were refused: too few replicas were in sync"),
+    "refused": ("ISR refusal", "writes were refused: fewer replicas than min.insync.replicas were in sync"),
 }
 """What each kind of finding is called, and what it means."""
 

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from chaos.errors import UsageError
 from chaos.forensics import commits, page, session
-from chaos.forensics.model import KINDS, MOST_NAMED, Finding, Findings, Group, Place, Result
+from chaos.forensics.model import (
+    KINDS,
+    MOST_NAMED,
+    CommitRow,
+    Finding,
+    Findings,
+    Group,
+    Place,
+    Result,
+    Topic,
+    Transaction,
+    UnderReplicated,
+)
 from chaos.forensics.session import Asked, Examination
 from chaos.kafka.client import GroupState
 from chaos.kafka.metadata import Metadata, PartitionState
 from chaos.kafka.offsets_log import OFFSETS_TOPIC, UnreadableError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
+from tests.support.axe import violations
+from tests.support.browser import Browser
 
 OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 
@@ -160,6 +175,16 @@ def test_nothing_found_needs_that_everything_was_read() -> None:
     assert result.verdict == "nothing found"
 
 
+def test_several_of_each_kind_have_a_plural() -> None:
+    result = Result(cluster="id", made_us=0, since_us=None, command="")
+    for kind in KINDS:
+        result.findings.add(Finding(kind=kind, where="w", at_us=1, words=""))
+        result.findings.add(Finding(kind=kind, where="w", at_us=1, words=""))
+    result.decide()
+    assert result.sentence.startswith("2 rewinds, 2 unusual steps, 2 out-of-range offsets, 2 removed offsets, ")
+    assert not [word for word in result.sentence.split(";")[0].split(", ") if not word.endswith("s")]
+
+
 def test_all_findings_are_counted_and_the_first_are_named() -> None:
     findings = Findings()
     for n in range(MOST_NAMED + 5):
@@ -168,16 +193,34 @@ def test_all_findings_are_counted_and_the_first_are_named() -> None:
     assert len(findings.of("rewind")) == MOST_NAMED
 
 
-def test_the_page_shows_each_kind_and_escapes_foreign_text() -> None:
-    name = "<script>alert(1)</script>"
-    result = Result(cluster="id", made_us=0, since_us=None, command="", notes=[name])
-    result.groups = [Group(name=name, state="Empty", places=[Place(topic="orders", partition=0, found=["rewind"])])]
+def everything(name: str) -> Result:
+    """Return a result with all that a page can show, and a foreign text at each place."""
+    result = Result(cluster=name, made_us=0, since_us=None, command="", notes=[name], problems=[name])
+    row = CommitRow(at_us=1, offset=3, metadata=name, who=name, place="p@1")
+    places = [Place(topic="orders", partition=0, commits=3, offset=3, end=12_345, found=["rewind"], rows=[row])]
+    result.groups = [Group(name=name, state="Empty", places=[*places, Place(topic="orders", partition=1)])]
+    states: tuple[Literal["open", "hanging", "undecided"], ...] = ("open", "hanging", "undecided")
+    result.transactions = [Transaction(state=s, transactional_id=name, producer_id=1, words=name) for s in states]
+    result.topics = [Topic(name=name, records=3)]
+    result.replicas = [UnderReplicated(partition="orders/0", from_us=1, until_us=None, fewest=[1], missing=[2, 3])]
     for kind in KINDS:
         result.findings.add(Finding(kind=kind, where=name, at_us=None, words=name))
     result.decide()
-    shown = page.render(result)
+    return result
+
+
+def test_the_page_shows_each_kind_and_escapes_foreign_text() -> None:
+    shown = page.render(everything("<script>alert(1)</script>"))
     assert "<script>alert" not in shown
     for kind, (title, meaning) in KINDS.items():
         assert f'id="{kind}"' in shown
         assert title in shown
         assert meaning.split(":")[0] in shown
+
+
+@pytest.mark.browser
+def test_the_page_is_accessible(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(page.render(everything("billing")), encoding="utf-8")
+    browser.open(tmp_path / "report.html")
+    assert violations(browser) == []
+    assert browser.complaints == []
