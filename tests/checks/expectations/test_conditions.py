@@ -264,3 +264,24 @@ def test_what_a_producer_reported_comes_before_its_last_send(fake):
         row["value"] = 0 if row["name"] == "acked" else row["value"]
     found = judged(run)["something_happened", "acked", ""]
     assert found.why == "no record was acknowledged; shop/1 reported: fenced"
+
+
+@pytest.mark.parametrize("who", [("billing/2", 1), ("billing/1", 2)])
+def test_the_demanded_error_of_another_process_does_not_excuse_the_death_of_one(fake, who):
+    run = fake(SCENARIO + "  client_errors: {billing: {INVALID_REQUEST: 1}}\n")
+    error = life(who[0], "consumer", "error", error="INVALID_REQUEST: fatal") | {"incarnation": who[1]}
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed", unexpected=True), error]
+    assert judged(run)["clients_lived", "", ""].verdict == "inconclusive"
+
+
+def test_each_entry_has_its_own_rack(fake):
+    run = fake(RACKS.replace("members: 1,", "members: 1, rack: c,"))
+    for name, broker in (("billing", 2), ("replay", 3)):
+        fetches = {"entity": f"client:{name}", "key": "fetches", "value": json.dumps({broker: 9})}
+        run.ledger["cluster"].append(fetches | {"at_us": T0})
+    found = judged(run)
+    seen = {name: found["rack_fetches", "", name].seen for name in ("billing", "replay")}
+    assert seen == {
+        "billing": "9 of 9 fetches went to rack b (9 to broker 2)",
+        "replay": "9 of 9 fetches went to rack c (9 to broker 3)",
+    }
