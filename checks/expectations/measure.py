@@ -114,13 +114,7 @@ class Measure:
             return Observation.missing("not counted", "the audit did not count it; audit the run again")
         missing = next((r for r in rows if (r["effect"], r["kind"]) == (term.scope, "missing")), None)
         bound = self._scenario.expect.effects.get(term.scope, EffectBound()).missing
-        if (
-            kind != "missing"
-            and not read.value
-            and read.text == "0 rows"
-            and missing
-            and not bound.holds(missing["count"])
-        ):
+        if kind != "missing" and read.text == "0 rows" and missing and not bound.holds(missing["count"]):
             return Observation.nothing(f"there is no effect {term.scope}, and so all are missing")
         if kind.startswith("late"):
             return self._effect_time(term, row)

@@ -1,0 +1,118 @@
+"""What is known of the numbers of an effect before they are compared with their bounds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from checks.effects.tables import TOTALS, write_table
+from checks.expectations.contract import terms
+from checks.expectations.judge import Observation
+from checks.expectations.measure import Measure
+from tests.checks.effects.story import TOPIC, Story
+from tests.support.fake_runs import SECOND, T0
+
+AGGREGATE = "topic: invoices, id: key, aggregate: sum($.amount), by: $.customer"
+CLEAN = {kind: (0, 0, 3) for kind in ("missing", "duplicate", "unexpected")}
+LATE = {"late p99": (2 * SECOND, 0, 3)}
+
+
+@pytest.fixture
+def observed(tmp_path):
+    def observe(
+        kind, totals, effect=TOPIC, bounds="{}", change=lambda story: None, events=(), of="invoices"
+    ) -> Observation:
+        """Return what is known of a kind. totals: by kind, the count, the undecided and the examined ones."""
+        story = Story(tmp_path / "story", effect, bounds)
+        story.effects, story.reads["effect"] = [{"effect": of, "id": "a"}] * 3, of
+        change(story)
+        story.write()
+        with story.run.events.open("a") as file:
+            file.writelines(json.dumps(event) + "\n" for event in events)
+        names = ("count", "undecided", "examined")
+        rows = [
+            {"effect": effect_of, "kind": name, "why": ""} | dict(zip(names, numbers, strict=True))
+            for name, numbers in totals.items()
+            for effect_of in ("invoices", "mails")
+        ]
+        write_table(story.run.audit / "effect_totals", rows, TOTALS)
+        term = next(t for t in terms(story.resolved) if t.key == ("effects", kind, of))
+        return Measure(story.run, story.resolved).observe(term)
+
+    return observe
+
+
+def miss_rows(story):
+    next(r for r in story.fake.counts if r["name"] == "rows_audited")["value"] = 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "duplicate", "unexpected", "late p99"])
+def test_no_number_of_an_effect_is_trusted_if_rows_were_missed(observed, kind):
+    bounds = "{late: {p99: 5s}}"
+    assert observed(kind, CLEAN | LATE, bounds=bounds).unknown == ""
+    found = observed(kind, CLEAN | LATE, bounds=bounds, change=miss_rows)
+    assert found.value is None and found.unknown.startswith("the audit did not read every row of the ledger")
+
+
+def test_a_time_to_an_effect_is_not_known_if_a_clock_ran_backwards(observed):
+    back = [{"kind": "progress", "at_us": T0 + at} for at in (90 * SECOND, 80 * SECOND)]
+    found = observed("late p99", CLEAN | LATE, bounds="{late: {p99: 5s}}", events=back)
+    assert found.unknown.startswith("the clock of the machine was set back by ")
+    assert observed("missing", CLEAN | LATE, events=back).unknown == "", "a number needs no clock"
+
+
+def test_duplicates_of_an_aggregate_count_where_the_audit_counted_them(observed):
+    assert observed("duplicate", CLEAN | {"duplicate": (1, 0, 3)}, AGGREGATE).text == "1 of 3 effects"
+    assert not observed("duplicate", {"missing": (0, 0, 3), "unexpected": (0, 0, 3)}, AGGREGATE).applies
+
+
+def test_what_the_audit_did_not_count_is_not_known(observed):
+    others = {"duplicate": (0, 0, 3), "unexpected": (0, 0, 3)}
+    assert observed("missing", others, AGGREGATE).unknown.startswith("the audit did not count it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [("missing", "no input was acknowledged"), ("unexpected", "there is no effect invoices")]
+)
+def test_a_number_of_nothing_says_what_there_was_none_of(observed, kind, why):
+    assert observed(kind, CLEAN | {kind: (0, 0, 0)}).unknown == f"the check saw nothing: {why}"
+
+
+def test_a_row_without_an_id_may_be_any_effect(observed):
+    def one_without(story):
+        story.reads |= {"unreadable": 1, "example": "row 4"}
+
+    found = observed("missing", CLEAN | {"missing": (1, 1, 3)}, change=one_without)
+    assert found.without_id == 1 and "1 of 4 rows of effect invoices have no id (row 4)" in found.unsettled
+    found = observed("missing", CLEAN | {"missing": (1, 1, 3)})
+    assert found.without_id == 0 and found.unsettled and "3 rows" not in found.unsettled
+
+
+def test_each_effect_is_counted_by_its_own_kind(observed):
+    counted = {"missing": (0, 0, 3), "unexpected": (0, 0, 3)}
+    two = TOPIC + "}, {name: mails, " + AGGREGATE
+    assert observed("duplicate", counted, two).unknown.startswith("the audit did not count it")
+    assert not observed("duplicate", counted, two, of="mails").applies
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "text"),
+    [
+        ("missing", (1, 0, 3), "1 of 3 inputs"),
+        ("duplicate", (1, 2, 3), "1 of 3 effects, 2 undecided"),
+        ("unexpected", (0, 2, 0), "0 of 0 effects, 2 undecided"),
+        ("unexpected", (2, 0, 0), "2 of 0 effects"),
+    ],
+)
+def test_the_number_of_an_effect_names_what_was_examined_and_what_was_undecided(observed, kind, numbers, text):
+    found = observed(kind, CLEAN | {kind: numbers})
+    assert (found.text, bool(found.unsettled), found.unknown) == (text, numbers[1] > 0, "")
+
+
+@pytest.mark.parametrize(
+    ("least", "more", "text"), [(SECOND, 0, "1 s"), (SECOND, 100, "1 s"), (SECOND, SECOND, "1 s to 2 s")]
+)
+def test_a_time_to_an_effect_is_a_range_where_the_run_did_not_see_it_at_once(observed, least, more, text):
+    found = observed("late p99", CLEAN | {"late p99": (least, more, 3)}, bounds="{late: {p99: 5s}}")
+    assert (found.text, found.reason) == (text, f"{text} from acknowledgement to effect invoices")
