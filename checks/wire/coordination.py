@@ -88,27 +88,20 @@ def _by_member(calls: list[Row]) -> list[list[Row]]:
     A member may get another id. An id that comes after the last call with another one is of the same member; ids that
     take turns are of several.
     """
-    ids: list[str] = []
-    first: dict[str, str] = {}  # by id that a member was given in place of another one
-    for n, row in enumerate(calls):
-        asked, given = row["member_id"], row["given_member_id"]
-        if own := asked or given:
-            own = first.get(own, own)
-        else:  # it asks to join, and has no answer; or the call is of the member before
-            own = f"? {n}" if row["call"] == "JoinGroup" or not ids else ids[-1]
-        if asked and given:
-            first[given] = own
-        ids.append(own)
+    # the first call of a member may have no id, and an answer to it gives one
+    ids = [row["member_id"] or row["given_member_id"] or f"? {n}" for n, row in enumerate(calls)]
     last = {own: n for n, own in enumerate(ids)}
     members: list[list[Row]] = []
     current: list[str] = []
     for n, (own, row) in enumerate(zip(ids, calls, strict=True)):
         if own not in current:
-            over = next((at for at, other in enumerate(current) if last[other] < n), len(current))
-            current[over : over + 1] = [own]
-            members[over : over + 1] = [[*members[over], row] if over < len(members) else [row]]
-        else:
-            members[current.index(own)].append(row)
+            over = next((at for at, other in enumerate(current) if last[other] < n), None)
+            if over is None:
+                current.append(own)
+                members.append([])
+            else:
+                current[over] = own
+        members[current.index(own)].append(row)
     return members
 
 

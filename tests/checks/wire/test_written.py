@@ -1093,6 +1093,15 @@ def test_two_members_in_one_process_each_hold_their_own_partitions(kind, more):
         assert spans(*calls, *moved, *going_on) == {0: [(25, 65, "revoked"), (75, *OPEN)], 1: [(26, *OPEN)]}
 
 
+def test_two_members_that_are_given_an_id_with_their_partitions_are_two():
+    """The first version of KIP-848: the coordinator makes the id of a member."""
+    beat = "ConsumerGroupHeartbeat"
+    begun = [call(beat, at, [at - 20], member_id="", given_member_id=own) for at, own in ((20, "m"), (21, "n"))]
+    owned = [[{"topic": "orders", "partitions": [number]}] for number in (0, 1)]
+    beats = [call(beat, at, member_id=own, owned=owned[n]) for n, (at, own) in enumerate(((90, "m"), (91, "n")))]
+    assert spans(*begun, *beats) == {0: [(25, *OPEN)], 1: [(26, *OPEN)]}
+
+
 def test_an_eager_member_that_joins_gives_up_nothing_of_another_member_in_its_process():
     calls, beats = of_two("SyncGroup"), [call("Heartbeat", 90, member_id=member) for member in "mn"]
     for again in ({"member_id": "m"}, {"member_id": "m", "given_member_id": "m-2"}):
@@ -1113,6 +1122,8 @@ def test_a_member_that_joins_with_another_id_after_the_last_call_with_the_one_be
     assert spans(begin, join, call("SyncGroup", 60, [0], member_id="n")) == {0: [(25, 50, "revoked"), (65, *OPEN)]}
     unanswered = call("JoinGroup", 50, member_id=None, answered_us=None, error=None)
     assert spans(begin, unanswered) == {0: [(25, 50, "revoked")]}
+    before = unanswered | {"asked_us": 5, "number": 5}
+    assert spans(before, begin, unanswered) == {0: [(25, 50, "revoked")]}
 
 
 def test_what_a_member_of_a_share_group_says_is_of_its_group_and_holds_nothing():
