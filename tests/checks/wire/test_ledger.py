@@ -10,8 +10,11 @@ import pytest
 
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
+from chaos.run.events import UNSEEN, EventLog
+from checks.wire import ledger
 from checks.wire.coordination import OPEN_US, Hold, Holds
 from checks.wire.ledger import _ends, _in_two_groups
+from checks.wire.tables import table_path
 
 CRASH = [("started", 1, 10), ("crashed", 1, 50), ("started", 2, 60)]
 
@@ -68,3 +71,110 @@ def test_a_process_that_reads_a_partition_in_two_groups_at_once_is_named(second,
     held.of[place].append(replace(first, **{"group": "h", "begin_us": 50, "end_us": OPEN_US} | more))
     why = "app/1 reads orders in groups g and h at once, so which of them a record is for is not known"
     assert _in_two_groups(held, ["orders"]) == [why] * found
+
+
+PLACE = {"topic": pa.string(), "partition": pa.int32(), "asked_us": pa.int64()}
+OF_READER = {"base_offset": pa.int64(), "instance": pa.string(), "isolation": pa.int32()}
+OF_SENDER = {"instance": pa.string(), "producer_id": pa.int64(), "producer_epoch": pa.int32()}
+MORE: dict[str, dict[str, pa.DataType]] = {
+    "produced": {"records": pa.int64(), "transactional": pa.bool_()} | OF_SENDER,
+    "log": {"records": pa.int64()},
+    "fetched": {"records": pa.int64()} | OF_READER,
+}
+
+
+@pytest.fixture
+def wire(tmp_path):
+    """Write tables of the wire with rows of partitions; tables that are not given are empty."""
+
+    def write(**tables):
+        run = Run.create(tmp_path, "t")
+        for part in ledger.PARTS:
+            folder = table_path(run, part)
+            folder.mkdir(parents=True)
+            schema = pa.schema(PLACE | MORE.get(part, {}))
+            pq.write_table(pa.Table.from_pylist(tables.get(part, []), schema), folder / "part-0.parquet")
+        return run
+
+    return write
+
+
+def at(topic, partition, n, **more):
+    return {"topic": topic, "partition": partition, "asked_us": n} | more
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 650, 1 << 29])
+def test_each_partition_is_read_once_and_whole_however_many_fit_into_a_batch(wire, monkeypatch, batch_bytes):
+    monkeypatch.setattr(ledger, "BATCH_BYTES", batch_bytes)
+    places = [(topic, partition) for topic in ("a", "b", "c") for partition in (0, 1, 2)]
+    rows = [at(*place, n) for n in range(2) for place in reversed(places)]
+    run = wire(produced=rows, commits=rows[:9], log=[at("b", 1, 7), at("other", 0, 8)])
+    batches = list(ledger._batches(ledger._sizes(run, ["a", "b", "c"])))
+    assert [place for batch in batches for place in batch] == places
+    assert (len(batches) == 1) == (batch_bytes > 10_000)
+    found = [part for batch in batches for part in ledger._by_partition(run, batch)]
+    assert [(part["topic"][0].as_py(), part["partition"][0].as_py()) for part in found] == places
+    assert all(part.group_by(["topic", "partition"]).aggregate([]).num_rows == 1 for part in found)
+    assert [len(part) for part in found] == [3 + (place == ("b", 1)) for place in places]
+    assert sorted(zip(found[4]["part"].to_pylist(), found[4]["asked_us"].to_pylist(), strict=True)) == [
+        *[("commits", 0), ("log", 7), ("produced", 0), ("produced", 1)]
+    ]
+
+
+def test_partitions_are_read_together_up_to_the_limit_and_a_larger_one_alone(monkeypatch):
+    monkeypatch.setattr(ledger, "BATCH_BYTES", 10)
+    sizes = {("a", 0): 4, ("a", 1): 6, ("a", 2): 1, ("b", 0): 11, ("b", 1): 10}
+    found = [[sizes[place] for place in batch] for batch in ledger._batches(sizes)]
+    assert found == [[4, 6], [1], [11], [10]] and list(ledger._batches({})) == []
+
+
+def test_the_size_of_a_partition_is_that_of_its_rows_and_records(wire):
+    run = wire(produced=[at("a", 0, 1, records=5), at("a", 0, 2, records=None)], log=[at("a", 0, 1, records=-1)])
+    assert ledger._sizes(run, ["a"]) == {("a", 0): 3 * ledger.ROW_BYTES + 5 * ledger.RECORD_BYTES}
+
+
+def test_a_row_of_a_topic_without_a_known_name_may_be_of_any_topic(wire):
+    rows = [at("a", 0, 1, base_offset=3), at(None, 0, 1, base_offset=None), at(None, 1, 1, base_offset=3)]
+    run = wire(fetched=rows, commits=[at(None, 0, n) for n in range(2)], asked=[at("a", 0, 1)])
+    assert ledger._nameless(run) == [
+        "the topic of rows of table fetched is not known (1)",  # the other one is an error, without records
+        "the topic of rows of table commits is not known (2)",
+    ]
+
+
+def test_an_application_that_reads_committed_records_only_in_some_requests_is_named(wire):
+    levels = {"mixed": (0, 1), "plain": (0,), "strict": (1, None), "stranger": (0, 1)}
+    of = [(name, level) for name, found in levels.items() for level in found]
+    run = wire(fetched=[at("a", 0, 1, instance=f"{name}/{n}", isolation=level) for n, (name, level) in enumerate(of)])
+    (why,) = ledger._mixed(run, {"mixed", "plain", "strict"})
+    assert why.startswith("mixed reads committed records only in some requests")
+    assert ledger.seen(run).uncommitted == {"mixed", "plain", "stranger"}
+
+
+def test_what_was_written_in_a_transaction_was_first_sent_with_its_first_request(wire):
+    own = {"instance": "app/1", "producer_id": 7, "producer_epoch": 0, "transactional": True}
+    rows = [at("a", 0, 30, **own), at("b", 1, 20, **own), at("a", 0, 10, **own | {"producer_epoch": 1})]
+    rows += [at("c", 0, 5, **own | {"transactional": False}), at(None, 0, 40, **own)]
+    run = wire(produced=rows)
+    assert ledger._first_sent(run) == {("app/1", 7, 0): 20, ("app/1", 7, 1): 10}
+    assert ledger.seen(run).in_transactions == {"a", "b"}
+
+
+def test_nothing_is_seen_of_applications_without_the_tables_of_the_wire(tmp_path):
+    assert ledger.seen(Run.create(tmp_path, "t")) == ledger.Seen()
+
+
+def test_what_a_front_did_not_see_makes_the_wire_incomplete_and_is_said_once(tmp_path):
+    run = Run.create(tmp_path, "t")
+    for words in ("front 2 was full", "front 2 was full", "front 3 was full"):
+        EventLog(run).emit(UNSEEN, words=words)
+    EventLog(run).emit("note", words="all is well")
+    folder = table_path(run, "unread")
+    folder.mkdir(parents=True)
+    rows = [
+        {"side": "answer", "api": api, "version": 1, "why": "it is cut", "frames": n} for api, n in ((0, 1), (1, 2))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+    _, *whys, _ = ledger.incomplete(run)
+    cut = "3 frames of the capture could not be read (answer Fetch version 1: it is cut)"
+    assert whys == ["front 2 was full", "front 3 was full", cut]
