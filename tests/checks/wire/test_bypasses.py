@@ -52,7 +52,8 @@ def found(tmp_path):
     def bypassed(read_back=(), scenario=SCENARIO, failure="", **wire):
         """Return the sentences. read_back: the rows of the log of commits; wire: the rows of tables of the wire."""
         for name, schema in SCHEMAS.items():
-            write(table_path(run, name) / "part.parquet", wire.get(name, []), schema)
+            if (rows := wire.get(name, [])) is not None:
+                write(table_path(run, name) / "part.parquet", rows, schema)
         write(run.ledger / "commit_log.parquet", read_back, [*PLACE, ("transaction", pa.string())])
         (run.path / FOLDER / SEAL).write_text(json.dumps({"failure": failure}))
         return bypasses(run, parse(scenario, "test"))
@@ -101,3 +102,14 @@ def test_an_incomplete_capture_shows_no_bypass(found):
 def test_a_fault_that_moves_offsets_commits_past_every_front(found):
     assert found([committed(70)], scenario=SCENARIO + RESETS) == []
     assert len(found([committed(70)], scenario=SCENARIO + RESETS, log=[batch(9)])) == 1
+
+
+def test_only_a_cluster_of_the_run_has_no_batches_of_others(found):
+    named = SCENARIO.replace("'{bootstrap}'", "'{bootstrap}', '{group}', '{topic.orders}'")
+    attached = named + "cluster: {driver: attached, bootstrap: 'localhost:9092'}\n"
+    assert found(scenario=attached, log=[batch(9)]) == []
+    assert len(found([committed(70)], scenario=attached, log=[batch(9)])) == 1, "the group is the application's own"
+
+
+def test_without_the_batches_of_the_log_nothing_shows_who_wrote_it(found):
+    assert found(log=None) == []
