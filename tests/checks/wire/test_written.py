@@ -200,6 +200,9 @@ def test_the_first_producer_of_a_cluster_has_the_id_0():
     assert records(again) == [("ok", [0])] and not undecided(again), "its sequence says that it is no twin"
     lost = ledger([sent("a", one, kept=False)])
     assert records(lost) == [("ok", [])] and not undecided(lost), "and that it is not there under another checksum"
+    session = [sent("a", one, "unknown", kept=False), sent("b", (0, 0, 1), kept=False, offset=1)]
+    kept = ledger(session, logged(0, "a", one), logged(1, "b", (0, 0, 1)))
+    assert not undecided(kept), "and that the first one was not sent again with another number"
 
 
 @pytest.mark.parametrize(("start", "why"), [(0, ABSENT), (1, DELETED)])
