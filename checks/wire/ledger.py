@@ -172,7 +172,7 @@ def _by_partition(run: Run, places: list[tuple[str, int]]) -> list[pa.Table]:
     rows = rows.sort_by([("topic", "ascending"), ("partition", "ascending")])
     names, numbers = rows["topic"].to_numpy(), rows["partition"].to_numpy()
     begins = [0, *(np.flatnonzero((names[1:] != names[:-1]) | (numbers[1:] != numbers[:-1])) + 1), len(rows)]
-    return [rows.slice(at, end - at) for at, end in pairwise(map(int, begins)) if end > at]
+    return [rows.slice(at, end - at) for at, end in pairwise(map(int, begins))]
 
 
 def bypasses(run: Run, scenario: Scenario) -> list[str]:

@@ -8,9 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.ledger.schemas import TABLES
+from chaos.ledger.schemas import LOG_RANGE, TABLES
+from chaos.ledger.seal import part_name, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import UNSEEN, EventLog
+from chaos.run.tap import TapRecord
+from chaos.scenario.load import parse
 from checks.wire import ledger
 from checks.wire.coordination import OPEN_US, Hold, Holds
 from checks.wire.ledger import _ends, _in_two_groups
@@ -103,7 +106,7 @@ def at(topic, partition, n, **more):
     return {"topic": topic, "partition": partition, "asked_us": n} | more
 
 
-@pytest.mark.parametrize("batch_bytes", [0, 650, 1 << 29])
+@pytest.mark.parametrize("batch_bytes", [0, 1900, 1 << 29])
 def test_each_partition_is_read_once_and_whole_however_many_fit_into_a_batch(wire, monkeypatch, batch_bytes):
     monkeypatch.setattr(ledger, "BATCH_BYTES", batch_bytes)
     places = [(topic, partition) for topic in ("a", "b", "c") for partition in (0, 1, 2)]
@@ -178,3 +181,37 @@ def test_what_a_front_did_not_see_makes_the_wire_incomplete_and_is_said_once(tmp
     _, *whys, _ = ledger.incomplete(run)
     cut = "3 frames of the capture could not be read (answer Fetch version 1: it is cut)"
     assert whys == ["front 2 was full", "front 3 was full", cut]
+
+
+ORDERS = "title: Tap\ntopics: [{name: orders}, {name: stock}]\nproducers: [{name: shop, topic: orders}]\n"
+
+
+@pytest.mark.parametrize("with_tap", [False, True])
+def test_a_ledger_has_what_was_observed_and_read_back_and_what_a_tap_knows(wire, monkeypatch, with_tap):
+    run = wire()
+    record = TapRecord(listen="", advertise="", ports={}, ends={}, ambiguous=["two processes spoke as app/1"])
+    monkeypatch.setattr(ledger, "tapped", lambda run: record if with_tap else None)
+    added, tasks, written = [], [], ledger._written
+    monkeypatch.setattr(ledger, "_add_tapped", lambda run, folder, tap: added.append(tap))
+    monkeypatch.setattr(ledger, "_written", lambda *of: tasks.append(of[1]) or written(*of))
+    for name in ("membership", "transactions", "unread"):
+        table_path(run, name).mkdir(parents=True)
+        empty = pa.schema([("frames", pa.int64())]).empty_table()
+        pq.write_table(empty, table_path(run, name) / "part-0.parquet")
+    for name in ("lifecycle", "cluster"):
+        (run.ledger / f"{name}.parquet").mkdir(parents=True)
+        own = pa.Table.from_pylist([{"at_us": 5}], TABLES[name])
+        pq.write_table(own, run.ledger / f"{name}.parquet" / part_name(0))
+    bounds = [{"topic": "orders", "partition": 0, "start": 0, "end": 9}]
+    pq.write_table(pa.Table.from_pylist(bounds, LOG_RANGE), run.ledger / "log_range.parquet")
+    ledger.write_ledger(run, parse(ORDERS, "test"))
+    folder = ledger.folder_of(run)
+    assert pq.read_table(folder / "log_range.parquet").num_rows == 1 and not (folder / "commit_log.parquet").exists()
+    tables = read_seal(folder).tables
+    assert (tables["cluster"].rows, tables["faults"].rows) == (1, 0) and tables.keys() == TABLES.keys()
+    assert all(len([*(folder / f"{name}.parquet").glob("*.parquet")]) == of.files > 0 for name, of in tables.items())
+    assert [task.tapped for task in tasks] == [with_tap]
+    assert tables["lifecycle"].rows == (3 if with_tap else 1), "a tap does not see who else sends to a topic"
+    whys = pq.read_table(folder / "undecided.parquet")["why"].to_pylist()
+    assert (record.ambiguous[0] in whys, added) == (with_tap, [record] * with_tap)
+    assert "the capture of the wire was never sealed: its proxy was killed" in whys
