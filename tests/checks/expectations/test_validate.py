@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.anomalies import ANOMALIES
-from checks.expectations import bounds
+from checks.expectations import bounds, validate
 from tests.support.fake_runs import SCENARIO
 
 
@@ -157,3 +157,58 @@ def test_validating_twice_replaces_the_project(fake, validated):
     validated(run)
     validated(run)
     assert len(list((run.run.gx / "uncommitted").glob("**/validations/**/*.html"))) == 3
+
+
+RAISED = {"raised_exception": True, "exception_message": "no column\nof that name"}
+NOT_RAISED = {"raised_exception": False, "exception_message": None}
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({}, ""),
+        (NOT_RAISED, ""),
+        (RAISED | {"exception_message": "no column"}, "no column"),
+        (RAISED | {"exception_message": None}, "an exception without a message"),
+        ({"a metric": NOT_RAISED, "another": RAISED, "a third": "text"}, "no column"),
+        ({"a metric": NOT_RAISED}, ""),
+    ],
+)
+def test_only_an_exception_that_was_raised_says_why_a_rule_was_not_evaluated(info, message):
+    assert validate._exception(info) == message
+
+
+@pytest.mark.parametrize(
+    ("values", "found"), [([3], (3, 3)), ([0], (0, 0)), ([None], None), ([3, 4], None), ([], None)]
+)
+def test_an_observation_is_the_value_of_its_one_row(values, found):
+    rows = [{"value": float("nan") if value is None else value} for value in values]
+    assert bounds.ExpectObservationToBeBetween(check="c").range_of(rows) == found
+
+
+@pytest.mark.parametrize(("values", "found"), [([3, 9, None, 4], (9, 9)), ([None], None), ([], None)])
+def test_a_time_is_the_longest_of_its_rows(values, found):
+    rows = [{"value_us": float("nan") if value is None else value} for value in values]
+    assert bounds.ExpectTimeToBeBetween(metric="m", stat="max").range_of(rows) == found
+
+
+def test_findings_and_what_could_not_be_decided_add_up_over_all_scopes():
+    rows = [{"count": 1, "undecided": 2}, {"count": 3, "undecided": 0}]
+    assert bounds.ExpectFindingsToBeBetween(check="c").range_of(rows) == (4, 6)
+    assert bounds.ExpectFindingsToBeBetween(check="c").range_of([]) == (0, 0)
+
+
+def test_a_value_that_the_table_does_not_have_is_neither_and_no_bound_is_no_limit():
+    expectation = bounds.ExpectObservationToBeBetween(check="c")
+    nothing = expectation._validate({bounds.ROWS: []})
+    assert (nothing["success"], nothing["result"]["details"]) == (False, {"violated": False, "least": None})
+    assert nothing["result"]["observed_value"] == "not known: the table has no value"
+    huge = expectation._validate({bounds.ROWS: [{"value": 2**62}]})
+    assert (huge["success"], huge["result"]["details"]) == (True, {"violated": False, "least": 2**62})
+
+
+def test_a_value_that_is_not_to_be_trusted_is_not_read():
+    expectation = bounds.ExpectObservationToBeBetween(check="c", unknown="rows were <missed>")
+    found = expectation._validate({bounds.ROWS: [{"value": 0}]})
+    assert (found["success"], found["result"]["details"]) == (False, {"violated": False, "least": None})
+    assert found["result"]["observed_value"] == "not known: rows were &lt;missed&gt;"
