@@ -122,6 +122,9 @@ class Examination:
 
     def _read_commits(self, kafka: Kafka, table: TextIO) -> None:
         count = sum(p.topic == OFFSETS_TOPIC for p in self._metadata.partitions)
+        if not count and not transactions.limits(kafka)[0]:
+            self.result.notes.append(f"there is no {OFFSETS_TOPIC}: no group has committed yet")
+            return
         if not count:
             why = f"the brokers list no {OFFSETS_TOPIC}: no group has committed yet, or the user may not describe it"
             self.result.problems.append(f"commits: {why}")

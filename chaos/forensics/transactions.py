@@ -81,7 +81,7 @@ def ask(kafka: Kafka, partitions: Iterable[TopicPartition]) -> tuple[Seen, str]:
     seen.after, _ = _open_on(kafka, unstable)
     if None in led.values() or led != _leaders(kafka):
         seen.complete = f"coordinators moved, or partitions of {STATE_TOPIC} have no leader"
-    _note_settings(kafka, seen)
+    seen.restricted, seen.longest_ms = limits(kafka)
     if refused:
         problem = f"transactions: {refused}"
     return seen, problem
@@ -141,16 +141,20 @@ def _at_coordinators(kafka: Kafka) -> tuple[list[AtCoordinator], str]:
     return found, _some(problems) if metadata else "no broker answers"
 
 
-def _note_settings(kafka: Kafka, seen: Seen) -> None:
-    """Note whether transactional ids may be hidden, and how long a transaction can last. Without an answer, unknown."""
+def limits(kafka: Kafka) -> tuple[bool, int | None]:
+    """Return whether the cluster may hide something from the user, and the longest time-out of a transaction in ms.
+
+    Without an answer it may, and the time-out is None. Only an authorizer hides topics and transactional ids.
+    """
     metadata = kafka.metadata()
     for broker in list(metadata.brokers)[:1] if metadata else ():
         try:
             found = admin.broker_settings(kafka, broker, (AUTHORIZER, LONGEST))
         except AftershockError:
-            return
-        seen.restricted = AUTHORIZER not in found or bool(found[AUTHORIZER].value)
-        seen.longest_ms = int(found[LONGEST].value) if LONGEST in found else None
+            break
+        longest_ms = int(found[LONGEST].value) if LONGEST in found else None
+        return AUTHORIZER not in found or bool(found[AUTHORIZER].value), longest_ms
+    return True, None
 
 
 def judge(seen: Seen, now_ms: int, findings: Findings) -> list[Transaction]:

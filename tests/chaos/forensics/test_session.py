@@ -89,6 +89,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> type[Brokers]:
         raise UnreadableError("the user may not read it")
 
     monkeypatch.setattr(session, "Kafka", Mine)
+    monkeypatch.setattr(session.transactions, "limits", lambda _: (True, None))
     monkeypatch.setattr(session, "list_groups", lambda *_: list(Mine.groups))
     monkeypatch.setattr(commits, "fetch", refused)
     return Mine
@@ -131,6 +132,16 @@ def test_a_partition_of_a_topic_that_does_not_answer_is_a_problem(
 def test_a_log_of_commits_that_is_not_listed_is_named(brokers: type[Brokers]) -> None:
     brokers.topics = (TopicPartition("orders", 0),)
     assert examined(brokers).problems[0].startswith(f"commits: the brokers list no {OFFSETS_TOPIC}: ")
+
+
+def test_a_cluster_without_an_authorizer_hides_no_log_of_commits(
+    brokers: type[Brokers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.topics = (TopicPartition("orders", 0),)
+    monkeypatch.setattr(session.transactions, "limits", lambda _: (False, None))
+    result = examined(brokers)
+    assert not [problem for problem in result.problems if problem.startswith("commits")]
+    assert f"there is no {OFFSETS_TOPIC}: no group has committed yet" in result.notes
 
 
 def test_groups_that_are_not_listed_are_a_problem(brokers: type[Brokers], monkeypatch: pytest.MonkeyPatch) -> None:

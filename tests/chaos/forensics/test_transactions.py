@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from chaos.errors import UsageError
 from chaos.forensics import transactions
 from chaos.forensics.model import Findings
 from chaos.forensics.transactions import AtCoordinator, OnPartition, Seen, judge
+from chaos.kafka.admin import DescribedSetting
+from chaos.kafka.metadata import Metadata
 from chaos.kafka.partition import TopicPartition
 
 NOW_MS = 10_000_000
@@ -68,6 +71,34 @@ def test_a_hidden_transactional_id_is_undecided_until_no_transaction_can_last_so
 def test_a_transaction_without_a_record_yet_is_open_at_its_coordinator() -> None:
     rows, found = judged(seen(before=[], after=[], listed=[KNOWN]))
     assert (rows, found.counts) == ([("open", "shop-1", None)], {})
+
+
+class Settings:
+    """One broker."""
+
+    def metadata(self) -> Metadata:
+        return Metadata({1: ("h", 1)}, {}, 1, "id", {})
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ({"authorizer.class.name": "", "transaction.max.timeout.ms": "900000"}, (False, 900_000)),
+        ({"authorizer.class.name": "an.Authorizer"}, (True, None)),
+        ({}, (True, None)),
+        (None, (True, None)),
+    ],
+)
+def test_only_a_cluster_without_an_authorizer_hides_nothing(
+    described: dict[str, str] | None, expected: tuple[bool, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings(*_: object) -> dict[str, DescribedSetting]:
+        if described is None:
+            raise UsageError("the user needs the right DescribeConfigs")
+        return {name: DescribedSetting(value, "file") for name, value in described.items()}
+
+    monkeypatch.setattr(transactions.admin, "broker_settings", settings)
+    assert transactions.limits(Settings()) == expected  # type: ignore[arg-type]
 
 
 class Old:
