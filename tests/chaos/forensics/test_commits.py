@@ -236,6 +236,13 @@ def test_the_table_has_each_commit() -> None:
     assert [(r[0], r[4], r[9]) for r in rows] == [("billing", "100", "1"), ("billing", "", "2")]
 
 
+def test_members_of_a_streams_group_are_not_known() -> None:
+    streams = struct.pack(">h", 17) + text("billing"), b"\x00"
+    group, found = read(members(generation=2), streams, to(100))
+    assert kinds(found) == {}
+    assert group.places[0].rows[0].who.startswith("not known")
+
+
 def test_a_damaged_record_of_a_group_is_left_out() -> None:
     _, found = read((struct.pack(">h", 2) + text("billing"), b"\x00"), to(100))
     assert kinds(found) == {}
