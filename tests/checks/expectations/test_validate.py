@@ -212,3 +212,20 @@ def test_a_value_that_is_not_to_be_trusted_is_not_read():
     found = expectation._validate({bounds.ROWS: [{"value": 0}]})
     assert (found["success"], found["result"]["details"]) == (False, {"violated": False, "least": None})
     assert found["result"]["observed_value"] == "not known: rows were &lt;missed&gt;"
+
+
+def test_an_effect_without_a_row_or_without_both_times_has_no_number():
+    missing = bounds.ExpectEffectsToBeBetween(effect="e", kind="missing", without_id=1)
+    numbers = {"missing": 3, "missing_open": 2, "duplicate": 9, "duplicate_open": 9}
+    assert missing.range_of(numbers | {"rows": 1}) == (2, 5), "a row without an id may be one of them"
+    assert missing.range_of(numbers | {"rows": 0}) is None
+    late = bounds.ExpectTimeToEffectToBeBetween(effect="e", stat="p99")
+    assert [late.range_of(times) for times in ([1, 2], [1], [])] == [(1, 2), None, None]
+
+
+def test_a_range_is_shown_with_both_of_its_ends():
+    shown = [
+        bounds.ExpectFindingsToBeBetween(check="c")._validate({bounds.ROWS: [{"count": 1000, "undecided": more}]})
+        for more in (0, 1000)
+    ]
+    assert [one["result"]["observed_value"] for one in shown] == [1000, "1,000 to 2,000"]
